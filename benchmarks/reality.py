@@ -24,11 +24,11 @@ from pathlib import Path
 
 from testbed.design.collectives.performance import NAMESPACE_HOSTS, build_hosts_fabric, predict_time_s
 from testbed.design.model import RingOrder, Topology
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, make_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.topology.strides import list_rings, make_ring_order
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
@@ -53,7 +53,7 @@ LARGE = (4 * MIB, 8 * MIB, 16 * MIB)
 
 
 def design(name: str, topology: Topology) -> Design:
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return Design(name, topology, wiring, find_routes(wiring))
 
 
@@ -113,7 +113,7 @@ def matched() -> tuple[Design, tuple[Configuration, ...]]:
     tables = [(node, node + 6, 4e9) for node in range(6)] + [
         (node, (node + 4) % NODES, 2e9) for node in range(6)
     ]
-    finding = find(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], tables), 4)
+    finding = plan_topology(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], tables), 4)
     planned = design("±1 and matchings", finding.topology)
     read = [(source, target) for source, target, _ in tables]
     return planned, (
@@ -173,7 +173,7 @@ def prediction(
     planned: Design, configuration: Configuration, size: int, iterations: int, rate: float
 ) -> float:
     fabric = build_hosts_fabric(planned.wiring, planned.routes, rate)
-    graph = configuration.collective.graph(NODES, configuration, size, iterations)
+    graph = configuration.collective.make_graph(NODES, configuration, size, iterations)
     return predict_time_s(graph, fabric) / iterations
 
 

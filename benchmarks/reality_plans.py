@@ -28,11 +28,11 @@ from testbed.design.evaluation.host_job import make_host_job
 from testbed.design.evaluation.job import open_job
 from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Topology
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, make_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
@@ -110,11 +110,11 @@ TOPOLOGIES: Mapping[str, Callable[[], Topology]] = {
         NODES, 4, demands=[AllReduceDemand(12, 10**6), AllReduceDemand(4, 10**6)]
     ),
     "stride 1 and matchings": lambda: (
-        find(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 4).topology
+        plan_topology(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 4).topology
     ),
     "one way, three strides": lambda: find_topology(NODES, 3, simplex=True),
     "three links a host": lambda: (
-        find(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 3).topology
+        plan_topology(make_demand(NODES, [AllReduceDemand(NODES, 10**9)], TABLES), 3).topology
     ),
 }
 
@@ -148,16 +148,16 @@ def measure(
     session: LabSession, name: str, topology: Topology, cases: Iterable[str], rate_mbps: float
 ) -> Iterator[Case]:
     """Measure the cases on a topology, each on routes computed for it."""
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     bare = Design(name, topology, wiring, find_routes(wiring))
     session.bring_up(bare)
     for case in cases:
         graph = CASES[case]()
         design = replace_routes(bare, route_job(topology, graph))
         session.install_routes(design)
-        assert design.sets is not None, "with_routes sets them"
+        assert design.route_sets is not None, "replace_routes sets them"
         stretch = session.lab.link.represents_gbps * 1000 / rate_mbps
-        job = make_host_job(graph, design.sets, rate_mbps, stretch=stretch, target_s=LASTS_S)
+        job = make_host_job(graph, design.route_sets, rate_mbps, stretch=stretch, target_s=LASTS_S)
         run = run_on_hosts(session.fleet, session.lab, wiring, job, iterations=ITERATIONS, deadline_s=120)
         yield Case(name, case, rate_mbps, run)
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 from witnesses.fibre_cut import FibreCut, cut_and_repair, looping_allreduce
 
 from testbed.design.model import RingOrder, Topology
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
@@ -48,7 +48,7 @@ def design(*, simplex: bool) -> Design:
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return Design("one-way" if simplex else "duplex", topology, wiring, find_routes(wiring))
 
 

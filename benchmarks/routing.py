@@ -24,7 +24,7 @@ from testbed.design.model import Topology
 from testbed.design.routing.balancing import route
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import Demand, make_matrix_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 
 KINDS = ("uniform", "random", "sparse")
 SMALL = ((8, 3), (12, 4), (16, 4), (24, 4), (32, 4), (32, 6), (32, 8))
@@ -58,7 +58,7 @@ def compute_routes(topology: Topology, demand: Demand) -> tuple[float, float, fl
     begin = time.process_time()
     routes = route(topology, demand)
     seconds = time.process_time() - begin
-    return float(routes.link_bytes(demand).max()), routes.gap(demand), seconds
+    return float(routes.compute_link_bytes(demand).max()), routes.compute_gap(demand), seconds
 
 
 def against_the_programme(seeds: int) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def against_the_programme(seeds: int) -> dict[str, Any]:
         for nodes, degree in SMALL:
             for seed in range(1 if kind == "uniform" else seeds):
                 demand = demand_of(kind, nodes, seed)
-                for topology in (find_topology(nodes, degree), find(demand, degree).topology):
+                for topology in (find_topology(nodes, degree), plan_topology(demand, degree).topology):
                     max_bytes, gap, seconds = compute_routes(topology, demand)
                     above.append(max_bytes / least_maximum(topology, demand) - 1)
                     gaps.append(gap)

@@ -31,10 +31,10 @@ from witnesses.exhaustive import all_graphs, optimum, simulated_optimum
 from witnesses.instances import INSTANCES as NAMED
 
 from testbed.design.model import Topology
-from testbed.design.plans.planning import get_default_walk
+from testbed.design.plans.planning import get_default_steps_and_chains
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
-from testbed.design.search.chains import Point, Rules, Stop, make_first_state, run_steps
+from testbed.design.search.chains import EarlyStop, Point, Rules, make_first_state, run_steps
 from testbed.design.search.finalists import rank_strategies, rank_wirings
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import (
@@ -202,7 +202,7 @@ def gaps_summary(gaps: list[float]) -> dict[str, Any]:
 def seeds() -> dict[str, Any]:
     """Plan DLRM on 12 hosts, the job of the how-to, from five seeds: in one long chain, and as the command does."""
     job, rows = workload("dlrm", 12, preset="testbed"), {}
-    for steps, chains in ((4000, 1), get_default_walk(12)):
+    for steps, chains in ((4000, 1), get_default_steps_and_chains(12)):
         clock, times = time.process_time(), []
         for seed in range(5):
             plan = optimise(job, Cluster(12), 4, 25, steps=steps, chains=chains, seed=seed)
@@ -249,7 +249,7 @@ def baselines(seeds: int = 10) -> dict[str, Any]:
     The same simulator evaluates all three, on the routes of a plan.
     """
     problem = Problem(workload("dlrm", 12, preset="testbed"), Cluster(12), 4, 25)
-    steps, chains = get_default_walk(12)
+    steps, chains = get_default_steps_and_chains(12)
     times: dict[str, list[float]] = {"search": [], "hill climbing": [], "annealing": []}
     cpu_s = []
     for seed in range(seeds):
@@ -286,7 +286,7 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
         annealer = Annealer(problem)
         objective = annealer.get_objective(1)
         start = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
-        polish(annealer, [start], np.random.default_rng(seed), 800_000, Stop())
+        polish(annealer, [start], np.random.default_rng(seed), 800_000, EarlyStop())
         known = annealer.simulator.select_fastest(0.25)
         selection = spread_by_time(known, FINALISTS)
         table = [
@@ -391,7 +391,7 @@ def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
         other = annealer.propose(at, chance)
         if other == at or not annealer.fits_memory(other):
             continue
-        bar_s = now_s - scale_s * cooling.temperature_at(spent) * math.log1p(-chance.random())
+        bar_s = now_s - scale_s * cooling.compute_temperature(spent) * math.log1p(-chance.random())
         other_s = annealer.simulate_s(other, bar_s)
         if math.isfinite(other_s):
             at, now_s = other, other_s

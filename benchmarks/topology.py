@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from testbed.design.matching import match_edges, match_priced
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.next_hops import compute_next_hops
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, Demand, make_array_demand
-from testbed.design.topology.finder import find
-from testbed.design.topology.hops import diameter, make_hop_table, mean_hops
+from testbed.design.topology.finder import plan_topology
+from testbed.design.topology.hops import compute_diameter, compute_mean_hops, make_hop_table
 from testbed.design.topology.strides import list_direct_strides, measure_reach
 
 SIZES = ((12, 4, 7), (128, 4, 3), (432, 8, 1))
@@ -62,7 +62,7 @@ def lab() -> dict[str, Any]:
             begin = time.perf_counter()
             topology = find_topology(nodes, degree)
             strides_end = time.perf_counter()
-            wiring = wire(topology)
+            wiring = make_wiring(topology)
             wiring_end = time.perf_counter()
             find_routes(wiring)
             routes_end = time.perf_counter()
@@ -129,7 +129,7 @@ def demand(nodes: int, seed: int = 0) -> Demand:
 def plan(pair_demand: Demand, degree: int, *, simplex: bool) -> dict[str, Any]:
     """Measure the processor time of each step in ms. A duplex ring takes two NICs, so there are two matchings then."""
     clock = [time.process_time()]
-    finding = find(pair_demand, degree, simplex=simplex, matching_degree=1 if simplex else 2)
+    finding = plan_topology(pair_demand, degree, simplex=simplex, matching_degree=1 if simplex else 2)
     clock.append(time.process_time())
     compute_next_hops(pair_demand.nodes, finding.topology.edges)
     clock.append(time.process_time())
@@ -181,13 +181,13 @@ def hops_row(nodes: int) -> dict[str, Any]:
     if nodes <= 64:  # also sets without stride 1, for certainty
         best = min(best, all_circulants(nodes))
     rows = {
-        "geometric": mean_hops(geometric),
-        "exhaustive": mean_hops(exhaustive),
+        "geometric": compute_mean_hops(geometric),
+        "exhaustive": compute_mean_hops(exhaustive),
         "best_circulant": best / (nodes - 1),
         "random_regular": statistics.mean(random_regular_hops(nodes, seed) for seed in range(5)),
         "moore_bound": moore_bound(nodes, 4),
     }
-    diameters = {"diameters": [diameter(geometric), diameter(exhaustive)]}
+    diameters = {"diameters": [compute_diameter(geometric), compute_diameter(exhaustive)]}
     return {key: round(value, 3) for key, value in rows.items()} | diameters
 
 

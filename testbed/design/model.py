@@ -65,12 +65,12 @@ class Wiring:
     links: tuple[Link, ...]
 
     @property
-    def link_from(self) -> Mapping[Nic, Link]:
+    def link_by_transmitter(self) -> Mapping[Nic, Link]:
         """The link that leaves each transmitter."""
         return {link.source: link for link in self.links}
 
     @property
-    def link_into(self) -> Mapping[Nic, Link]:
+    def link_by_receiver(self) -> Mapping[Nic, Link]:
         """The link that ends in each receiver."""
         return {link.target: link for link in self.links}
 
@@ -109,7 +109,7 @@ class RingOrder:
     stride: int
     order: tuple[int, ...]
 
-    def position(self, node: int) -> int:
+    def find_position(self, node: int) -> int:
         """Return the position (rank) of a node in this ring. Raises `ValueError` for a node outside it."""
         return self.order.index(node)
 

@@ -46,17 +46,17 @@ class Detour:
 class Repair:
     """Plan of a repair.
 
-    `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes the
-    links `remove` and makes the links `make`. `restores` tells whether the re-patch restores a ring link; it is False
-    if no ring link was lost, or if none can be restored before the fibre is replaced. `reason` gives the reason.
+    `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes
+    `removed_links` and makes `new_links`. `restores_ring` tells whether the re-patch restores a ring link. It is False
+    if no ring link was lost, or if none can be restored before the fibre is replaced. `reason` explains it.
     """
 
     detours: tuple[Detour, ...]
     running: Wiring
     repatched: Wiring
-    remove: tuple[Link, ...]
-    make: tuple[Link, ...]
-    restores: bool
+    removed_links: tuple[Link, ...]
+    new_links: tuple[Link, ...]
+    restores_ring: bool
     reason: str
 
 
@@ -262,7 +262,7 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
         for link in dead_links
         if not losses.is_removable(link) and (wiring.simplex or link.source < link.target)
     ]
-    lit_nics = frozenset(wiring.link_into)
+    lit_nics = frozenset(wiring.link_by_receiver)
     for state in _restore_links(
         _PatchState.from_wiring(wiring, losses, dead_links), missing_links, losses, iter(range(_MAX_TRIALS))
     ):

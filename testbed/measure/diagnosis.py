@@ -45,13 +45,13 @@ a rank with its own processor queues for less than this share."""
 
 MIN_FLOW_S = 0.04
 """Minimum data of a connection in a row, in seconds at the link's rate. Latency hides the rate of less data."""
-MIN_TIME_LEFT = 0.1
+MIN_REMAINING_SHARE = 0.1
 """Smallest share of the time that remains without the cause, which limits the reported factor to 10."""
-SLOW_LINK_SHARE = 0.8
+MAX_SLOW_LINK_SHARE = 0.8
 """Rate relative to the link's limit and to other links below which a link is slow. Healthy links reach 0.95."""
-BUSY_LINK_SHARE = 0.5
+MIN_BUSY_LINK_SHARE = 0.5
 """Minimum share of the time in which data waits on a slow link. A link on which it waits less holds up nobody."""
-WAITS_RATIO = 1.2
+MAX_WAIT_RATIO = 1.2
 """Ratio by which data may wait longer on another link of a path. Above it, the other link is the congested one."""
 MIN_LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
 """Smallest share and number of retransmitted bytes of a lossy link, and ratio to the lower quartile of all links. False
@@ -401,7 +401,7 @@ def _find_slow_links(
         evidence = (
             f"TCP sent {lossy_link.loss * 100:.1f} % of the bytes again ({lossy_link.lost_bytes} bytes)"
         )
-        slower = 1 / max(MIN_TIME_LEFT, 1 - lossy_link.busy * max(0.0, 1 - lossy_link.rate))
+        slower = 1 / max(MIN_REMAINING_SHARE, 1 - lossy_link.busy * max(0.0, 1 - lossy_link.rate))
         yield Finding("retransmission", lossy_link.rank, lossy_link.host, lossy_link.link, evidence, slower)
     typical_rate, typical_peak = (
         min(1.0, median(values)) if values else 1.0
@@ -411,10 +411,12 @@ def _find_slow_links(
         (
             use
             for use in uses
-            if max(use.rate, use.peak) < SLOW_LINK_SHARE
-            and use.busy >= BUSY_LINK_SHARE
-            and use.waits_elsewhere <= WAITS_RATIO * use.waits
-            and (use.rate < SLOW_LINK_SHARE * typical_rate or use.peak < SLOW_LINK_SHARE * typical_peak)
+            if max(use.rate, use.peak) < MAX_SLOW_LINK_SHARE
+            and use.busy >= MIN_BUSY_LINK_SHARE
+            and use.waits_elsewhere <= MAX_WAIT_RATIO * use.waits
+            and (
+                use.rate < MAX_SLOW_LINK_SHARE * typical_rate or use.peak < MAX_SLOW_LINK_SHARE * typical_peak
+            )
         ),
         key=lambda use: use.waits,
         default=None,
@@ -425,7 +427,7 @@ def _find_slow_links(
             f"data waited on it {slow_link.busy * 100:.0f} % of the time, although it carried only "
             f"{rate * slow_link.limit_mbps:.1f} of its {slow_link.limit_mbps:g} Mbit/s"
         )
-        slower = 1 / max(MIN_TIME_LEFT, 1 - slow_link.busy * (1 - rate))
+        slower = 1 / max(MIN_REMAINING_SHARE, 1 - slow_link.busy * (1 - rate))
         yield Finding("link", slow_link.rank, slow_link.host, slow_link.link, evidence, slower)
 
 

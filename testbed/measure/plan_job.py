@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WARM_UP_ITERATIONS = 1
 HEADER_BYTES = 66
 """Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
-_GRACE_S = 2.0
+_REPORT_GRACE_S = 2.0
 PHASE = "plan job"
 _ROW_KEY = ("", PHASE, 0)
 """Topology, configuration and size of a job's only row."""
@@ -128,14 +128,14 @@ def run_plan(
     plan: Plan | None,
     *,
     iterations: int,
-    lasts_s: float,
+    iteration_s: float,
     factor: float | None,
     deadline_s: float,
     checkpoint: Checkpoint | None = None,
 ) -> PlanRun:
     """Run the plan in force as a job on the hosts.
 
-    The job is scaled by `factor`. If `factor` is None, it is scaled so that an iteration takes `lasts_s`. Raises
+    The job is scaled by `factor`. If `factor` is None, it is scaled so that an iteration takes `iteration_s`. Raises
     `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in force, and
     `HostError`.
     """
@@ -154,7 +154,7 @@ def run_plan(
         design.route_sets,
         link.rate_mbps,
         stretch=plan.rate_gbps * 1000 / link.rate_mbps,
-        target_s=lasts_s,
+        target_s=iteration_s,
         factor=factor,
         mtu_bytes=link.mtu,
     )
@@ -196,7 +196,7 @@ def run_on_hosts(
         if len(reports.ready) == len(lab.hosts):
             for host, script in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
                 launch.send(json.dumps(script) + "\n", host)
-            reports.read_until(launch, reports.done_hosts, len(lab.hosts), deadline_s + _GRACE_S)
+            reports.read_until(launch, reports.done_hosts, len(lab.hosts), deadline_s + _REPORT_GRACE_S)
         if len(reports.done_hosts) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from testbed.design.model import Routes, Topology, Wiring
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import Method
@@ -145,7 +145,7 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
     """Return a topology laid onto the NICs of a lab, with shortest paths as routes. Raises `TopologyError`."""
-    wiring = wire(topology, planes=_count_planes(lab, topology.degree))
+    wiring = make_wiring(topology, planes=_count_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
 
 
@@ -157,7 +157,7 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
     if node_count > 1:
         # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
         # strides: if this one cannot be, no other can.
-        wire(find_topology(node_count, degree, simplex=simplex), planes=_count_planes(lab, degree))
+        make_wiring(find_topology(node_count, degree, simplex=simplex), planes=_count_planes(lab, degree))
 
 
 def _count_planes(lab: Lab, degree: int) -> int:

@@ -109,7 +109,7 @@ def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
 
 def find_gpu_losses(lab: Lab, wiring: Wiring, failed_gpus: Collection[Gpu]) -> Iterator[Loss]:
     """Yield the losses that failed GPUs cause: one for each of their NICs that has a link."""
-    incoming_link_by_nic, outgoing_link_by_nic = wiring.link_into, wiring.link_from
+    incoming_link_by_nic, outgoing_link_by_nic = wiring.link_by_receiver, wiring.link_by_transmitter
     for nic in sorted(find_nics_lost(lab, failed_gpus)):
         link = outgoing_link_by_nic.get(nic) or incoming_link_by_nic.get(nic)
         if link is not None:

@@ -96,14 +96,14 @@ class _Comparison:
         }
 
     @cached_property
-    def link_from(self) -> Mapping[Nic, Link]:
+    def link_by_transmitter(self) -> Mapping[Nic, Link]:
         """The link that leaves each transmitter."""
-        return self.wiring.link_from
+        return self.wiring.link_by_transmitter
 
     @cached_property
-    def link_into(self) -> Mapping[Nic, Link]:
+    def link_by_receiver(self) -> Mapping[Nic, Link]:
         """The link that ends in each receiver."""
-        return self.wiring.link_into
+        return self.wiring.link_by_receiver
 
     def get_report(self, nic: Nic) -> NicReport:
         """Return the report of a NIC. A NIC without a report has no carrier and received no frames."""
@@ -124,7 +124,9 @@ class _Comparison:
         wrong_link_by_link: dict[Link, Link] = {}
         for link in self.wiring.links:
             received_links = [
-                self.link_from[nic] for nic in self.find_sources(link.target) if nic in self.link_from
+                self.link_by_transmitter[nic]
+                for nic in self.find_sources(link.target)
+                if nic in self.link_by_transmitter
             ]
             if received_links and link not in received_links:
                 wrong_link_by_link[link] = received_links[0]
@@ -147,7 +149,7 @@ class _Comparison:
             (source, nic)
             for nic in self.nics.values()
             for source in self.find_sources(nic)
-            if nic not in self.link_into or source not in self.link_from
+            if nic not in self.link_by_receiver or source not in self.link_by_transmitter
         )
 
 
@@ -230,13 +232,13 @@ def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
 
 def _describe_silenced(comparison: _Comparison, nic: Nic) -> str:
     """Return the part of a detail that names the link on which a NIC without carrier cannot send, or ""."""
-    outgoing_link = comparison.link_from.get(nic)
+    outgoing_link = comparison.link_by_transmitter.get(nic)
     return f" and so cannot send on {comparison.lab.link_label(outgoing_link)}" if outgoing_link else ""
 
 
 def _is_consequence(comparison: _Comparison, link: Link) -> bool:
     """Return whether the source could not send because its receiver is dark, which has its own finding."""
-    return not comparison.get_report(link.source).carrier and link.source in comparison.link_into
+    return not comparison.get_report(link.source).carrier and link.source in comparison.link_by_receiver
 
 
 def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
@@ -315,5 +317,5 @@ def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 def _has_silent_link(comparison: _Comparison, source: Nic, nic: Nic) -> bool:
     """Return whether the source or the receiver of a stray has a silent link, whose finding explains the stray."""
-    links = (comparison.link_from.get(source), comparison.link_into.get(nic))
+    links = (comparison.link_by_transmitter.get(source), comparison.link_by_receiver.get(nic))
     return any(link is not None and not comparison.is_received(link) for link in links)

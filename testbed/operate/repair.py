@@ -215,8 +215,8 @@ def plan_lab_repair(
         if unexpected_circuits:
             raise DriftError(describe_unexpected_circuits(unexpected_circuits)) from error
         raise
-    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.snapshots)
-    has_new_circuits = is_repaired or repair.make or repair.remove
+    is_repaired = repair.restores_ring and not find_differences(lab, repair.repatched, observation.snapshots)
+    has_new_circuits = is_repaired or repair.new_links or repair.removed_links
     return LabRepair(
         observation,
         repair,
@@ -235,7 +235,7 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 
     A NIC without light does not send, so its outgoing link is included.
     """
-    incoming_link_by_nic, outgoing_link_by_nic = wiring.link_into, wiring.link_from
+    incoming_link_by_nic, outgoing_link_by_nic = wiring.link_by_receiver, wiring.link_by_transmitter
     dark_nics = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
     dark_nics |= {
         outgoing_link_by_nic[loss.nic].target
@@ -404,7 +404,7 @@ def describe_repair(lab: Lab, lab_repair: LabRepair) -> Iterator[str]:
     for detour in _list_detours(lab_repair):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
         yield f"at once: {lab.link_label(detour.lost_link)} over {path}"
-    for verb, links in (("give up", lab_repair.repair.remove), ("make", lab_repair.repair.make)):
+    for verb, links in (("give up", lab_repair.repair.removed_links), ("make", lab_repair.repair.new_links)):
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
     yield lab_repair.repair.reason
@@ -446,8 +446,8 @@ def make_repair_json(lab: Lab, lab_repair: LabRepair) -> dict[str, Any]:
             {"link": lab.link_label(detour.lost_link), "path": label_links(detour.path)}
             for detour in _list_detours(lab_repair)
         ],
-        "remove": label_links(lab_repair.repair.remove),
-        "make": label_links(lab_repair.repair.make),
+        "remove": label_links(lab_repair.repair.removed_links),
+        "make": label_links(lab_repair.repair.new_links),
         "why": lab_repair.repair.reason,
     }
 

@@ -19,7 +19,7 @@ skip_without("jsonschema")
 from witnesses.fibre_cut import FIBRE_CUT, cut_and_repair, looping_allreduce
 
 from testbed.design.model import Nic, RingOrder, Topology
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.errors import CollectiveError
 from testbed.lab.control import send_request
@@ -41,7 +41,7 @@ def design(*, simplex):
     steps = (1, 2, 3) if simplex else (1, 3, 2)
     edges = tuple(sorted((node, (node + step) % 4) for node in range(4) for step in steps))
     topology = Topology(4, 3, simplex, (1,), edges)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return Design("one-way" if simplex else "duplex", topology, wiring, find_routes(wiring))
 
 

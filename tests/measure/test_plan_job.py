@@ -20,7 +20,7 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.host_job import make_host_job, make_host_scripts
 from testbed.design.fabrics.direct import route_job
 from testbed.design.model import Routes
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import CollectiveError
 from testbed.lab.inventory import load_lab
@@ -140,9 +140,9 @@ def test_bytes_that_were_sent_again_may_have_been_lost_before_a_link():
 
 
 def test_a_job_needs_a_plan():
-    bare = Design("bare", find_topology(4, 2), wire(find_topology(4, 2)), Routes({}))
+    bare = Design("bare", find_topology(4, 2), make_wiring(find_topology(4, 2)), Routes({}))
     with pytest.raises(CollectiveError, match="a job needs a plan"):
-        run_plan(None, bare, None, iterations=1, lasts_s=1.0, factor=None, deadline_s=1.0)
+        run_plan(None, bare, None, iterations=1, iteration_s=1.0, factor=None, deadline_s=1.0)
 
 
 def test_counters_that_began_again_count_nothing():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
@@ -18,7 +18,7 @@ from testbed.measure.second_topology import (
 
 def second_of(nodes: int, degree: int):
     topology = find_topology(nodes, degree)
-    return plan_second_topology(topology, find_routes(wire(topology)), 25.0)
+    return plan_second_topology(topology, find_routes(make_wiring(topology)), 25.0)
 
 
 @pytest.mark.long
@@ -40,7 +40,7 @@ def test_no_groups_or_none_served_better_means_no_second_topology(nodes, degree)
 def test_the_group_that_is_served_worst_is_the_one_farthest_apart():
     topology = find_topology(12, 4)
 
-    assert find_farthest_group(12, find_routes(wire(topology))) == 4
+    assert find_farthest_group(12, find_routes(make_wiring(topology))) == 4
 
 
 def test_the_layers_fit_the_group_and_none_smaller():

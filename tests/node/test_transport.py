@@ -171,7 +171,7 @@ def test_every_transfer_arrives_over_a_line_that_loses_doubles_and_reorders(cont
 
 def two_jobs(control: str, gain: Gain, offset_s: float, iterations: int = 12):
     link = PacketLink()
-    packets = int(0.5 * PERIOD_S / link.time_s(bytes(DATA.size + PAYLOAD)))
+    packets = int(0.5 * PERIOD_S / link.compute_time_s(bytes(DATA.size + PAYLOAD)))
     jobs = [
         SendingJob(0.5 * PERIOD_S, packets, make_sender(control, gain.slope, gain.intercept), start)
         for start in (0.0, offset_s)
@@ -181,7 +181,7 @@ def two_jobs(control: str, gain: Gain, offset_s: float, iterations: int = 12):
 
 def test_a_job_alone_takes_its_period():
     link = PacketLink()
-    job = SendingJob(0.15, int(0.15 / link.time_s(bytes(DATA.size + PAYLOAD))), make_sender("reno"))
+    job = SendingJob(0.15, int(0.15 / link.compute_time_s(bytes(DATA.size + PAYLOAD))), make_sender("reno"))
 
     assert run_packets([job], 6, link).iteration_s / PERIOD_S == pytest.approx(1.0, abs=0.01)
 

@@ -102,7 +102,7 @@ class Switch:
 
 
 def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
-    from testbed.design.patching.wiring import wire
+    from testbed.design.patching.wiring import make_wiring
     from testbed.design.topology.circulants import find_topology
     from testbed.lab.inventory import load_lab
     from testbed.measure.results.store import RunStore
@@ -116,7 +116,9 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
         open_journal(tmp_path) as journal,
         RunStore(tmp_path).begin(lab, True, "model", {}, arguments=["x"]) as run,
     ):
-        applied = apply_plan(lab, plan_lab(lab, wire(find_topology(12, 4)), switches), switches, journal)
+        applied = apply_plan(
+            lab, plan_lab(lab, make_wiring(find_topology(12, 4)), switches), switches, journal
+        )
 
     lines = log()
     assert [line["message"] for line in lines] == [

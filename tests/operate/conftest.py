@@ -111,7 +111,7 @@ def switches(modelled):
 @pytest.fixture(scope="session")
 def ring_and_pairs():
     """Return a function that makes a design for twelve hosts: rings on two NICs, pairs three and six apart on two."""
-    from testbed.design.patching.wiring import wire
+    from testbed.design.patching.wiring import make_wiring
     from testbed.design.routing.routes import find_routes
     from testbed.design.topology.circulants import find_topology
     from testbed.operate.design import Design
@@ -127,7 +127,7 @@ def ring_and_pairs():
             ]
             pairs += [(other, one) for one, other in pairs]
         topology = replace(rings, degree=4, edges=tuple(sorted((*rings.edges, *pairs))))
-        wiring = wire(topology)
+        wiring = make_wiring(topology)
         assert len(wiring.links) == 48
         return Design("rings and pairs", topology, wiring, find_routes(wiring))
 

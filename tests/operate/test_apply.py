@@ -25,7 +25,7 @@ skip_without("sqlalchemy")
 from ocs_drivers import OcsError
 from ocs_drivers.errors import ProtocolDesync, SwitchHeld
 from ocs_drivers.model import Capabilities, CrossConnects, Status
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, JournalError, RefusedToMove
 from testbed.operate.apply import apply_plan, check_permission
@@ -33,7 +33,7 @@ from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
 
 ROOT = Path(__file__).parents[2]
-WIRING = wire(find_topology(12, 4))
+WIRING = make_wiring(find_topology(12, 4))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.errors import PortBusy
 from ocs_drivers.model import Capabilities, CrossConnects, Power, Snapshot
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.inventory import load_lab
@@ -35,7 +35,7 @@ from testbed.operate.proof.board_findings import judge_boards
 from testbed.operate.repair import find_differences
 from testbed.operate.session import LabSession
 
-FOUR, THREE = wire(find_topology(12, 4)), wire(find_topology(12, 3))
+FOUR, THREE = make_wiring(find_topology(12, 4)), make_wiring(find_topology(12, 3))
 AT_NIC4 = {4: 99, 49: 54}
 """Circuits of an attachment of a/nic4: to the board, and back."""
 
@@ -98,7 +98,7 @@ def test_half_an_attachment_is_removed(lab, switch, held):
 def test_a_board_at_another_jobs_nic_is_not_ours(lab, switch):
     switch.held = CrossConnects(AT_NIC4)
     shard = make_shard(lab, ["b", "c", "d"])
-    (part,) = plan_lab(shard, wire(find_topology(3, 2)), {"ocs1": switch}).switches
+    (part,) = plan_lab(shard, make_wiring(find_topology(3, 2)), {"ocs1": switch}).switches
     assert part.steps[-1].after.pairs >= set(AT_NIC4.items())
 
 
@@ -106,7 +106,7 @@ def test_an_attachment_changes_four_ports_and_what_lights_them(lab, switch):
     switch.held = CrossConnects(held_of(lab, FOUR))
     shard = make_attachment_lab(lab, Attachment("a", "nic4", "board1", "port1"))
     assert find_scope(shard, shard.switches[0]) == {4, 49}
-    wiring = wire(find_topology(2, 1))
+    wiring = make_wiring(find_topology(2, 1))
     with pytest.raises(PortBusy):
         plan_lab(shard, wiring, {"ocs1": switch})
     plan = plan_lab(shard, wiring, {"ocs1": switch}, take_over=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ocs_drivers.model import CrossConnects, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -40,7 +40,7 @@ def with_gpus(lab, gpus):
 
 def make_design(hosts, degree):
     topology = find_topology(hosts, degree)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return Design(f"degree {degree}", topology, wiring, find_routes(wiring))
 
 
@@ -113,9 +113,9 @@ def test_the_idle_gpu_joins_the_rail_and_the_record_remembers_it(testbed12):
     lab, design, failed = with_gpus(testbed12, 4), make_design(12, 3), {Gpu(0, 1)}
     planned = plan_lab_repair(lab, design, observe(lab, design, failed))
     links = planned.repair.repatched.links
-    ends = {link: nic.index for link in planned.repair.make for nic in link if nic.node == 0}
+    ends = {link: nic.index for link in planned.repair.new_links for nic in link if nic.node == 0}
     assert set(ends.values()) == {3}
-    assert planned.repair.remove == ()
+    assert planned.repair.removed_links == ()
     assert Nic(0, 1) not in {nic for link in links for nic in link}
     (advice,) = advise_on_failures(lab, design.wiring, failed, links=links, snapshots=BARE)
     assert (advice.rule, advice.action, advice.target) == (3, "move", "a/gpu3")
@@ -187,7 +187,7 @@ def test_with_a_device_off_an_idle_gpu_still_counts(testbed12):
 
 def test_a_lost_fibre_cuts_a_gpu_off_only_with_its_last_nic(testbed12):
     lab, design = with_gpus(testbed12, 2), make_design(12, 4)
-    link = design.wiring.link_from[Nic(0, 0)]
+    link = design.wiring.link_by_transmitter[Nic(0, 0)]
     first, second = Loss(Nic(0, 0), "receive", link), Loss(Nic(0, 1), "transmit", link)
     (one,) = advise_on_failures(lab, design.wiring, (), losses=[first], snapshots=BARE)
     assert one.gpus_lost == ()

@@ -18,7 +18,7 @@ skip_without("sqlalchemy")
 
 from sim.twins.hosts import netns
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.inventory import load_lab
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kernel
 
 HERE = Path(__file__).parent
 TOPOLOGY = find_topology(3, 2)
-RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
+RING = Design("ring", TOPOLOGY, make_wiring(TOPOLOGY), find_routes(make_wiring(TOPOLOGY)))
 ASK = (
     "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(20);"
     " s.sendto(b'hello board', ('10.100.20.1', 8500)); print(s.recv(2000).decode())"

@@ -21,7 +21,7 @@ from patch_lists import wiring_of
 
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.route_sets import map_routes
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -42,10 +42,10 @@ balancing = library("testbed.design.routing.balancing")
 
 pytestmark = pytest.mark.kernel
 
-RING = wire(find_topology(4, 2))
+RING = make_wiring(find_topology(4, 2))
 CROSSED = wiring_of(["A1-C1", "A2-D2", "B1-C2", "B2-D1"], 4, 2)
 PARALLEL = wiring_of(["A1-B1", "A2-B2", "C1-D1", "C2-D2", "B3-C3"], 4, 3)
-ONE_WAY = wire(find_topology(4, 2, simplex=True))
+ONE_WAY = make_wiring(find_topology(4, 2, simplex=True))
 epochs = itertools.count(1)
 
 

@@ -16,7 +16,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 skip_without("sqlalchemy")
 
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
@@ -29,7 +29,7 @@ from testbed.operate.session import LabSession, open_lab
 pytestmark = pytest.mark.kernel
 
 TOPOLOGY = find_topology(4, 2)
-RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
+RING = Design("ring", TOPOLOGY, make_wiring(TOPOLOGY), find_routes(make_wiring(TOPOLOGY)))
 
 
 class Unmonitored:

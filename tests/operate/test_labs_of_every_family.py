@@ -15,7 +15,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
 from ocs_drivers.families import list_lab_schemes
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
 from testbed.lab.inventory import load_lab
@@ -27,7 +27,7 @@ from testbed.operate.plan import plan_lab
 pytestmark = [pytest.mark.process, pytest.mark.socket]
 
 LABS = Path(__file__).resolve().parents[2] / "labs"
-RING = wire(find_topology(12, 2))
+RING = make_wiring(find_topology(12, 2))
 FULL = find_topology(12, 4)
 ROBOTS = ("telescent", "rome", "afm")
 
@@ -94,7 +94,7 @@ def test_the_lab_in_planes_connects_interface_i_on_switch_i(tmp_path):
     lab = load_lab(LABS / "testbed12-planes.yaml")
     assert [switch.inputs for switch in lab.switches] == [12] * 4
     with start_lab(lab, hosts="model", move=True) as up:
-        asked, _ = applied(up, wire(FULL, planes=4), tmp_path)
+        asked, _ = applied(up, make_wiring(FULL, planes=4), tmp_path)
 
         assert [len(circuits) for circuits in asked.values()] == [12] * 4
         assert {name: true_circuits(up, name) for name in asked} == asked

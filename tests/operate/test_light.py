@@ -12,7 +12,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
@@ -20,7 +20,7 @@ from testbed.operate.light import TOLERANCE_DB, SwitchReading, compute_budget, j
 from testbed.operate.plan import list_circuits, plan_lab
 from testbed.operate.proof.judge import verify_circuits, verify_lab
 
-WIRING = wire(find_topology(12, 4))
+WIRING = make_wiring(find_topology(12, 4))
 DARK = Power(-60.0, below_floor=True)
 
 
@@ -101,7 +101,7 @@ def test_circuits_of_other_people_are_theirs(testbed12):
     lab = testbed12.__class__(
         **{name: getattr(testbed12, name) for name in testbed12.__slots__} | {"hosts": testbed12.hosts[:4]}
     )
-    wiring = wire(find_topology(4, 4 - 1))
+    wiring = make_wiring(find_topology(4, 4 - 1))
     circuits = list_circuits(lab, wiring)
     connections = {c.input_port: c.output_port for c in circuits} | {40: 90}
     assert judge(lab, circuits, connections, {}) == []

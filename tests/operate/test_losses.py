@@ -9,7 +9,7 @@ import pytest
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Link, Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
 from testbed.design.repair import find_bought_pairs
 from testbed.design.routing.routes import find_routes
@@ -155,15 +155,15 @@ def test_without_links_to_give_the_detour_is_all(session, ask_twin):
 
 def test_an_idle_nic_steps_in_before_any_link_is_given_up(session):
     topology = find_topology(12, 2)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     design = Design("narrow", topology, wiring, find_routes(wiring))
-    lost = wiring.link_from[Nic(0, 0)]
+    lost = wiring.link_by_transmitter[Nic(0, 0)]
     held = list_circuits(session.lab, wiring)
     snapshot = Snapshot(CrossConnects({one.input_port: one.output_port for one in held}), 0.0)
     dark = SwitchReading(snapshot, {session.lab.nic(Nic(0, 0)).transmit.port: DARK})
     planned = plan_lab_repair(session.lab, design, judge_losses(held, held, {"ocs1": dark}, {}))
-    assert planned.repair.remove == ()
-    assert {nic for link in planned.repair.make for nic in link} == {Nic(0, 2), lost.target}
+    assert planned.repair.removed_links == ()
+    assert {nic for link in planned.repair.new_links for nic in link} == {Nic(0, 2), lost.target}
 
 
 def test_the_command_says_what_is_lost_and_does_it_when_told(

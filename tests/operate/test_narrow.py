@@ -13,7 +13,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.fleet import CommandResult
@@ -27,9 +27,9 @@ from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession
 
 TOPOLOGY = find_topology(4, 2)
-RING = Design("ring", TOPOLOGY, wire(TOPOLOGY), find_routes(wire(TOPOLOGY)))
+RING = Design("ring", TOPOLOGY, make_wiring(TOPOLOGY), find_routes(make_wiring(TOPOLOGY)))
 ONE_WAY = find_topology(4, 2, simplex=True)
-SIMPLEX = Design("one-way", ONE_WAY, wire(ONE_WAY), find_routes(wire(ONE_WAY)))
+SIMPLEX = Design("one-way", ONE_WAY, make_wiring(ONE_WAY), find_routes(make_wiring(ONE_WAY)))
 
 
 class Glass:

@@ -14,7 +14,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd
@@ -27,7 +27,7 @@ from testbed.operate.plan import (
     plan_lab,
 )
 
-WIRING = wire(find_topology(12, 4))
+WIRING = make_wiring(find_topology(12, 4))
 
 
 def test_every_link_becomes_one_circuit_between_its_own_ports(testbed12):
@@ -45,12 +45,12 @@ def test_a_topology_with_more_nodes_than_hosts_is_refused(testbed12):
     with pytest.raises(
         TopologyError, match=r"testbed12.yaml: the topology has 13 nodes, lab 'testbed12' has 12 hosts"
     ):
-        list_circuits(testbed12, wire(find_topology(13, 4)))
+        list_circuits(testbed12, make_wiring(find_topology(13, 4)))
 
 
 def test_a_topology_with_more_links_than_nics_is_refused(testbed12):
     with pytest.raises(TopologyError, match="the topology has degree 6, host 'a' has 4 NICs; add NICs"):
-        list_circuits(testbed12, wire(find_topology(12, 6)))
+        list_circuits(testbed12, make_wiring(find_topology(12, 6)))
 
 
 def test_a_link_between_two_switches_is_refused(testbed12):
@@ -71,7 +71,7 @@ def test_a_lab_on_part_of_a_switch_touches_its_own_inputs_only(testbed12, memory
     lab = replace(testbed12, hosts=testbed12.hosts[:4])
     assert find_scope(lab, lab.switches[0]) == frozenset(range(1, 17))
     switch = memory_switch(held=CrossConnects({40: 90, 1: 49}))
-    plan = plan_lab(lab, wire(find_topology(4, 2)), {"ocs1": switch})
+    plan = plan_lab(lab, make_wiring(find_topology(4, 2)), {"ocs1": switch})
     assert [step.kind for step in plan.switches[0].steps] == ["remove", "add"]
     assert plan.switches[0].steps[-1].after[40] == 90
     lines = describe(lab, plan)
@@ -108,7 +108,9 @@ def test_a_replacement_says_that_kept_circuits_may_blink(testbed12, memory_switc
 
 def test_ports_of_nobody_are_named_by_number(testbed12, memory_switch):
     lab = replace(testbed12, hosts=testbed12.hosts[:2])
-    plan = plan_lab(lab, wire(find_topology(2, 1)), {"ocs1": memory_switch(held=CrossConnects({1: 90}))})
+    plan = plan_lab(
+        lab, make_wiring(find_topology(2, 1)), {"ocs1": memory_switch(held=CrossConnects({1: 90}))}
+    )
     assert "- ocs1    1 -> 90    a/nic1 -> port 90" in describe(lab, plan)
 
 

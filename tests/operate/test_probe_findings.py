@@ -17,14 +17,14 @@ skip_without("sqlalchemy")
 from patch_lists import wiring_of
 
 from testbed.design.model import Link, Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.operate.probe_findings import compare, count_received_links
 
 EPOCH = 7
-RING = wire(find_topology(12, 4))
-ONE_WAY = wire(find_topology(12, 4, simplex=True))
+RING = make_wiring(find_topology(12, 4))
+ONE_WAY = make_wiring(find_topology(12, 4, simplex=True))
 
 
 def label(lab, nic):

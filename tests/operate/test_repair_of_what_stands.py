@@ -14,7 +14,7 @@ from libraries import library
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.cli.app import run_app
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, plan_to_json, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -108,7 +108,7 @@ def test_a_second_loss_is_repaired_from_what_the_first_repair_left(
         observation = see(design, held, cut, monitors=monitors)
         assert record.is_in_force(testbed12, design.wiring, observation.snapshots)
         again = plan_lab_repair(testbed12, design, observation, record)
-        assert (again.is_repaired, again.repair.make, again.repair.remove) == (True, (), ())
+        assert (again.is_repaired, again.repair.new_links, again.repair.removed_links) == (True, (), ())
         for second in (
             (Nic(node, index), other) for node in (1, 6, 7) for index in (0, 1) for other in FIBRES
         ):
@@ -141,7 +141,7 @@ def uses(links, cut):
 def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_and_pairs, see):
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     once = plan_lab_repair(testbed12, design, see(design, design.wiring.links, cut))
-    made = once.repair.make[0]
+    made = once.repair.new_links[0]
     both = {*cut, (made.target, "receive")}
     twice = plan_lab_repair(
         testbed12, design, see(design, once.repatched_design.wiring.links, both), once.record
@@ -242,7 +242,7 @@ def test_where_nothing_stands_the_fibre_is_not_blamed(testbed12, see):
 def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see):
     """A one-way ring over one NIC of each host: no detour, and a NIC that is idle."""
     topology = find_topology(12, 1, simplex=True)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     planned = plan_lab_repair(testbed12, design, see(design, wiring.links, {(Nic(0, 0), "transmit")}))
     assert (planned.detour_design, planned.unexpected_circuits) == (None, ())
@@ -256,7 +256,7 @@ def test_a_host_that_only_circuits_can_join_again_waits_for_them(testbed12, see)
 def test_a_host_of_one_nic_that_is_cut_off_is_named(testbed12, see):
     lab = replace(testbed12, hosts=tuple(replace(host, nics=host.nics[:1]) for host in testbed12.hosts))
     topology = find_topology(12, 1, simplex=True)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     design = Design("one ring", topology, wiring, find_routes(wiring))
     observation = see(design, wiring.links, {(Nic(0, 0), "transmit")})
     with pytest.raises(TopologyError, match="replace the fibre"):

@@ -14,7 +14,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.errors import PortBusy
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
@@ -82,7 +82,7 @@ def test_jobs_on_any_hosts_share_no_port(testbed12, memory_switch, some):
 
 def test_circuits_of_others_that_light_our_receivers_are_in_the_way(testbed12, memory_switch, journal):
     switch = memory_switch()
-    whole = plan_lab(testbed12, wire(find_topology(12, 4)), {"ocs1": switch})
+    whole = plan_lab(testbed12, make_wiring(find_topology(12, 4)), {"ocs1": switch})
     apply_plan(testbed12, whole, {"ocs1": switch}, journal)
     with pytest.raises(PortBusy):
         patch(testbed12, FIRST, switch, journal)
@@ -100,10 +100,10 @@ def test_circuits_of_others_that_light_our_receivers_are_in_the_way(testbed12, m
 
 def test_a_plan_names_foreign_hosts_by_their_names(testbed12, memory_switch, journal):
     switch = memory_switch()
-    whole = plan_lab(testbed12, wire(find_topology(12, 4)), {"ocs1": switch})
+    whole = plan_lab(testbed12, make_wiring(find_topology(12, 4)), {"ocs1": switch})
     apply_plan(testbed12, whole, {"ocs1": switch}, journal)
     here = make_shard(testbed12, FIRST)
-    laid = plan_lab(here, wire(find_topology(6, 4)), {"ocs1": switch}, take_over=True)
+    laid = plan_lab(here, make_wiring(find_topology(6, 4)), {"ocs1": switch}, take_over=True)
 
     lines = describe(here, laid)
 

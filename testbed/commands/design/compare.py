@@ -65,7 +65,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(
             job,
-            parse_fabric_names(self.fabrics, of_gpus=setting.options.hb_domain > 1),
+            parse_fabric_names(self.fabrics, hosts_are_gpus=setting.options.hb_domain > 1),
             degree,
             rate_gbps,
             setting.options,

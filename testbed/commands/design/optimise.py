@@ -17,7 +17,7 @@ from testbed.errors import PlanFileError, TopologyError
 
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
-    from testbed.design.plans.planning import Effort, Servers
+    from testbed.design.plans.planning import SearchEffort, Servers
     from testbed.design.search import Progress, SearchResult
     from testbed.design.workloads.choice import WorkloadChoice
     from testbed.lab.model import Lab
@@ -186,7 +186,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
     def run(self, context: CommandContext) -> PlanDocument:
         """Search a plan and write it. Raises `PlanFileError`, `TopologyError`, `WorkloadError`, `SearchError`."""
         from testbed.design.plans.file import check_writable, write_plan
-        from testbed.design.plans.planning import Effort
+        from testbed.design.plans.planning import SearchEffort
         from testbed.lab.inventory import load_lab
 
         lab = load_lab(self.lab_file) if self.lab_file else None
@@ -199,7 +199,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
                 choice, settings={"devices_per_server": str(lab.gpus_per_host), **choice.settings}
             )
         check_writable(self.out)
-        effort = Effort(
+        effort = SearchEffort(
             self.seed, self.steps, self.chains, self.workers, self.scheduler, self.checkpoint, self.resume
         )
         plan, search = _search(choice, servers, effort)
@@ -257,7 +257,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         return servers, instance_count
 
 
-def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, SearchResult]:
+def _search(choice: WorkloadChoice, servers: Servers, effort: SearchEffort) -> tuple[Plan, SearchResult]:
     from lightbed.wording import format_count
     from testbed.design.plans.planning import make_plan
 

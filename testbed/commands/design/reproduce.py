@@ -126,7 +126,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         with narrate() as narrator, self._open_scale(context.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
-                table = tables[figure.number] = figure.make(scale, narrator.tick)
+                table = tables[figure.number] = figure.make_table(scale, narrator.tick)
                 reproduced_figures.append(self._write(figure, table, narrator))
         for reproduced_figure in reproduced_figures:
             rows = [quantity.make_cells() for quantity in reproduced_figure.comparison]
@@ -157,16 +157,16 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
     def _write(self, figure: Figure[Any], table: Table, narrator: Narrator) -> ReproducedFigure:
         """Write the CSV, plot and page of a figure, and return its record."""
         from lightbed.output_file import write_output
-        from testbed.design.reproductions.drawing import draw
+        from testbed.design.reproductions.drawing import draw_plot
         from testbed.design.reproductions.figure import HEADER, format_page, mark_small_sizes
 
         folder, name = self.out / self.paper, f"figure{figure.number}"
         write_output(folder / f"{name}.csv", table.csv)
-        plot = draw(figure.draw(table), folder / f"{name}.{self.plot}")
-        comparisons = figure.compare(table)
+        plot = draw_plot(figure.make_plot(table), folder / f"{name}.{self.plot}")
+        comparisons = figure.compare_with_paper(table)
         if self.quick:
             comparisons = mark_small_sizes(comparisons)
-        write_output(folder / f"{name}.md", format_page(figure, table, plot.name, quick=self.quick))
+        write_output(folder / f"{name}.md", format_page(figure, table, plot.name, is_quick=self.quick))
         narrator.note(f"{folder / name}.csv, .{self.plot}, .md")
         lines = tuple(ComparedQuantity(**dict(zip(HEADER, line.cells, strict=True))) for line in comparisons)
         return ReproducedFigure(figure=figure.number, title=figure.title, comparison=lines)
@@ -174,7 +174,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
 
 def _find_figure(package: Any, number: int) -> Figure[Any]:
     try:
-        figure: Figure[Any] = package.figure(number)
+        figure: Figure[Any] = package.load_figure(number)
     except ValueError as error:
         raise WorkloadError(str(error)) from error
     return figure

@@ -239,7 +239,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
 
     def run(self, context: CommandContext) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
-        from testbed.design.evaluation.simulation import compute_link_traffic, figures, simulate_on
+        from testbed.design.evaluation.simulation import compute_figures, compute_link_traffic, simulate_on
         from testbed.design.sharing.checkpoints import add_checkpoint_graphs, run_checkpoint
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
@@ -254,21 +254,21 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         job, checkpoint, plain_job = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
             plain_job, job = add_checkpoint_graphs(job, checkpoint)
-        fabric = plain_job.fabric(
+        fabric = plain_job.build_fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
         simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))
         checkpoint_times = None
         if checkpoint:
             run = run_checkpoint(setting.job, checkpoint, simulate)
-            execution, execution_to_draw = run.plain, run.window
+            execution, execution_to_draw = run.baseline, run.window
             checkpoint_times = CheckpointTimes(
                 bytes=sum(checkpoint.divide_bytes(setting.job)),
                 every=checkpoint.every,
                 storage=checkpoint.storage.count,
                 mode=checkpoint.mode,
                 iteration_ms=run.longest_s * 1e3,
-                plain_ms=run.plain.iteration_s * 1e3,
+                plain_ms=run.baseline.iteration_s * 1e3,
                 mean_ms=run.mean_s * 1e3,
                 write_ms=run.write_s * 1e3,
                 simulated=run.iterations,
@@ -281,7 +281,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         document = SimulationDocument(
             **make_job_keys(setting, by_pair=fabric.circuits is not None),
             **_make_fabric_keys(setting, fabric),
-            **figures(fabric, execution, job.arithmetic_s),
+            **compute_figures(fabric, execution, job.arithmetic_s),
             checkpoint=checkpoint_times,
             links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )

@@ -49,7 +49,7 @@ class Topology(Command[TopologyDocument]):
     def run(self, context: CommandContext) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""
         from lightbed.wording import format_count
-        from testbed.design.patching.wiring import list_patches, wire
+        from testbed.design.patching.wiring import list_patches, make_wiring
         from testbed.design.topology.circulants import find_topology, parse_demands, render_topology
 
         demands = parse_demands(self.demand)
@@ -64,5 +64,5 @@ class Topology(Command[TopologyDocument]):
             f"{links_text}, {document.describe_distances()}",
         )
         if not context.is_quiet:
-            context.say(*list_patches(wire(topology)))
+            context.say(*list_patches(make_wiring(topology)))
         return document

@@ -256,7 +256,7 @@ class SimulationCommand(WorkloadCommand):
         return FabricSetting(
             job,
             job.choose_degree(degree, default_degree),
-            job.rate_gbps(self.rate_gbps) * rate_share,
+            job.choose_rate_gbps(self.rate_gbps) * rate_share,
             FabricOptions(
                 self.oversubscription,
                 dark_s,

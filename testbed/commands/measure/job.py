@@ -97,7 +97,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
                 choice.design,
                 choice.plan(),
                 iterations=self.iterations,
-                lasts_s=self.lasts_s,
+                iteration_s=self.lasts_s,
                 factor=self.factor,
                 deadline_s=self.deadline_s,
                 checkpoint=checkpoint,

@@ -142,7 +142,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         """Run the command. Raises `LightDenied`, `RefusedToMove`, `HostError` and the errors of opening a lab."""
         from testbed.errors import HostError
         from testbed.lab.simulated.lifecycle import hosts_of
-        from testbed.measure.program.keeper import Keeper
+        from testbed.measure.program.cleanup_process import CleanupProcess
         from testbed.measure.program.light import LightRequest, deny_light, provide_light
         from testbed.measure.program.ranks import start_guards
         from testbed.measure.results.run import redact_arguments
@@ -167,8 +167,8 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 if not context.is_quiet:
                     context.print_note(f"testbed run: {line}")
 
-            with Keeper(runs_dir, context.lab_file, run.run_id, reason) as keeper:
-                with provide_light(lab, request, runs_dir, keeper, add_note) as light:
+            with CleanupProcess(runs_dir, context.lab_file, run.run_id, reason) as cleanup:
+                with provide_light(lab, request, runs_dir, cleanup, add_note) as light:
                     ranks = self._make_ranks(light, run.run_id, context)
                     try:
                         with deny_light():
@@ -251,7 +251,7 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
         count_by_name = rank.counters.get(nic.name)
         if not count_by_name:
             continue
-        link = light.design.wiring.link_from.get(Nic(node, nic_index)) if light.design else None
+        link = light.design.wiring.link_by_transmitter.get(Nic(node, nic_index)) if light.design else None
         yield ProgramLink(
             link=lab.link_label(link) if link else f"{rank.host.name}/{nic.name}",
             sent_bytes=count_by_name.get("tx_bytes", 0),

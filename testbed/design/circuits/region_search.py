@@ -80,12 +80,12 @@ def compute_seconds(traffic: Floats, circuits: Integers, circuit_rate: float, pa
 
 @compile_function
 def fit_within(
-    traffic: Floats, ports: int, circuit_bytes: float, packet_bytes: float, by_port: bool
+    traffic: Floats, ports: int, circuit_bytes: float, packet_bytes: float, scores_by_port: bool
 ) -> tuple[Integers, bool]:
     """Return circuits, and whether they fit.
 
     They fit if each circuit carries at most `circuit_bytes`, and each server sends and receives at most `packet_bytes`
-    by packets. `by_port` scores a move by the excess that it removes per port instead of in total.
+    by packets. `scores_by_port` scores a move by the excess that it removes per port instead of in total.
     """
     server_count = len(traffic)
     needed_circuits = np.zeros((server_count, server_count), dtype=np.int64)
@@ -131,7 +131,7 @@ def fit_within(
                 moved_pairs,
             )
             change = _sum_excess(packet_load, limit_bytes) - previous_excess
-            score = change / needed_circuits[server, peer] if by_port and change < 0 else change
+            score = change / needed_circuits[server, peer] if scores_by_port and change < 0 else change
             _undo_moves(traffic, needed_circuits, circuits, free_ports, packet_load, moved_pairs, move_count)
             if score < lowest_score:
                 best_peer, lowest_score = peer, score

@@ -55,12 +55,12 @@ def allocate_region_circuits(
     return min(candidates, key=lambda circuits: compute_exchange_s(traffic, circuits, rate_bps, packet_bps))
 
 
-def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = False) -> Integers:
+def allocate_greedily(traffic: Floats, ports: int, *, uses_published_divisor: bool = False) -> Integers:
     """Return the number of circuits between servers, shape (n, n), symmetric, at most `ports` at each server.
 
     The pair with the most traffic per circuit gets the next circuit. By default, a pair's traffic is divided by its
-    circuits plus one. With `published_divisor`, what remains is divided by 100 times its circuits, as in the published
-    simulator: a pair rarely gets a second circuit before all comparable pairs have one.
+    circuits plus one. With `uses_published_divisor`, what remains is divided by 100 times its circuits, as in the
+    published simulator: a pair rarely gets a second circuit before all comparable pairs have one.
 
     >>> allocate_greedily(np.array([[0, 9, 1], [0, 0, 2], [0, 0, 0.0]]), 2).tolist()
     [[0, 2, 0], [2, 0, 0], [0, 0, 0]]
@@ -81,7 +81,7 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
         circuit_count = circuits[first_server, second_server]
         per_circuit = (
             compute_remaining_demand[first_server, second_server] / (circuit_count * 100)
-            if published_divisor
+            if uses_published_divisor
             else demand[first_server, second_server] / (circuit_count + 1)
         )
         compute_remaining_demand[first_server, second_server] = compute_remaining_demand[
@@ -95,19 +95,19 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
 
 def find_best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
     """Return the circuits with the least `compute_exchange_s`, by enumeration: feasible up to about 4 servers."""
-    size = len(traffic)
+    server_count = len(traffic)
     return min(
-        enumerate_allocations(size, ports),
+        enumerate_allocations(server_count, ports),
         key=lambda circuits: compute_exchange_s(traffic, circuits, rate_bps, packet_bps),
     )
 
 
-def enumerate_allocations(size: int, ports: int) -> Iterator[Integers]:
+def enumerate_allocations(server_count: int, ports: int) -> Iterator[Integers]:
     """Yield every symmetric matrix of circuits with at most `ports` at each server."""
     pairs = [
         (first_server, second_server)
-        for first_server in range(size)
-        for second_server in range(first_server + 1, size)
+        for first_server in range(server_count)
+        for second_server in range(first_server + 1, server_count)
     ]
 
     def choose(index: int, circuits: Integers) -> Iterator[Integers]:
@@ -121,7 +121,7 @@ def enumerate_allocations(size: int, ports: int) -> Iterator[Integers]:
             yield from choose(index + 1, circuits)
         circuits[first_server, second_server] = circuits[second_server, first_server] = 0
 
-    yield from choose(0, np.zeros((size, size), dtype=np.int64))
+    yield from choose(0, np.zeros((server_count, server_count), dtype=np.int64))
 
 
 def compute_exchange_s(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
@@ -130,8 +130,8 @@ def compute_exchange_s(traffic: Floats, circuits: Integers, rate_bps: float, pac
     A pair uses the packet network only if it has no circuit. A circuit carries `rate_bps` each way, the packet network
     `packet_bps` out of and into every server.
     """
-    by_packets = np.where(circuits > 0, 0, traffic)
-    np.fill_diagonal(by_packets, 0)
+    packet_traffic = np.where(circuits > 0, 0, traffic)
+    np.fill_diagonal(packet_traffic, 0)
     on_circuits = np.divide(traffic, circuits * rate_bps, out=np.zeros(traffic.shape), where=circuits > 0)
-    busiest = max(by_packets.sum(axis=0).max(initial=0), by_packets.sum(axis=1).max(initial=0))
+    busiest = max(packet_traffic.sum(axis=0).max(initial=0), packet_traffic.sum(axis=1).max(initial=0))
     return 8 * max(float(on_circuits.max(initial=0)), float(busiest) / packet_bps)

@@ -20,11 +20,13 @@ Integers = NDArray[np.int64]
 _TOLERANCE = 1e-9
 #: With more pairs, or if integer programming takes longer than these seconds, the choice of pairs is greedy.
 _MAX_PAIRS_EXACT = 3_000
-_SECONDS_EXACT = 1.0
+_EXACT_TIME_LIMIT_S = 1.0
 
 
-def allocate_switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot: bool = False) -> Integers:
-    """Return the number of switches that connect row to column, (n, n). Rows and columns sum to at most `switches`.
+def allocate_switch_circuits(
+    demand_bytes: Floats, switch_count: int, *, is_multi_shot: bool = False
+) -> Integers:
+    """Return the number of switches that connect row to column, (n, n). Rows and columns sum to at most `switch_count`.
 
     The diagonal of `demand_bytes`, (n, n), is ignored. Pairs without demand get no circuit.
 
@@ -35,7 +37,8 @@ def allocate_switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot:
     - Multi-shot: maximise the sum of bytes times circuits. All switches connect the pairs of one assignment, and later
       shots serve the other pairs. For symmetric demands, half of the switches use the transpose.
 
-    Raises `ValueError` for demands that are not a square matrix of finite numbers of 0 or more, and for `switches` < 1.
+    Raises `ValueError` for demands that are not a square matrix of finite numbers of 0 or more, and for `switch_count`
+    < 1.
 
     >>> ring = np.roll(np.eye(4), 1, axis=1)
     >>> allocate_switch_circuits(ring + 0.5 * ring.T, 3)
@@ -48,27 +51,31 @@ def allocate_switch_circuits(demand_bytes: Floats, switches: int, *, multi_shot:
     nodes = len(demands)
     if demands.shape != (nodes, nodes) or not (demands >= 0).all() or np.isinf(demands).any():
         raise ValueError("demands must be a square matrix of numbers of 0 or more")
-    if switches < 1:
-        raise ValueError(f"{switches} switches: give at least one")
+    if switch_count < 1:
+        raise ValueError(f"{switch_count} switches: give at least one")
     np.fill_diagonal(demands, 0)
     if not demands.any():
         return np.zeros((nodes, nodes), np.int64)
     demands /= demands.max()
-    return _solve_multi_shot(demands, switches) if multi_shot else _solve_single_shot(demands, switches)
+    return (
+        _solve_multi_shot(demands, switch_count)
+        if is_multi_shot
+        else _solve_single_shot(demands, switch_count)
+    )
 
 
-def _solve_multi_shot(demands: Floats, switches: int) -> Integers:
+def _solve_multi_shot(demands: Floats, switch_count: int) -> Integers:
     from scipy.optimize import linear_sum_assignment
 
     sources, targets = linear_sum_assignment(demands, maximize=True)
     assignment = np.zeros(demands.shape, np.int64)
     assignment[sources, targets] = demands[sources, targets] > 0
     if (demands == demands.T).all():
-        return assignment * (switches - switches // 2) + assignment.T * (switches // 2)
-    return assignment * switches
+        return assignment * (switch_count - switch_count // 2) + assignment.T * (switch_count // 2)
+    return assignment * switch_count
 
 
-def _solve_single_shot(demands: Floats, switches: int) -> Integers:
+def _solve_single_shot(demands: Floats, switch_count: int) -> Integers:
     pairs = np.argwhere(demands > 0)
     pair_demands = demands[pairs[:, 0], pairs[:, 1]]
 
@@ -80,13 +87,15 @@ def _solve_single_shot(demands: Floats, switches: int) -> Integers:
         return required_circuits
 
     def is_feasible(required_circuits: Integers) -> bool:
-        return int(max(required_circuits.sum(axis=0).max(), required_circuits.sum(axis=1).max())) <= switches
+        return (
+            int(max(required_circuits.sum(axis=0).max(), required_circuits.sum(axis=1).max())) <= switch_count
+        )
 
     if not is_feasible(count_required(0.0)):
-        return _fill_ports(demands, _serve_most_pairs(demands, switches), switches)
+        return _fill_ports(demands, _serve_most_pairs(demands, switch_count), switch_count)
     # At the largest share, some pair has exactly a whole number of circuits: try only these shares.
-    counts = np.arange(1, switches + 1)
-    max_share = switches / pair_demands.max()
+    counts = np.arange(1, switch_count + 1)
+    max_share = switch_count / pair_demands.max()
     candidate_shares = np.unique(
         (counts[:, None] / pair_demands[pair_demands * max_share >= 1 - _TOLERANCE]).ravel()
     )
@@ -100,21 +109,23 @@ def _solve_single_shot(demands: Floats, switches: int) -> Integers:
             else (low_index, middle_index)
         )
     return _fill_ports(
-        demands, count_required(candidate_shares[low_index] if low_index >= 0 else 0.0), switches
+        demands, count_required(candidate_shares[low_index] if low_index >= 0 else 0.0), switch_count
     )
 
 
-def _serve_most_pairs(demands: Floats, switches: int) -> Integers:
+def _serve_most_pairs(demands: Floats, switch_count: int) -> Integers:
     """Return one circuit each for as many pairs as possible; ties go to the choice with most bytes."""
     is_symmetric = bool((demands == demands.T).all())
     sources, targets = np.nonzero(np.triu(demands) if is_symmetric else demands)
     # All bytes together weigh 1/2, so one more pair always outweighs them.
     values = 1 + demands[sources, targets] / (2 * demands.sum())
     if len(sources) <= _MAX_PAIRS_EXACT:
-        is_served = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=is_symmetric)
+        is_served = _serve_exactly(
+            sources, targets, values, len(demands), switch_count, is_symmetric=is_symmetric
+        )
     else:
         is_served = _serve_largest_first(
-            sources, targets, values, len(demands), switches, symmetric=is_symmetric
+            sources, targets, values, len(demands), switch_count, is_symmetric=is_symmetric
         )
     circuits = np.zeros(demands.shape, np.int64)
     circuits[sources[is_served], targets[is_served]] = 1
@@ -122,7 +133,7 @@ def _serve_most_pairs(demands: Floats, switches: int) -> Integers:
 
 
 def _serve_exactly(
-    sources: Integers, targets: Integers, values: Floats, nodes: int, switches: int, *, symmetric: bool
+    sources: Integers, targets: Integers, values: Floats, nodes: int, switch_count: int, *, is_symmetric: bool
 ) -> NDArray[np.bool_]:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
@@ -134,25 +145,27 @@ def _serve_exactly(
         )
 
     incidences = make_incidence(sources), make_incidence(targets)
-    incidence_limits = [incidences[0] + incidences[1]] if symmetric else list(incidences)
+    incidence_limits = [incidences[0] + incidences[1]] if is_symmetric else list(incidences)
     solution = milp(
         -values,
-        constraints=[LinearConstraint(incidence, -np.inf, switches) for incidence in incidence_limits],
+        constraints=[LinearConstraint(incidence, -np.inf, switch_count) for incidence in incidence_limits],
         integrality=np.ones(len(values)),
         bounds=Bounds(0, 1),
-        options={"time_limit": _SECONDS_EXACT},
+        options={"time_limit": _EXACT_TIME_LIMIT_S},
     )
-    is_served_greedily = _serve_largest_first(sources, targets, values, nodes, switches, symmetric=symmetric)
+    is_served_greedily = _serve_largest_first(
+        sources, targets, values, nodes, switch_count, is_symmetric=is_symmetric
+    )
     is_served = is_served_greedily if solution.x is None else np.asarray(solution.x > 0.5)
     return is_served if values[is_served].sum() >= values[is_served_greedily].sum() else is_served_greedily
 
 
 def _serve_largest_first(
-    sources: Integers, targets: Integers, values: Floats, nodes: int, switches: int, *, symmetric: bool
+    sources: Integers, targets: Integers, values: Floats, nodes: int, switch_count: int, *, is_symmetric: bool
 ) -> NDArray[np.bool_]:
     """Return which pairs are served: in descending order of bytes, each pair whose nodes have a free port."""
-    free_transmitters = np.full(nodes, switches)
-    free_receivers = free_transmitters if symmetric else free_transmitters.copy()
+    free_transmitters = np.full(nodes, switch_count)
+    free_receivers = free_transmitters if is_symmetric else free_transmitters.copy()
     is_served = np.zeros(len(sources), bool)
     for pair_index in np.argsort(-values, kind="stable").tolist():
         source, target = sources[pair_index], targets[pair_index]
@@ -163,10 +176,13 @@ def _serve_largest_first(
     return is_served
 
 
-def _fill_ports(demands: Floats, circuits: Integers, switches: int) -> Integers:
+def _fill_ports(demands: Floats, circuits: Integers, switch_count: int) -> Integers:
     """Return `circuits` plus one after another for the pair of least share, while its nodes have free ports."""
     is_symmetric = bool((demands == demands.T).all())
-    free_transmitters, free_receivers = switches - circuits.sum(axis=1), switches - circuits.sum(axis=0)
+    free_transmitters, free_receivers = (
+        switch_count - circuits.sum(axis=1),
+        switch_count - circuits.sum(axis=0),
+    )
     pairs = np.argwhere((np.triu(demands) if is_symmetric else demands) > 0)
     heap = [
         (circuits[source, target] / demands[source, target], -demands[source, target], source, target)
@@ -175,7 +191,7 @@ def _fill_ports(demands: Floats, circuits: Integers, switches: int) -> Integers:
     ]
     heapify(heap)
     while heap:
-        _, negative_demand, source, target = heap[0]
+        _, negated_demand, source, target = heap[0]
         if not (free_transmitters[source] and free_receivers[target]):
             heappop(heap)
             continue
@@ -183,5 +199,5 @@ def _fill_ports(demands: Floats, circuits: Integers, switches: int) -> Integers:
             circuits[sender, receiver] += 1
             free_transmitters[sender] -= 1
             free_receivers[receiver] -= 1
-        heapreplace(heap, (circuits[source, target] / -negative_demand, negative_demand, source, target))
+        heapreplace(heap, (circuits[source, target] / -negated_demand, negated_demand, source, target))
     return circuits

@@ -44,7 +44,7 @@ _MAX_CANDIDATES = 128
 _MAX_PAIRS_BOTH_WAYS = 20_000
 #: Largest ring for which `allocate_ring_circuits` also tries integer programming, and the seconds it may take.
 _MAX_NODES_EXACT = 16
-_SECONDS_EXACT = 2.0
+_EXACT_TIME_LIMIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,13 @@ def allocate_exactly(
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
     return _make_wavelengths(
-        programme, np.round(_solve_programme(programme, integral=True, seconds=seconds)[0])
+        programme, np.round(_solve_programme(programme, is_integral=True, seconds=seconds)[0])
     )
 
 
-def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
+def allocate_wavelengths(
+    demands: Floats, wavelength_count: int, max_distance: int | None = None
+) -> Wavelengths:
     """Return whole circuits close to the bound; a thousand nodes take seconds.
 
     Remaining wavelengths go to the pairs of least share, and among these to the shortest arc. So many pairs have a
@@ -127,7 +129,7 @@ def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = 
     # An antipodal pair of symmetric demands would get a circuit in both directions at once: too coarse.
     has_antipodal_pairs = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
     if _is_circulant(demands) and not has_antipodal_pairs:
-        circulant_programme = _make_programme(demands, wavelength_count, max_distance, circulant=True)
+        circulant_programme = _make_programme(demands, wavelength_count, max_distance, is_circulant=True)
         circulant_allocation = _round_circuits(circulant_programme)
         if circulant_programme.compute_share(circulant_allocation) >= programme.compute_share(allocation) > 0:
             return _make_wavelengths(circulant_programme, circulant_allocation)
@@ -135,12 +137,12 @@ def allocate(demands: Floats, wavelength_count: int, max_distance: int | None = 
 
 
 def allocate_ring_circuits(
-    demand_bytes: Floats, wavelength_count: int, max_distance: int | None = None, *, exact: bool = True
+    demand_bytes: Floats, wavelength_count: int, max_distance: int | None = None, *, is_exact: bool = True
 ) -> Integers:
     """Return the number of circuits from row to column, (n, n), summed over both directions.
 
     Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If there are
-    too few wavelengths for a circuit per pair, the nearest pairs come first. With `exact`, rings
+    too few wavelengths for a circuit per pair, the nearest pairs come first. With `is_exact`, rings
     of up to 16 nodes also try integer programming for at most two seconds. More than 20,000 pairs use the shorter arc
     only. Raises `ValueError` for negative demands, and unless `wavelength_count` is even and at least 2.
     """
@@ -159,8 +161,8 @@ def allocate_ring_circuits(
         max_distance = reach
     elif np.count_nonzero(demands) > _MAX_PAIRS_BOTH_WAYS:
         max_distance = min(reach, nodes // 2)
-    allocation = allocate(demands, wavelength_count, max_distance)
-    if exact and nodes <= _MAX_NODES_EXACT:
+    allocation = allocate_wavelengths(demands, wavelength_count, max_distance)
+    if is_exact and nodes <= _MAX_NODES_EXACT:
         allocation = _improve_exactly(_make_programme(demands, wavelength_count, max_distance), allocation)
     return np.asarray(allocation.circuits.sum(axis=0).round(), np.int64)
 
@@ -171,7 +173,9 @@ def _improve_exactly(programme: _Programme, rounded: Wavelengths) -> Wavelengths
     if not shares.size or rounded.share >= (1 - _TOLERANCE) * shares[-1]:
         return rounded
     try:
-        exact_circuits = np.round(_solve_programme(programme, integral=True, seconds=_SECONDS_EXACT)[0])
+        exact_circuits = np.round(
+            _solve_programme(programme, is_integral=True, seconds=_EXACT_TIME_LIMIT_S)[0]
+        )
     except RuntimeError:
         return rounded
     if programme.compute_share(exact_circuits) <= rounded.share * (1 + _TOLERANCE):
@@ -180,7 +184,7 @@ def _improve_exactly(programme: _Programme, rounded: Wavelengths) -> Wavelengths
 
 
 def _make_programme(
-    demands: Floats, wavelength_count: int, max_distance: int | None, *, circulant: bool = False
+    demands: Floats, wavelength_count: int, max_distance: int | None, *, is_circulant: bool = False
 ) -> _Programme:
     nodes = len(demands)
     if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
@@ -189,14 +193,16 @@ def _make_programme(
         raise ValueError(f"{wavelength_count} wavelengths: the number must be even, half for each direction")
     longest = nodes - 1 if max_distance is None else max_distance
     # Both directions of a symmetric pair are one unknown of the programme, so their circuits are symmetric, too.
-    symmetric = bool((demands == demands.T).all())
+    is_symmetric = bool((demands == demands.T).all())
     arcs = [
         (direction_bit, int(source), int(target))
         for source, target in np.argwhere(demands > 0)
         for direction_bit, length in enumerate(((target - source) % nodes, (source - target) % nodes))
-        if length <= longest and not (symmetric and direction_bit)
+        if length <= longest and not (is_symmetric and direction_bit)
     ]
-    return _assemble_programme(demands, wavelength_count // 2, arcs, symmetric=symmetric, circulant=circulant)
+    return _assemble_programme(
+        demands, wavelength_count // 2, arcs, is_symmetric=is_symmetric, is_circulant=is_circulant
+    )
 
 
 def _assemble_programme(
@@ -204,18 +210,18 @@ def _assemble_programme(
     wavelengths_per_direction: int,
     arcs: list[tuple[int, int, int]],
     *,
-    symmetric: bool,
-    circulant: bool,
+    is_symmetric: bool,
+    is_circulant: bool,
 ) -> _Programme:
     from scipy.sparse import csc_array, csr_array
 
     nodes = len(demands)
 
     def make_canonical_pair(source: int, target: int) -> tuple[int, int]:
-        if circulant:
+        if is_circulant:
             source, target = 0, (target - source) % nodes
-            return (0, min(target, nodes - target)) if symmetric else (0, target)
-        return (min(source, target), max(source, target)) if symmetric else (source, target)
+            return (0, min(target, nodes - target)) if is_symmetric else (0, target)
+        return (min(source, target), max(source, target)) if is_symmetric else (source, target)
 
     index_by_pair: dict[tuple[int, int], int] = {}
     demand_amounts: list[float] = []
@@ -227,7 +233,7 @@ def _assemble_programme(
     arcs_by_column: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
     for direction_bit, source, target in arcs:
         column_key = (
-            (direction_bit, 0, (target - source) % nodes) if circulant else (direction_bit, source, target)
+            (direction_bit, 0, (target - source) % nodes) if is_circulant else (direction_bit, source, target)
         )
         arcs_by_column.setdefault(column_key, []).append((direction_bit, source, target))
     demand_rows = [index_by_pair[make_canonical_pair(source, target)] for _, source, target in arcs_by_column]
@@ -257,7 +263,7 @@ def _assemble_programme(
                 entry
                 for direction_bit, source, target in column_arcs
                 for entry in ((direction_bit, source, target), (1 - direction_bit, target, source))[
-                    : 1 + symmetric
+                    : 1 + is_symmetric
                 ]
             )
             for column_arcs in arcs_by_column.values()
@@ -278,7 +284,7 @@ def _list_segments(arc: tuple[int, int, int], nodes: int) -> Integers:
 
 
 def _solve_programme(
-    programme: _Programme, *, integral: bool = False, seconds: float | None = None
+    programme: _Programme, *, is_integral: bool = False, seconds: float | None = None
 ) -> tuple[Floats, float]:
     """Return the circuits of each column that maximise the share, and the share.
 
@@ -290,7 +296,7 @@ def _solve_programme(
     arc_count = programme.segment_matrix.shape[1]
     if not arc_count:
         return np.zeros(0), 0.0
-    if arc_count == len(programme.demands) and not integral:
+    if arc_count == len(programme.demands) and not is_integral:
         # Each pair has one arc: the fullest segment determines the share.
         demand_by_arc = programme.demand_matrix.T @ programme.demands
         share = programme.wavelengths_per_direction / (programme.segment_matrix @ demand_by_arc).max()
@@ -318,7 +324,7 @@ def _solve_programme(
     solution = milp(
         -np.eye(1, variable_count, variable_count - 1)[0],
         constraints=[LinearConstraint(served_shares, 0, np.inf), LinearConstraint(balance, 0, 0)],
-        integrality=np.concatenate([np.full(arc_count, int(integral)), np.zeros(segment_count + 1)]),
+        integrality=np.concatenate([np.full(arc_count, int(is_integral)), np.zeros(segment_count + 1)]),
         bounds=Bounds(
             0,
             np.concatenate(
@@ -452,7 +458,7 @@ class _DirectionSearch:
             [difference_matrix @ self._load_changes, -difference_matrix, csr_array((segment_count, 1))],
             format="csr",
         )
-        spare = hstack(
+        spare_wavelengths = hstack(
             [
                 csr_array((segment_count, pair_count)),
                 _make_identity(segment_count),
@@ -466,7 +472,7 @@ class _DirectionSearch:
                 LinearConstraint(
                     changes, -(difference_matrix @ segment_loads), -(difference_matrix @ segment_loads)
                 ),
-                LinearConstraint(spare, -np.inf, self._programme.wavelengths_per_direction),
+                LinearConstraint(spare_wavelengths, -np.inf, self._programme.wavelengths_per_direction),
             ],
             bounds=Bounds(0, np.concatenate([max_counts, np.full(segment_count + 1, np.inf)])),
         )

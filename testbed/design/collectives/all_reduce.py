@@ -62,13 +62,13 @@ def predict_allreduce_s(
     return flow.compute_allreduce_time_s(make_ring_traffic(wiring, routes, rings, size_bytes), network)
 
 
-def compute_bus_bandwidth_mbps(size_bytes: int, ranks: int, time_s: float) -> float:
+def compute_bus_bandwidth_mbps(size_bytes: int, rank_count: int, time_s: float) -> float:
     """Return the bus bandwidth of an AllReduce as nccl-tests defines it: size / time * 2(n-1)/n.
 
     >>> compute_bus_bandwidth_mbps(1_000_000, 2, 0.008)
     1000.0
     """
-    return size_bytes * 8 / time_s * 2 * (ranks - 1) / ranks / 1e6
+    return size_bytes * 8 / time_s * 2 * (rank_count - 1) / rank_count / 1e6
 
 
 def make_ring_traffic(
@@ -110,8 +110,8 @@ def make_allreduce_graph(
     return steps.graph_builder.build()
 
 
-def _compute_allreduce_bus_factor(ranks: int) -> float:
-    return 2 * (ranks - 1) / ranks
+def _compute_allreduce_bus_factor(rank_count: int) -> float:
+    return 2 * (rank_count - 1) / rank_count
 
 
 def _compute_link_shares(wiring: Wiring, routes: Routes, layout: CollectiveLayout) -> Mapping[Link, float]:
@@ -122,15 +122,17 @@ def _compute_link_shares(wiring: Wiring, routes: Routes, layout: CollectiveLayou
 
 ALL_REDUCE = Collective(
     "all_reduce",
-    is_one_of=lambda layout: not layout.pairs,
-    bus_factor=_compute_allreduce_bus_factor,
-    link_shares=_compute_link_shares,
-    limit_mbps=lambda wiring, routes, layout, rate: compute_link_limit_mbps(
+    matches_layout=lambda layout: not layout.pairs,
+    compute_bus_factor=_compute_allreduce_bus_factor,
+    compute_link_shares=_compute_link_shares,
+    compute_limit_mbps=lambda wiring, routes, layout, rate: compute_link_limit_mbps(
         wiring, routes, layout.rings, rate
     ),
-    time_s=lambda wiring, routes, layout, size, rate, _mtu: predict_allreduce_s(
+    predict_time_s=lambda wiring, routes, layout, size, rate, _mtu: predict_allreduce_s(
         wiring, routes, layout.rings, size, Network(rate)
     ),
-    graph=lambda nodes, layout, size, iterations: make_allreduce_graph(nodes, layout.rings, size, iterations),
-    on_gpus=True,
+    make_graph=lambda nodes, layout, size, iterations: make_allreduce_graph(
+        nodes, layout.rings, size, iterations
+    ),
+    runs_on_gpus=True,
 )

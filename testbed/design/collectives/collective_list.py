@@ -12,4 +12,4 @@ COLLECTIVES = (ALL_REDUCE, ALL_TO_ALL, SEND_RECEIVE)
 
 def find_collective(layout: CollectiveLayout) -> Collective:
     """Return the first collective of the table to which the layout belongs."""
-    return next(candidate for candidate in COLLECTIVES if candidate.is_one_of(layout))
+    return next(candidate for candidate in COLLECTIVES if candidate.matches_layout(layout))

@@ -72,21 +72,21 @@ def _predict_exchange_s(
     )
 
 
-def make_exchange(name: str, is_one_of: Callable[[CollectiveLayout], bool]) -> Collective:
+def make_exchange(name: str, matches_layout: Callable[[CollectiveLayout], bool]) -> Collective:
     """Return a collective in which each node sends equal parts of its tensor to its targets."""
     return Collective(
         name,
-        is_one_of,
-        bus_factor=lambda _ranks: 1.0,
-        link_shares=lambda _wiring, routes, layout: compute_exchange_loads(routes, layout.pairs),
-        limit_mbps=lambda _wiring, routes, layout, rate: compute_exchange_limit_mbps(
+        matches_layout,
+        compute_bus_factor=lambda _ranks: 1.0,
+        compute_link_shares=lambda _wiring, routes, layout: compute_exchange_loads(routes, layout.pairs),
+        compute_limit_mbps=lambda _wiring, routes, layout, rate: compute_exchange_limit_mbps(
             routes, layout.pairs, rate
         ),
-        time_s=_predict_exchange_s,
-        graph=lambda nodes, layout, size, iterations: make_exchange_graph(
+        predict_time_s=_predict_exchange_s,
+        make_graph=lambda nodes, layout, size, iterations: make_exchange_graph(
             nodes, layout.pairs, size, iterations
         ),
-        on_gpus=False,
+        runs_on_gpus=False,
     )
 
 

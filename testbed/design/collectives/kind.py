@@ -41,21 +41,21 @@ class CollectiveLayout(Protocol):
 class Collective:
     """A collective and its arithmetic.
 
-    - `is_one_of` tells whether a layout belongs to this collective.
-    - `bus_factor` returns the tensors that a node sends in one iteration, from the number of ranks. nccl-tests
+    - `matches_layout` tells whether a layout belongs to this collective.
+    - `compute_bus_factor` returns the tensors that a node sends in one iteration, from the number of ranks. nccl-tests
       multiplies its algorithm bandwidth by this factor to get the bus bandwidth.
-    - `link_shares` returns the data on each link in one iteration, in multiples of the tensor of a node.
-    - `limit_mbps` returns the bus bandwidth that links of a given rate allow at large sizes.
-    - `time_s` returns the expected time of one iteration, from the size, the rate in Mbit/s and the MTU in bytes.
-    - `graph` returns a task graph of iterations for the flow simulator.
-    - `on_gpus` is true if our program can run it over NCCL.
+    - `compute_link_shares` returns the data on each link in one iteration, in multiples of the tensor of a node.
+    - `compute_limit_mbps` returns the bus bandwidth that links of a given rate allow at large sizes.
+    - `predict_time_s` returns the expected time of one iteration for a size, a rate in Mbit/s and an MTU in bytes.
+    - `make_graph` returns a task graph of iterations for the flow simulator.
+    - `runs_on_gpus` is true if our program can run it over NCCL.
     """
 
     name: str
-    is_one_of: Callable[[CollectiveLayout], bool]
-    bus_factor: Callable[[int], float]
-    link_shares: Callable[[Wiring, Routes, CollectiveLayout], Mapping[Link, float]]
-    limit_mbps: Callable[[Wiring, Routes, CollectiveLayout, float], float]
-    time_s: Callable[[Wiring, Routes, CollectiveLayout, int, float, int], float]
-    graph: Callable[[int, CollectiveLayout, int, int], TaskGraph]
-    on_gpus: bool
+    matches_layout: Callable[[CollectiveLayout], bool]
+    compute_bus_factor: Callable[[int], float]
+    compute_link_shares: Callable[[Wiring, Routes, CollectiveLayout], Mapping[Link, float]]
+    compute_limit_mbps: Callable[[Wiring, Routes, CollectiveLayout, float], float]
+    predict_time_s: Callable[[Wiring, Routes, CollectiveLayout, int, float, int], float]
+    make_graph: Callable[[int, CollectiveLayout, int, int], TaskGraph]
+    runs_on_gpus: bool

@@ -39,7 +39,7 @@ class DoubleTree:
     first: Tree
     second: Tree
 
-    def hops(self, hop_table: NDArray[np.int16]) -> int:
+    def count_hops(self, hop_table: NDArray[np.int16]) -> int:
         """Return the total hops over the edges of both trees. `hop_table[s, t]` is the number of hops from s to t."""
         return int(
             sum(
@@ -84,7 +84,7 @@ def find_shortest_stride(
     The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p, ...
     """
     candidates = tuple(strides) or list_totient_strides(nodes, group)
-    return min(candidates, key=lambda stride: (make_double_tree(nodes, stride).hops(hop_table), stride))
+    return min(candidates, key=lambda stride: (make_double_tree(nodes, stride).count_hops(hop_table), stride))
 
 
 def measure_depth(tree: Tree) -> int:

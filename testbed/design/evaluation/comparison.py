@@ -10,7 +10,7 @@ from typing import Any
 from lightbed.output_file import save_figure
 from lightbed.wording import describe_extra
 from testbed.design.evaluation.job import Job
-from testbed.design.evaluation.simulation import figures, simulate_on
+from testbed.design.evaluation.simulation import compute_figures, simulate_on
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, has_gpu_nodes, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, ChosenFabric, FabricOptions
 from testbed.errors import TopologyError, WorkloadError
@@ -55,15 +55,17 @@ class Row:
         ]
 
 
-def parse_fabric_names(text: str, *, of_gpus: bool = False) -> tuple[str, ...]:
+def parse_fabric_names(text: str, *, hosts_are_gpus: bool = False) -> tuple[str, ...]:
     """Return the fabric names in `text`, which is `"all"` or a comma-separated list.
 
-    `"all"` selects the fabrics for servers. With `of_gpus`, it selects all fabrics but the Fat-tree of equal cost.
-    Raises `TopologyError` for an unknown name.
+    `"all"` selects the fabrics for servers. With `hosts_are_gpus`, it selects all fabrics but the Fat-tree of equal
+    cost. Raises `TopologyError` for an unknown name.
     """
     if text == "all":
         return tuple(
-            name for name in COMPARED_FABRICS if (name != EQUAL_COST if of_gpus else not has_gpu_nodes(name))
+            name
+            for name in COMPARED_FABRICS
+            if (name != EQUAL_COST if hosts_are_gpus else not has_gpu_nodes(name))
         )
     names = tuple(text.split(","))
     unknown_names = [name for name in names if name not in COMPARED_FABRICS]
@@ -95,7 +97,7 @@ def compare_fabrics(
         # The GPUs of a host share its links, unless each has its own link to a switch.
         is_shared = options.hb_domain > 1 and not (is_equal_cost or is_switched(name))
         link_gbps = rate_gbps * options.hb_domain if is_shared else rate_gbps
-        return job.fabric(
+        return job.build_fabric(
             "fattree" if is_equal_cost else name, degree, link_gbps, options, equal_cost=is_equal_cost
         )
 
@@ -120,7 +122,7 @@ def _simulate_row(name: str, chosen_fabric: ChosenFabric, job: Job) -> Row:
     return Row(
         name,
         chosen_fabric.host_gbps,
-        figures=figures(chosen_fabric, simulate_on(chosen_fabric, job.graph), job.arithmetic_s),
+        figures=compute_figures(chosen_fabric, simulate_on(chosen_fabric, job.graph), job.arithmetic_s),
     )
 
 

@@ -63,7 +63,7 @@ class HostJob:
             (messages.source, messages.target),
             (messages.size_bytes * messages.rounds).astype(float),
         )
-        return self.routes.link_bytes(pair_bytes)
+        return self.routes.compute_link_bytes(pair_bytes)
 
     @property
     def link_messages(self) -> NDArray[np.int64]:
@@ -115,7 +115,7 @@ def make_host_job(
 def build_host_fabric(routes: RouteSets, rate_mbps: float, *, mtu_bytes: int = MTU_BYTES) -> Fabric:
     """Return a fabric with the links and routes of a plan, at the payload rate of the hosts."""
     topology, rate_gbps = routes.topology, rate_mbps / 1e3 * compute_wire_efficiency(mtu_bytes)
-    return make_routed_fabric(topology.nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+    return make_routed_fabric(topology.nodes, topology.edges, rate_gbps, routes.next_edge, routes.weight)
 
 
 def scale_graph(graph: TaskGraph, byte_factor: float, time_factor: float) -> TaskGraph:

@@ -92,13 +92,13 @@ class Job:
             )
         return planned_degree
 
-    def rate_gbps(self, requested_gbps: float | None) -> float:
+    def choose_rate_gbps(self, requested_gbps: float | None) -> float:
         """Return the rate of a link: `requested_gbps`, otherwise the plan's rate, otherwise 100 Gbit/s."""
         if requested_gbps is not None:
             return requested_gbps
         return self.plan.rate_gbps if self.plan else DEFAULT_RATE_GBPS
 
-    def fabric(
+    def build_fabric(
         self,
         name: str,
         degree: int,
@@ -205,8 +205,8 @@ def _make_workload_job(
     server_count = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
     if hb_domain > 1:
         choice = replace(choice, settings={"devices_per_server": str(hb_domain), **choice.settings})
-    workload = choice.workload(server_count)
-    cluster = choice.cluster(server_count)
+    workload = choice.make_workload(server_count)
+    cluster = choice.make_cluster(server_count)
     if hb_domain > 1:
         cluster = cluster.split()
     checked_strategy = (
@@ -324,7 +324,7 @@ def find_routes_for(plan: Plan, topology: Topology) -> RouteSets | None:
 def build_plan_graph(plan: Plan) -> TaskGraph:
     """Return one iteration of a plan. Raises `WorkloadError`, `PlanFileError` or `OSError` if it cannot be built."""
     nodes = plan.topology.nodes
-    workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+    workload, cluster = plan.workload.make_workload(nodes), plan.workload.make_cluster(nodes)
     return iteration(workload, _check_planned_strategy(plan, workload, nodes, plan.workload.name), cluster)
 
 
@@ -335,7 +335,7 @@ def sum_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
     """
     nodes = plan.topology.nodes
     try:
-        workload, cluster = plan.workload.workload(nodes), plan.workload.cluster(nodes)
+        workload, cluster = plan.workload.make_workload(nodes), plan.workload.make_cluster(nodes)
         return traffic(
             workload, _check_planned_strategy(plan, workload, nodes, plan.workload.name), cluster
         ).pairs

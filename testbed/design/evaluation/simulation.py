@@ -15,9 +15,9 @@ from testbed.errors import WorkloadError
 __all__ = [
     "Execution",
     "TaskGraph",
+    "compute_figures",
     "compute_link_traffic",
     "draw_timeline",
-    "figures",
     "read_graph",
     "simulate_on",
     "write_trace",
@@ -42,7 +42,7 @@ def simulate_on(chosen_fabric: ChosenFabric, graph: TaskGraph, *, trace: bool = 
         ) from error
 
 
-def figures(
+def compute_figures(
     chosen_fabric: ChosenFabric, execution: Execution, arithmetic_s: float | None = None
 ) -> dict[str, Any]:
     """Return the figures of a simulated iteration, by name: times, bytes, links and cost.

@@ -18,13 +18,16 @@ from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.topology.circulants import list_circulant_edges
 from testbed.design.topology.demand import Demand, make_demand, make_matrix_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.topology.strides import list_direct_strides
 
 
 def build(request: FabricRequest) -> ChosenFabric:
     """Return optical circuits on the request's topology. TopologyFinder chooses a topology if the request has none."""
-    topology = request.topology or find(request.demand or make_demand(request.nodes), request.degree).topology
+    topology = (
+        request.topology
+        or plan_topology(request.demand or make_demand(request.nodes), request.degree).topology
+    )
     fabric = build_direct_fabric(
         topology, request.rate_gbps, routes=request.routes, seed=request.options.seed
     )
@@ -49,7 +52,7 @@ def build_direct_fabric(
     """
     nodes = topology.nodes
     if routes is not None:
-        return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.onward, routes.weight)
+        return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.next_edge, routes.weight)
     steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == list_circulant_edges(nodes, steps):
         return circulant(nodes, steps, rate_gbps)

@@ -33,7 +33,7 @@ def build_ocs(request: FabricRequest) -> ChosenFabric:
     is_multi_shot = make_controller(request, "per-layer").when == "every"
 
     def allocate(demand: Floats) -> Integers:
-        return allocate_switch_circuits(demand, request.degree, multi_shot=is_multi_shot)
+        return allocate_switch_circuits(demand, request.degree, is_multi_shot=is_multi_shot)
 
     link_gbps = _compute_node_gbps(request) / request.degree
     return make_circuits(
@@ -66,7 +66,7 @@ def build_ring(request: FabricRequest) -> ChosenFabric:
 
     def allocate(demand: Floats) -> Integers:
         return neighbour_circuits + allocate_ring_circuits(
-            demand, wavelength_count - 2, MAX_ARC_LENGTH, exact=is_rarely_moved
+            demand, wavelength_count - 2, MAX_ARC_LENGTH, is_exact=is_rarely_moved
         )
 
     cost = compute_circuit_switch_cost(nodes, request.degree, _compute_node_gbps(request) / request.degree)

@@ -103,8 +103,8 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
     dual = np.zeros(nodes, dtype=np.int64)
     np.maximum.at(dual, tail, doubled_weights // 2)
     ids = np.arange(2 * nodes, dtype=np.int64)
-    spare = np.concatenate([ids[: nodes - 1 : -1], [nodes]])
-    stamp = np.zeros(2 * nodes + 1, dtype=np.int64)
+    free_blossoms = np.concatenate([ids[: nodes - 1 : -1], [nodes]])
+    path_marks = np.zeros(2 * nodes + 1, dtype=np.int64)
     columns: tuple[Any, ...] = (
         np.searchsorted(tail[order], np.arange(nodes + 1)).astype(np.int64),
         tail[order],
@@ -121,8 +121,8 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
         np.full(2 * nodes, -1),
         *(np.full(2 * nodes, -1) for _ in range(5)),
         *(np.zeros(2 * nodes, dtype=np.int64) for _ in range(4)),
-        stamp,
-        spare,
+        path_marks,
+        free_blossoms,
     )
     # Interpreted code is faster on lists; compiled code needs arrays.
     return State(*((column if IS_AVAILABLE else column.tolist()) for column in columns))
@@ -131,14 +131,14 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
 def _sum_duals(state: Any, nodes: int) -> float:
     """Return the sum of the duals in doubled weights, an upper bound on every matching (LP duality)."""
     doubled_sum = sum(int(dual) for dual in state.dual)
-    unused_blossoms = {int(blossom) for blossom in state.spare[: int(state.spare[-1])]}
+    unused_blossoms = {int(blossom) for blossom in state.free_blossoms[: int(state.free_blossoms[-1])]}
     for blossom in range(nodes, 2 * nodes):
-        if blossom not in unused_blossoms and state.z[blossom]:
-            node, node_count = state.leaf_head[blossom], 1
-            while node != state.leaf_tail[blossom]:
-                node = state.leaf_next[node]
+        if blossom not in unused_blossoms and state.blossom_dual[blossom]:
+            node, node_count = state.first_leaf[blossom], 1
+            while node != state.last_leaf[blossom]:
+                node = state.next_leaf[node]
                 node_count += 1
-            doubled_sum += int(state.z[blossom]) * ((node_count - 1) // 2)
+            doubled_sum += int(state.blossom_dual[blossom]) * ((node_count - 1) // 2)
     return float(doubled_sum)
 
 

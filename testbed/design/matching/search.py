@@ -50,23 +50,23 @@ class State(NamedTuple):
     dual: Ints  # of each node
     mate: Ints  # of each node, -1 where free
     top: Ints  # of each node
-    leaf_next: Ints  # the nodes of a blossom are a chain from its leaf_head to its leaf_tail
-    leaf_head: Ints
-    leaf_tail: Ints
-    z: Ints  # dual of each blossom
+    next_leaf: Ints  # the nodes of a blossom are a chain from its first_leaf to its last_leaf
+    first_leaf: Ints
+    last_leaf: Ints
+    blossom_dual: Ints  # dual of each blossom
     base: Ints  # the node of a blossom that is matched outside, or free
-    outer: Ints  # the smallest blossom that contains an id, -1 for tops
-    child: Ints  # the child that holds the base, and the start of the ring of children
+    parent_blossom: Ints  # the smallest blossom that contains an id, -1 for tops
+    first_child: Ints  # the child that holds the base, and the start of the ring of children
     ring_next: Ints
     ring_previous: Ints
-    ring_here: Ints  # of the edge to the next child, the end in this child
-    ring_there: Ints  # and the end in the next child
+    ring_near_node: Ints  # of the edge to the next child, the end in this child
+    ring_far_node: Ints  # and the end in the next child
     label: Ints  # of tops: NONE, EVEN or ODD
-    since: Ints  # time at which a top got its label
+    label_time: Ints  # time at which a top got its label
     tree_from: Ints  # the edge tree_from -> tree_to joins an odd top to its parent in the tree
     tree_to: Ints
-    stamp: Ints  # marks of `find_common_top`; stamp[-1] is the current mark
-    spare: Ints  # blossom ids not in use; the count is in spare[-1]
+    path_marks: Ints  # marks of `find_common_top`; path_marks[-1] is the current mark
+    free_blossoms: Ints  # blossom ids not in use; the count is in free_blossoms[-1]
 
 
 @compile_function
@@ -74,39 +74,39 @@ def compute_dual(state: State, node: int, clock_time: int) -> int:
     """Return the dual of a node at time `clock_time` of a stage: duals of even nodes fall, duals of odd nodes rise."""
     top = state.top[node]
     if state.label[top] == EVEN_LABEL:
-        return state.dual[node] - (clock_time - state.since[top])
+        return state.dual[node] - (clock_time - state.label_time[top])
     if state.label[top] == ODD_LABEL:
-        return state.dual[node] + (clock_time - state.since[top])
+        return state.dual[node] + (clock_time - state.label_time[top])
     return state.dual[node]
 
 
 @compile_function
 def store_duals(state: State, top: int, clock_time: int) -> None:
     """Update the stored duals of a top, and of all nodes in it, to the current time."""
-    elapsed = clock_time - state.since[top]
-    state.since[top] = clock_time
+    elapsed = clock_time - state.label_time[top]
+    state.label_time[top] = clock_time
     if elapsed == 0 or state.label[top] == NO_LABEL:
         return
     dual_decrease = elapsed if state.label[top] == EVEN_LABEL else -elapsed
     if top >= len(state.mate):
-        state.z[top] += 2 * dual_decrease
-    node = state.leaf_head[top]
+        state.blossom_dual[top] += 2 * dual_decrease
+    node = state.first_leaf[top]
     while True:
         state.dual[node] -= dual_decrease
-        if node == state.leaf_tail[top]:
+        if node == state.last_leaf[top]:
             return
-        node = state.leaf_next[node]
+        node = state.next_leaf[node]
 
 
 @compile_function
 def set_top(state: State, blossom: int, top: int) -> None:
     """Set `top` as the top of every node of a blossom (or of a single node)."""
-    node = state.leaf_head[blossom]
+    node = state.first_leaf[blossom]
     while True:
         state.top[node] = top
-        if node == state.leaf_tail[blossom]:
+        if node == state.last_leaf[blossom]:
             return
-        node = state.leaf_next[node]
+        node = state.next_leaf[node]
 
 
 @compile_function
@@ -114,54 +114,54 @@ def link_on_ring(state: State, child: int, next_child: int, near_node: int, far_
     """Put `next_child` after `child` on a ring of children, joined by the edge from `near_node` to `far_node`."""
     state.ring_next[child] = next_child
     state.ring_previous[next_child] = child
-    state.ring_here[child] = near_node
-    state.ring_there[child] = far_node
+    state.ring_near_node[child] = near_node
+    state.ring_far_node[child] = far_node
 
 
 @compile_function
 def form_blossom(state: State, first_child: int) -> int:
     """Make a new top, without a label, from the ring of children that begins with `first_child`, and return its id."""
-    state.spare[-1] -= 1
-    blossom = state.spare[state.spare[-1]]
-    state.child[blossom] = first_child
+    state.free_blossoms[-1] -= 1
+    blossom = state.free_blossoms[state.free_blossoms[-1]]
+    state.first_child[blossom] = first_child
     state.base[blossom] = state.base[first_child]
-    state.z[blossom] = 0
-    state.outer[blossom] = -1
+    state.blossom_dual[blossom] = 0
+    state.parent_blossom[blossom] = -1
     state.label[blossom] = NO_LABEL
-    state.leaf_head[blossom] = state.leaf_head[first_child]
+    state.first_leaf[blossom] = state.first_leaf[first_child]
     child = first_child
     while True:
-        state.outer[child] = blossom
+        state.parent_blossom[child] = blossom
         state.label[child] = NO_LABEL
         set_top(state, child, blossom)
-        state.leaf_tail[blossom] = state.leaf_tail[child]
+        state.last_leaf[blossom] = state.last_leaf[child]
         if state.ring_next[child] == first_child:
             return blossom
-        state.leaf_next[state.leaf_tail[child]] = state.leaf_head[state.ring_next[child]]
+        state.next_leaf[state.last_leaf[child]] = state.first_leaf[state.ring_next[child]]
         child = state.ring_next[child]
 
 
 @compile_function
 def dissolve_blossom(state: State, blossom: int) -> None:
     """Make the children of a blossom tops without labels, and free its id."""
-    child = state.child[blossom]
+    child = state.first_child[blossom]
     while True:
-        state.outer[child] = -1
+        state.parent_blossom[child] = -1
         state.label[child] = NO_LABEL
         set_top(state, child, child)
         child = state.ring_next[child]
-        if child == state.child[blossom]:
+        if child == state.first_child[blossom]:
             break
     state.label[blossom] = NO_LABEL
-    state.spare[state.spare[-1]] = blossom
-    state.spare[-1] += 1
+    state.free_blossoms[state.free_blossoms[-1]] = blossom
+    state.free_blossoms[-1] += 1
 
 
 @compile_function
 def find_ring_position(state: State, blossom: int, child: int) -> int:
     """Return the position of `child` on its ring, counted from the child that holds the base."""
     ring_position = 0
-    current_child = state.child[blossom]
+    current_child = state.first_child[blossom]
     while current_child != child:
         current_child = state.ring_next[current_child]
         ring_position += 1
@@ -172,8 +172,8 @@ def find_ring_position(state: State, blossom: int, child: int) -> int:
 def find_child_of(state: State, blossom: int, node: int) -> int:
     """Return the child of a blossom that contains a node."""
     child = node
-    while state.outer[child] != blossom:
-        child = state.outer[child]
+    while state.parent_blossom[child] != blossom:
+        child = state.parent_blossom[child]
     return child
 
 
@@ -189,17 +189,17 @@ def move_base(state: State, blossom: int, node: int) -> None:
         child = find_child_of(state, current_blossom, base)
         pending.append((child, base))
         is_odd = find_ring_position(state, current_blossom, child) % 2 == 1
-        current_child = state.ring_next[child] if is_odd else state.child[current_blossom]
-        end_child = state.ring_next[state.child[current_blossom]] if is_odd else child
+        current_child = state.ring_next[child] if is_odd else state.first_child[current_blossom]
+        end_child = state.ring_next[state.first_child[current_blossom]] if is_odd else child
         while current_child != end_child:
-            near_node, far_node = state.ring_here[current_child], state.ring_there[current_child]
+            near_node, far_node = state.ring_near_node[current_child], state.ring_far_node[current_child]
             next_child = state.ring_next[current_child]
             state.mate[near_node] = far_node
             state.mate[far_node] = near_node
             pending.append((current_child, near_node))
             pending.append((next_child, far_node))
             current_child = state.ring_next[next_child]
-        state.child[current_blossom] = child
+        state.first_child[current_blossom] = child
         state.base[current_blossom] = base
 
 
@@ -212,19 +212,19 @@ def make_odd(
     For a blossom, queue the time when its dual is zero.
     """
     state.label[top] = ODD_LABEL
-    state.since[top] = clock[NOW]
+    state.label_time[top] = clock[NOW]
     state.tree_from[top] = near_node
     state.tree_to[top] = far_node
     tops.append(top)
     if top >= len(state.mate):
-        heappush(events, (clock[NOW] + state.z[top] // 2, len(state.tail) + top))
+        heappush(events, (clock[NOW] + state.blossom_dual[top] // 2, len(state.tail) + top))
 
 
 @compile_function
 def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Label a top as even, so that its duals fall, and queue the times when its edges become tight."""
     state.label[top] = EVEN_LABEL
-    state.since[top] = clock[NOW]
+    state.label_time[top] = clock[NOW]
     tops.append(top)
     queue_edges(state, top, clock, events)
 
@@ -232,7 +232,7 @@ def make_even(state: State, top: int, clock: Ints, tops: Ints, events: Events) -
 @compile_function
 def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
     """Queue the times when the edges of a new even top become tight, up to the end of the stage."""
-    node = state.leaf_head[top]
+    node = state.first_leaf[top]
     while True:
         if clock[NOW] + state.dual[node] < clock[LAST_TIME]:
             clock[LAST_TIME] = clock[NOW] + state.dual[node]
@@ -245,15 +245,15 @@ def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
             time = clock[NOW] + (slack // 2 if state.label[other_top] == EVEN_LABEL else slack)
             if time < clock[LAST_TIME]:
                 heappush(events, (time, arc))
-        if node == state.leaf_tail[top]:
+        if node == state.last_leaf[top]:
             return
-        node = state.leaf_next[node]
+        node = state.next_leaf[node]
 
 
 @compile_function
 def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> None:
     """Queue the times when edges from even tops to a top that lost its label become tight."""
-    node = state.leaf_head[top]
+    node = state.first_leaf[top]
     while True:
         for arc in range(state.first[node], state.first[node + 1]):
             if state.label[state.top[state.head[arc]]] == EVEN_LABEL:
@@ -261,22 +261,22 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
                 time = clock[NOW] + state.dual[node] + other_dual - state.weight[arc]
                 if time < clock[LAST_TIME]:
                     heappush(events, (time, arc))
-        if node == state.leaf_tail[top]:
+        if node == state.last_leaf[top]:
             return
-        node = state.leaf_next[node]
+        node = state.next_leaf[node]
 
 
 @compile_function
 def find_common_top(state: State, near_node: int, far_node: int) -> int:
     """Return the nearest common even top of the paths from two even tops of the tree to its root."""
-    state.stamp[-1] += 1
-    mark = state.stamp[-1]
+    state.path_marks[-1] += 1
+    mark = state.path_marks[-1]
     current_top, next_top = state.top[near_node], state.top[far_node]
     while True:
         if current_top >= 0:
-            if state.stamp[current_top] == mark:
+            if state.path_marks[current_top] == mark:
                 return current_top
-            state.stamp[current_top] = mark
+            state.path_marks[current_top] = mark
             mate = state.mate[state.base[current_top]]
             current_top = -1 if mate < 0 else state.top[state.tree_from[state.top[mate]]]
         current_top, next_top = (current_top, next_top) if next_top < 0 else (next_top, current_top)
@@ -310,10 +310,10 @@ def join_path(state: State, node: int, common_top: int, is_downward: bool, clock
 @compile_function
 def queue_edges_of_child(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
     """Queue the edges of one child of an even blossom: the nodes of the other children were even before."""
-    head, tail = state.leaf_head[blossom], state.leaf_tail[blossom]
-    state.leaf_head[blossom], state.leaf_tail[blossom] = state.leaf_head[child], state.leaf_tail[child]
+    head, tail = state.first_leaf[blossom], state.last_leaf[blossom]
+    state.first_leaf[blossom], state.last_leaf[blossom] = state.first_leaf[child], state.last_leaf[child]
     queue_edges(state, blossom, clock, events)
-    state.leaf_head[blossom], state.leaf_tail[blossom] = head, tail
+    state.first_leaf[blossom], state.last_leaf[blossom] = head, tail
 
 
 @compile_function
@@ -409,7 +409,7 @@ def close_ring(state: State, near_node: int, far_node: int, clock: Ints, tops: I
     store_duals(state, common_top, clock[NOW])
     blossom = form_blossom(state, common_top)
     state.label[blossom] = EVEN_LABEL
-    state.since[blossom] = clock[NOW]
+    state.label_time[blossom] = clock[NOW]
     tops.append(blossom)
     for child in former_odd_tops[1:]:
         if child >= 0:
@@ -419,7 +419,9 @@ def close_ring(state: State, near_node: int, far_node: int, clock: Ints, tops: I
 @compile_function
 def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events: Events) -> None:
     """Dissolve an odd blossom if its dual is zero. The part of its ring from entry to base stays in the tree."""
-    if state.label[blossom] != ODD_LABEL or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
+    if state.label[blossom] != ODD_LABEL or state.blossom_dual[blossom] != 2 * (
+        clock[NOW] - state.label_time[blossom]
+    ):
         return
     store_duals(state, blossom, clock[NOW])
     tree_node, ring_node = state.tree_from[blossom], state.tree_to[blossom]
@@ -431,15 +433,15 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
     child = entry_child
     while True:
         make_odd(state, child, tree_node, ring_node, clock, tops, events)
-        if child == state.child[blossom]:
+        if child == state.first_child[blossom]:
             break
         even_child = state.ring_next[child] if is_forward else state.ring_previous[child]
         state.label[even_child] = EVEN_LABEL
-        state.since[even_child] = clock[NOW]
+        state.label_time[even_child] = clock[NOW]
         even_children.append(even_child)
         child = state.ring_next[even_child] if is_forward else state.ring_previous[even_child]
-        tree_node = state.ring_here[even_child] if is_forward else state.ring_there[child]
-        ring_node = state.ring_there[even_child] if is_forward else state.ring_here[child]
+        tree_node = state.ring_near_node[even_child] if is_forward else state.ring_far_node[child]
+        ring_node = state.ring_far_node[even_child] if is_forward else state.ring_near_node[child]
     for even_child in even_children[1:]:
         make_even(state, even_child, clock, tops, events)
     child = entry_child

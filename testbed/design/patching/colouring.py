@@ -22,45 +22,47 @@ MAX_STEPS = 200_000
 MAX_MOVES_PER_EDGE = 100
 
 
-def colour_edges(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
-    """Return a split of a regular graph into `colours` perfect matchings, or None if there is none.
+def colour_edges(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+    """Return a split of a regular graph into `colour_count` perfect matchings, or None if there is none.
 
-    `pairs` are undirected edges, with an entry for each parallel edge. Every node must be on exactly `colours` edges.
-    Raises `TopologyError` if `MAX_STEPS` is reached before the answer is known.
+    `pairs` are undirected edges, with an entry for each parallel edge. Every node must be on exactly `colour_count`
+    edges. Raises `TopologyError` if `MAX_STEPS` is reached before the answer is known.
     """
-    kempe_colours = colour_by_kempe_chains(nodes, colours, pairs)
+    kempe_colours = colour_by_kempe_chains(nodes, colour_count, pairs)
     return (
-        _group_by_colour(colours, pairs, kempe_colours)
+        _group_by_colour(colour_count, pairs, kempe_colours)
         if kempe_colours is not None
-        else _search(nodes, colours, pairs)
+        else _search(nodes, colour_count, pairs)
     )
 
 
-def _search(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def _search(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     """Return a split by exact search, or None if there is none. Raises `TopologyError` after `MAX_STEPS` steps."""
-    search = _ExactSearch(nodes, colours, pairs)
-    for colour, edge in enumerate(search.edges_at[0] if colours else ()):
+    search = _ExactSearch(nodes, colour_count, pairs)
+    for colour, edge in enumerate(search.edges_at[0] if colour_count else ()):
         search.paint(edge, colour)  # colours are interchangeable: fix them at node 0
     if not search.solve():
         return None
-    return _group_by_colour(colours, pairs, search.colour_by_edge)
+    return _group_by_colour(colour_count, pairs, search.colour_by_edge)
 
 
-def _group_by_colour(colours: int, pairs: Sequence[Edge], edge_colours: Sequence[int]) -> list[list[Edge]]:
+def _group_by_colour(
+    colour_count: int, pairs: Sequence[Edge], edge_colours: Sequence[int]
+) -> list[list[Edge]]:
     return [
         [pair for pair, edge_colour in zip(pairs, edge_colours, strict=True) if edge_colour == colour]
-        for colour in range(colours)
+        for colour in range(colour_count)
     ]
 
 
 class _ExactSearch:
     """Exact search with a partial colouring. `free[v]` is a bit mask of the colours that node v lacks."""
 
-    def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
+    def __init__(self, nodes: int, colour_count: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
-        self.colours = colours
+        self.colours = colour_count
         self.colour_by_edge = [-1] * len(pairs)
-        self.free_colours = [(1 << colours) - 1] * nodes
+        self.free_colours = [(1 << colour_count) - 1] * nodes
         self.edges_at: list[list[int]] = [[] for _ in range(nodes)]
         for edge, end_pair in enumerate(pairs):
             for end in end_pair:
@@ -156,12 +158,12 @@ def _iterate_bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def colour_by_kempe_chains(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[int] | None:
+def colour_by_kempe_chains(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[int] | None:
     """Return a colour for each edge, all different at each node, or None if the attempt failed.
 
     Random moves have a fixed seed, so the same graph always gets the same colours.
     """
-    colouring = _KempeColouring(nodes, colours, pairs)
+    colouring = _KempeColouring(nodes, colour_count, pairs)
     rng = random.Random(len(pairs))
     uncoloured = list(range(len(pairs)))
     for _ in range(MAX_MOVES_PER_EDGE * len(pairs)):
@@ -174,10 +176,10 @@ def colour_by_kempe_chains(nodes: int, colours: int, pairs: Sequence[Edge]) -> l
 class _KempeColouring:
     """A partial colouring. `edge_at[v][c]` is the edge of colour c at node v, or -1."""
 
-    def __init__(self, nodes: int, colours: int, pairs: Sequence[Edge]) -> None:
+    def __init__(self, nodes: int, colour_count: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
         self.colour_by_edge = [-1] * len(pairs)
-        self.edge_at = [[-1] * colours for _ in range(nodes)]
+        self.edge_at = [[-1] * colour_count for _ in range(nodes)]
 
     def place(self, edge: int, rng: random.Random) -> list[int]:
         """Paint an uncoloured edge, and return the edges that lost their colour for it."""

@@ -20,7 +20,7 @@ Edge = tuple[int, int]
 _ALPHABET = 26
 
 
-def wire(topology: Topology, *, planes: int = 1) -> Wiring:
+def make_wiring(topology: Topology, *, planes: int = 1) -> Wiring:
     """Return a wiring with a transmitter and a receiver for every edge of a topology.
 
     - `planes=1`: all NICs are connected to one switch, or to several that act as one. NICs are assigned in order, node
@@ -194,8 +194,8 @@ def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list
     _check_regular(nodes, degree, (end for pair in pairs for end in pair), "be")
     even_rings, remaining_edges = _split_even_rings(nodes, pairs)
     while True:
-        colours = degree - sum(len(planes) for planes in even_rings)
-        matchings = _colour_remaining(nodes, colours, remaining_edges)
+        colour_count = degree - sum(len(planes) for planes in even_rings)
+        matchings = _colour_remaining(nodes, colour_count, remaining_edges)
         if matchings is not None:
             return [plane for planes in even_rings for plane in planes] + matchings
         if not even_rings:
@@ -206,10 +206,10 @@ def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list
         remaining_edges = remaining_edges + [edge for plane in even_rings.pop() for edge in plane]
 
 
-def _colour_remaining(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def _colour_remaining(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     if not pairs:
         return []
-    return None if _find_odd_component(nodes, pairs) else colour_edges(nodes, colours, pairs)
+    return None if _find_odd_component(nodes, pairs) else colour_edges(nodes, colour_count, pairs)
 
 
 def _check_regular(nodes: int, degree: int, end_nodes: Iterable[int], verb: str) -> None:

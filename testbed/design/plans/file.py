@@ -40,10 +40,10 @@ TEXT_KEYS = ("bound_by",)
 
 FORMAT = "lightbed-plan/1"
 
-_NUMBER_LIST = re.compile(
+_NUMBER_LIST_PATTERN = re.compile(
     r"\[\n[\s\d,\[\]]*\]"
 )  # JSON strings contain no line breaks, so this never matches within a string
-_ROUTE = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
+_ROUTE_PATTERN = re.compile(r'\{\n\s*"source": \d[^{}"]*("[a-z]+":[^{}"]*)*\}')
 Edge = tuple[int, int]
 MAX_NICS = 1024
 """Maximum NICs per server, far above any real server: a typo is refused before it costs memory."""
@@ -79,12 +79,15 @@ class Plan:
 def write_plan(plan: Plan, path: str | Path) -> None:
     """Write a plan to a file. Raises `OSError`."""
     # Write each pair, grid and route on one line, for human readers.
-    text = _NUMBER_LIST.sub(_on_one_line, json.dumps(plan_to_json(plan), indent=1, ensure_ascii=False)) + "\n"
-    text = _ROUTE.sub(lambda route: " ".join(route[0].split()), text)
+    text = (
+        _NUMBER_LIST_PATTERN.sub(_join_lines, json.dumps(plan_to_json(plan), indent=1, ensure_ascii=False))
+        + "\n"
+    )
+    text = _ROUTE_PATTERN.sub(lambda route: " ".join(route[0].split()), text)
     write_output(path, text)
 
 
-def _on_one_line(numbers: re.Match[str]) -> str:
+def _join_lines(numbers: re.Match[str]) -> str:
     return "".join(numbers[0].split()).replace(",", ", ")
 
 
@@ -312,13 +315,13 @@ def _render_route(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
     edges = routes.topology.edges
     copies = [edge - bisect_left(edges, edges[edge]) for edge in route.path]
     entry = {"source": route.source, "target": route.target, "set": route.set, "weight": route.weight}
-    return entry | {"path": list(routes.nodes_of(route.path))} | ({"copies": copies} if any(copies) else {})
+    return entry | {"path": list(routes.list_nodes(route.path))} | ({"copies": copies} if any(copies) else {})
 
 
 def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
     """Return the routes of a document. Raises `PlanFileError` if they are invalid or incomplete."""
     nodes, entries = topology.nodes, file.read_list("routes")
-    onward = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
+    next_edge = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
     weight = np.zeros((MAX_SETS, nodes, nodes))
     first_index_by_edge = {edge: index for index, edge in reversed(list(enumerate(topology.edges)))}
     for index, value in enumerate(entries):
@@ -352,27 +355,27 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
                 )
             path_edges.append(edge)
         for edge in path_edges:
-            earlier_edge = onward[set_number, target, topology.edges[edge][0]]
+            earlier_edge = next_edge[set_number, target, topology.edges[edge][0]]
             if earlier_edge not in (-1, edge):
                 node = topology.edges[edge][0]
                 fault = (
                     f"an earlier route of set {set_number} leaves node {node} for {target} by another link"
                 )
                 raise entry.make_error("path", f"{fault}; within a set, a node has one link per destination")
-            onward[set_number, target, topology.edges[edge][0]] = edge
+            next_edge[set_number, target, topology.edges[edge][0]] = edge
     np.einsum("ii->i", weight[0])[:] = 1.0
-    _check_complete(file, onward, weight)
+    _check_complete(file, next_edge, weight)
     set_count = 1 + max(
-        (set_number for set_number in range(MAX_SETS) if (onward[set_number] >= 0).any()), default=0
+        (set_number for set_number in range(MAX_SETS) if (next_edge[set_number] >= 0).any()), default=0
     )
-    return RouteSets(topology, onward[:set_count], weight[:set_count])
+    return RouteSets(topology, next_edge[:set_count], weight[:set_count])
 
 
-def _check_complete(file: PlanReader, onward: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
+def _check_complete(file: PlanReader, next_edge: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
     """Raise `PlanFileError` unless every pair has a route in the first set and weights that sum to 1."""
     nodes = weight.shape[1]
     off_diagonal = ~np.eye(nodes, dtype=bool)
-    missing_routes = np.argwhere((onward[0].T < 0) & off_diagonal)
+    missing_routes = np.argwhere((next_edge[0].T < 0) & off_diagonal)
     if missing_routes.size:
         source, target = missing_routes[0]
         raise file.make_error(

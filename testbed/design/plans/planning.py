@@ -16,7 +16,7 @@ from testbed.design.plans.file import Plan
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search import Progress, SearchResult, optimise
 from testbed.design.search.strategies import FEW_NODES
-from testbed.design.topology.hops import diameter, make_hop_table
+from testbed.design.topology.hops import compute_diameter, make_hop_table
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.model import Workload
@@ -42,8 +42,8 @@ class Servers:
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """Effort of a search, see `search.optimise`. `get_default_walk` gives the default steps and chains."""
+class SearchEffort:
+    """Effort of a search, see `search.optimise`. None stands for the value of `get_default_steps_and_chains`."""
 
     seed: int = 0
     steps: int | None = None
@@ -54,13 +54,13 @@ class Effort:
     resume: bool = False
 
 
-def get_default_walk(nodes: int) -> tuple[int, int]:
+def get_default_steps_and_chains(nodes: int) -> tuple[int, int]:
     """Return the default number of steps per chain, and of chains.
 
     The default is one chain of the published 4,000 steps. On few servers it is 4 chains of 250 steps, because slower
     steps by simulation improve the result there.
 
-    >>> get_default_walk(12), get_default_walk(128)
+    >>> get_default_steps_and_chains(12), get_default_steps_and_chains(128)
     ((250, 4), (4000, 1))
     """
     return (250, 4) if nodes <= FEW_NODES else (4000, 1)
@@ -69,20 +69,20 @@ def get_default_walk(nodes: int) -> tuple[int, int]:
 def make_plan(
     choice: WorkloadChoice,
     servers: Servers,
-    effort: Effort,
+    effort: SearchEffort,
     progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Plan, SearchResult]:
     """Search for a plan, and return it with the result of the search.
 
     Raises the errors of `search.optimise`, and `WorkloadError`.
     """
-    begin_s, workload = process_time(), choice.workload(servers.nodes)
-    step_count, chain_count = get_default_walk(servers.nodes)
+    begin_s, workload = process_time(), choice.make_workload(servers.nodes)
+    step_count, chain_count = get_default_steps_and_chains(servers.nodes)
     step_count = step_count if effort.steps is None else effort.steps
     chain_count = chain_count if effort.chains is None else effort.chains
     result = optimise(
         workload,
-        choice.cluster(servers.nodes),
+        choice.make_cluster(servers.nodes),
         servers.degree,
         servers.rate_gbps,
         simplex=servers.simplex,
@@ -148,7 +148,7 @@ def _make_predicted_figures(
         "bandwidth_tax": predicted.bandwidth_tax,
         "routing_gap": _compute_routing_gap(routes, result.strategy, workload, choice) if routes else 0.0,
         "mean_hops": predicted.mean_hops,
-        "diameter": diameter(topology) if topology.nodes > 1 else 0,
+        "diameter": compute_diameter(topology) if topology.nodes > 1 else 0,
         "path_lengths": count_path_lengths(topology),
         "ring_degree": result.finding.ring_degree,
         "matching_degree": result.finding.matching_degree,
@@ -159,8 +159,8 @@ def _compute_routing_gap(
     routes: RouteSets, strategy: Strategy, workload: Workload, choice: WorkloadChoice
 ) -> float:
     """Return the relative excess of the fullest link over the lower bound for all routings, or 0 without a bound."""
-    graph = iteration(workload, strategy, choice.cluster(routes.topology.nodes))
+    graph = iteration(workload, strategy, choice.make_cluster(routes.topology.nodes))
     demand = find_demand(routes.topology, graph)
     if not routes.bound_bytes:
         routes = replace(routes, bound_bytes=route_job(routes.topology, graph, tries=1).bound_bytes)
-    return max(routes.gap(demand), 0.0) if routes.bound_bytes else 0.0
+    return max(routes.compute_gap(demand), 0.0) if routes.bound_bytes else 0.0

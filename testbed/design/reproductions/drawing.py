@@ -13,7 +13,7 @@ _COLOURS = ("#4c72b0", "#dd8452", "#55a868", "#c44e52", "#8172b3", "#937860", "#
 _MARKERS = "osD^vXP"
 
 
-def draw(plot: Plot, path: Path) -> Path:
+def draw_plot(plot: Plot, path: Path) -> Path:
     """Draw a plot to a file and return its path; the suffix (`.svg`, `.png`) selects the format.
 
     Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
@@ -129,7 +129,7 @@ def _draw_legend(figure: Any, plot: Plot, rows: int) -> None:
         handles, labels = figure.axes[0].get_legend_handles_labels()
         entry_inches = 0.6 + 0.075 * max(
             map(len, labels)
-        )  # key, gaps, and letters of the font that `draw` sets
+        )  # key, gaps, and letters of the font that `draw_plot` sets
         columns = max(1, min(len(labels), int(figure.get_figwidth() / entry_inches)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return

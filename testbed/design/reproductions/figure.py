@@ -226,27 +226,27 @@ def format_markdown(comparisons: Sequence[Comparison]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[Scale]):
-    """A figure of a paper. `make` runs the models and returns a table; `compare` and `draw` need only that table."""
+    """A figure of a paper. `make_table` runs the models; `compare_with_paper` and `make_plot` need only that table."""
 
     number: int
     title: str
-    make: Callable[[Scale, Progress], Table]
-    compare: Callable[[Table], tuple[Comparison, ...]]
-    draw: Callable[[Table], Plot]
+    make_table: Callable[[Scale, Progress], Table]
+    compare_with_paper: Callable[[Table], tuple[Comparison, ...]]
+    make_plot: Callable[[Table], Plot]
 
 
 def ignore_progress(_step: int, _total: int, _text: str) -> None:
     """Ignore progress."""
 
 
-def format_page(figure: Figure[Scale], table: Table, plot: str, *, quick: bool = False) -> str:
+def format_page(figure: Figure[Scale], table: Table, plot: str, *, is_quick: bool = False) -> str:
     """Return the Markdown page of a figure: title, plot, comparison, and a link to the CSV.
 
-    `plot` is the name of the image, which lies beside the page like the CSV. A `quick` page marks its numbers as not
+    `plot` is the name of the image, which lies beside the page like the CSV. A `is_quick` page marks its numbers as not
     comparable, because sizes are small.
     """
-    comparisons = figure.compare(table)
-    if quick:
+    comparisons = figure.compare_with_paper(table)
+    if is_quick:
         comparisons = mark_small_sizes(comparisons)
     return (
         f"# Figure {figure.number}: {figure.title}\n\n"

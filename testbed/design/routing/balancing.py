@@ -9,8 +9,8 @@ A lower bound shows how far the result may be from the best routing. For any lin
 routing carries at least (cost of all pairs on their cheapest paths) / (sum of prices), by the dual of the linear
 programme. The method of multiplicative weights improves the prices.
 
-`onward[c, t, v]` is the link on which node v sends towards t in set c. `weight[c, s, t]` is the fraction of the bytes
-from s to t in set c. `size[s, t]` holds the bytes from s to t.
+`next_edge[c, t, v]` is the link on which node v sends towards t in set c. `weight[c, s, t]` is the fraction of the
+bytes from s to t in set c. `size[s, t]` holds the bytes from s to t.
 
 Import this module inside functions: it imports numba.
 """
@@ -76,17 +76,17 @@ def route(
         min(routes, key=_make_fullest_link_key(bytes_by_pair)),
         max(candidate.bound_bytes for candidate in routes),
     )
-    onward = np.full((max_paths, *bytes_by_pair.shape), -1, dtype=np.int64)
+    next_edge = np.full((max_paths, *bytes_by_pair.shape), -1, dtype=np.int64)
     weight = np.zeros((max_paths, *bytes_by_pair.shape))
-    onward[: best_routes.sets], weight[: best_routes.sets] = (
+    next_edge[: best_routes.sets], weight[: best_routes.sets] = (
         _prune_trees(best_routes, links),
         best_routes.weight,
     )
-    return RouteSets(topology, onward, weight, bound)
+    return RouteSets(topology, next_edge, weight, bound)
 
 
 def _make_fullest_link_key(bytes_by_pair: Floats) -> Callable[[RouteSets], float]:
-    return lambda candidate_routes: float(candidate_routes.link_bytes(bytes_by_pair).max())
+    return lambda candidate_routes: float(candidate_routes.compute_link_bytes(bytes_by_pair).max())
 
 
 def _route_best(
@@ -96,26 +96,26 @@ def _route_best(
     is_small, max_bytes = topology.nodes <= _SMALL_TOPOLOGY_NODES, bytes_by_pair.max()
     bound, candidates = 0.0, []
     for try_number in range(tries):
-        onward, weight, load, price_bound = _descend(
+        next_edge, weight, load, price_bound = _descend(
             links,
             bytes_by_pair / max_bytes,
             set_count,
             np.random.default_rng((seed, try_number)),
             _LONG_SCHEDULE if is_small else _SHORT_SCHEDULE,
         )
-        join_equal_paths(onward, weight, links.head)
+        join_equal_paths(next_edge, weight, links.head)
         bound = max(
             bound,
             price_bound,
             _compute_bound(links, bytes_by_pair / max_bytes, load, _MAX_BOUND_ROUNDS if is_small else 2),
         )
         candidates.append(
-            RouteSets(topology, onward, _round_weights(weight, bytes_by_pair), bound * max_bytes)
+            RouteSets(topology, next_edge, _round_weights(weight, bytes_by_pair), bound * max_bytes)
         )
-        if candidates[-1].gap(bytes_by_pair) < _MAX_SUFFICIENT_GAP:
+        if candidates[-1].compute_gap(bytes_by_pair) < _MAX_SUFFICIENT_GAP:
             break
     best_routes = min(candidates, key=_make_fullest_link_key(bytes_by_pair))
-    return RouteSets(topology, best_routes.onward, best_routes.weight, bound * max_bytes)
+    return RouteSets(topology, best_routes.next_edge, best_routes.weight, bound * max_bytes)
 
 
 def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS) -> RouteSets:
@@ -128,11 +128,11 @@ def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SE
     if not bytes_by_pair.any():
         return _route_without_demand(topology, links)
     random = np.random.default_rng(0)
-    onward, weight, *_ = _descend(
+    next_edge, weight, *_ = _descend(
         links, bytes_by_pair / bytes_by_pair.max(), max_paths, random, _QUICK_SCHEDULE
     )
-    join_equal_paths(onward, weight, links.head)
-    routes = RouteSets(topology, onward, _round_weights(weight, bytes_by_pair))
+    join_equal_paths(next_edge, weight, links.head)
+    routes = RouteSets(topology, next_edge, _round_weights(weight, bytes_by_pair))
     return RouteSets(topology, _prune_trees(routes, links), routes.weight)
 
 
@@ -165,25 +165,25 @@ def _descend(
 ) -> tuple[NDArray[np.int64], Floats, Floats, float]:
     """Return the trees, weights and loads after all rounds, and the best bound that their prices gave."""
     nodes, bound = len(bytes_by_pair), 0.0
-    onward = np.full((set_count, nodes, nodes), -1, dtype=np.int64)
+    next_edge = np.full((set_count, nodes, nodes), -1, dtype=np.int64)
     weight, load, workspace = (
         np.zeros((set_count, nodes, nodes)),
         np.zeros(links.head.size),
         _make_workspace(nodes, links),
     )
-    route_equally(links, bytes_by_pair, onward, weight, load, workspace)
+    route_equally(links, bytes_by_pair, next_edge, weight, load, workspace)
     round_number = 0
     for doublings, rounds in schedule:
         for _ in range(rounds):
             load[:] = 0.0
             # The loads are computed again, because rounding errors would add up.
-            add_demand(onward, weight, bytes_by_pair, links.head, load)
+            add_demand(next_edge, weight, bytes_by_pair, links.head, load)
             replace_trees(
                 round_number,
                 random.permutation(nodes),
                 links,
                 bytes_by_pair,
-                onward,
+                next_edge,
                 weight,
                 load,
                 workspace,
@@ -192,10 +192,10 @@ def _descend(
             round_number += 1
         price_sum = set_prices(load, doublings, workspace.price)
         bound = max(bound, price_demand(links, bytes_by_pair, workspace, np.zeros(load.size)) / price_sum)
-    return onward, weight, load, bound
+    return next_edge, weight, load, bound
 
 
-def _compute_bound(links: Links, bytes_by_pair: Floats, load: Floats, rounds: int) -> float:
+def _compute_bound(links: Links, bytes_by_pair: Floats, load: Floats, round_count: int) -> float:
     """Return the best dual bound of some rounds of multiplicative weights, which start from the prices of `load`."""
     workspace, link_bytes = _make_workspace(len(bytes_by_pair), links), np.zeros(load.size)
     best_bound, initial_prices = 0.0, []
@@ -206,7 +206,7 @@ def _compute_bound(links: Links, bytes_by_pair: Floats, load: Floats, rounds: in
             best_bound, price_demand(links, bytes_by_pair, workspace, link_bytes) / workspace.price.sum()
         )
     price = np.mean(initial_prices, axis=0)
-    for round_number in range(rounds):
+    for round_number in range(round_count):
         workspace.price[:] = price
         best_bound = max(best_bound, price_demand(links, bytes_by_pair, workspace, link_bytes) / price.sum())
         price = price * np.exp((link_bytes / link_bytes.max() - 1) / (1 + round_number / 8))
@@ -234,15 +234,15 @@ def _round_weights(weight: Floats, bytes_by_pair: Floats) -> Floats:
 
 def _prune_trees(routes: RouteSets, links: Links) -> NDArray[np.int64]:
     """Return the trees without entries that no pair uses in either direction. The first set stays complete."""
-    onward = np.full_like(routes.onward, -1)
+    next_edge = np.full_like(routes.next_edge, -1)
     for set_number, is_used in enumerate(find_used_routes(routes.weight)):
         from_nodes, to_nodes = np.nonzero(is_used)
         while from_nodes.size:
-            edges = routes.onward[set_number, to_nodes, from_nodes]
-            onward[set_number, to_nodes, from_nodes] = edges
+            edges = routes.next_edge[set_number, to_nodes, from_nodes]
+            next_edge[set_number, to_nodes, from_nodes] = edges
             from_nodes = links.head[edges]
             from_nodes, to_nodes = from_nodes[from_nodes != to_nodes], to_nodes[from_nodes != to_nodes]
-    return onward
+    return next_edge
 
 
 def _route_without_demand(topology: Topology, links: Links) -> RouteSets:
@@ -250,8 +250,8 @@ def _route_without_demand(topology: Topology, links: Links) -> RouteSets:
     nodes = topology.nodes
     bytes_by_pair = np.ones((nodes, nodes)) - np.eye(nodes)
     schedule = _LONG_SCHEDULE if nodes <= _SMALL_TOPOLOGY_NODES else _SHORT_SCHEDULE
-    onward, weight, *_ = _descend(links, bytes_by_pair, 1, np.random.default_rng(0), schedule)
-    return RouteSets(topology, onward, weight)
+    next_edge, weight, *_ = _descend(links, bytes_by_pair, 1, np.random.default_rng(0), schedule)
+    return RouteSets(topology, next_edge, weight)
 
 
 def _check_connected(topology: Topology) -> None:
@@ -283,12 +283,12 @@ def _price_link(fullness: float, doublings: int) -> float:
 
 @compile_function
 def _compute_path_price(
-    node: int, target: int, onward: Any, head: Any, load: Any, max_load: float, doublings: int
+    node: int, target: int, next_edge: Any, head: Any, load: Any, max_load: float, doublings: int
 ) -> float:
     price_sum = 0.0
     while node != target:
-        price_sum += _price_link(load[onward[node]] / max_load, doublings)
-        node = head[onward[node]]
+        price_sum += _price_link(load[next_edge[node]] / max_load, doublings)
+        node = head[next_edge[node]]
     return price_sum
 
 
@@ -319,7 +319,7 @@ def _balance_pair(
     source: int,
     target: int,
     pair_bytes: float,
-    onward: Any,
+    next_edge: Any,
     weight: Any,
     head: Any,
     load: Any,
@@ -330,7 +330,7 @@ def _balance_pair(
     cheapest_set, dearest_set, lowest_price, highest_price = 0, -1, np.inf, -1.0
     for set_number in range(len(weight)):
         price = _compute_path_price(
-            source, target, onward[set_number, target], head, load, max_load, doublings
+            source, target, next_edge[set_number, target], head, load, max_load, doublings
         )
         if price < lowest_price:
             lowest_price, cheapest_set = price, set_number
@@ -338,7 +338,7 @@ def _balance_pair(
             highest_price, dearest_set = price, set_number
     if dearest_set in (cheapest_set, -1) or highest_price <= lowest_price * (1 + 1e-6):
         return
-    old_tree, new_tree = onward[dearest_set, target], onward[cheapest_set, target]
+    old_tree, new_tree = next_edge[dearest_set, target], next_edge[cheapest_set, target]
     low_weight, high_weight = 0.0, weight[dearest_set, source, target]
     if _overshoots(
         source, target, old_tree, new_tree, head, load, max_load, doublings, high_weight * pair_bytes
@@ -371,7 +371,7 @@ def _balance_pair(
 def balance_pairs(
     target: int,
     bytes_by_pair: Any,
-    onward: Any,
+    next_edge: Any,
     weight: Any,
     head: Any,
     load: Any,
@@ -387,7 +387,7 @@ def balance_pairs(
                     source,
                     target,
                     bytes_by_pair[source, target],
-                    onward,
+                    next_edge,
                     weight,
                     head,
                     load,
@@ -428,7 +428,7 @@ def _replace_tree(
     target: int,
     replaced_set: int,
     bytes_by_pair: Any,
-    onward: Any,
+    next_edge: Any,
     weight: Any,
     head: Any,
     load: Any,
@@ -441,19 +441,19 @@ def _replace_tree(
     old_load, old_weight, old_tree = (
         load.copy(),
         weight[:, :, target].copy(),
-        onward[replaced_set, target].copy(),
+        next_edge[replaced_set, target].copy(),
     )
     for source in range(bytes_by_pair.shape[0]):
         carried_bytes = weight[replaced_set, source, target] * bytes_by_pair[source, target]
         if carried_bytes > 0:
-            add_load(source, target, onward[replaced_set, target], head, load, -carried_bytes)
+            add_load(source, target, next_edge[replaced_set, target], head, load, -carried_bytes)
             add_load(source, target, tree, head, load, carried_bytes)
-    onward[replaced_set, target] = tree
-    balance_pairs(target, bytes_by_pair, onward, weight, head, load, max_load, doublings, 3)
+    next_edge[replaced_set, target] = tree
+    balance_pairs(target, bytes_by_pair, next_edge, weight, head, load, max_load, doublings, 3)
     if _compute_total_cost(load, max_load, doublings) > previous_cost:
         load[:] = old_load
         weight[:, :, target] = old_weight
-        onward[replaced_set, target] = old_tree
+        next_edge[replaced_set, target] = old_tree
 
 
 @compile_function
@@ -470,7 +470,7 @@ def replace_trees(
     order: Any,
     links: Any,
     bytes_by_pair: Any,
-    onward: Any,
+    next_edge: Any,
     weight: Any,
     load: Any,
     workspace: Any,
@@ -491,7 +491,7 @@ def replace_trees(
             workspace.keys,
             workspace.nodes,
         )
-        if not _is_in_use(workspace.tree, onward, target):
+        if not _is_in_use(workspace.tree, next_edge, target):
             replaced_set = (
                 0 if is_shortest else _choose_replaced_set(round_number, target, bytes_by_pair, weight)
             )
@@ -499,7 +499,7 @@ def replace_trees(
                 target,
                 replaced_set,
                 bytes_by_pair,
-                onward,
+                next_edge,
                 weight,
                 links.head,
                 load,
@@ -507,12 +507,12 @@ def replace_trees(
                 max_load,
                 doublings,
             )
-        balance_pairs(target, bytes_by_pair, onward, weight, links.head, load, max_load, doublings, 1)
+        balance_pairs(target, bytes_by_pair, next_edge, weight, links.head, load, max_load, doublings, 1)
 
 
 @compile_function
 def route_equally(
-    links: Any, bytes_by_pair: Any, onward: Any, weight: Any, load: Any, workspace: Any
+    links: Any, bytes_by_pair: Any, next_edge: Any, weight: Any, load: Any, workspace: Any
 ) -> None:
     """Route equal parts of the demand: the first set on shortest paths, the others on paths that avoid loaded links."""
     set_count, nodes = weight.shape[0], bytes_by_pair.shape[0]
@@ -525,7 +525,7 @@ def route_equally(
                 links,
                 workspace.price,
                 workspace.distance,
-                onward[set_number, target],
+                next_edge[set_number, target],
                 workspace.keys,
                 workspace.nodes,
             )
@@ -535,7 +535,7 @@ def route_equally(
                     add_load(
                         source,
                         target,
-                        onward[set_number, target],
+                        next_edge[set_number, target],
                         links.head,
                         load,
                         bytes_by_pair[source, target] / set_count,
@@ -565,7 +565,7 @@ def price_demand(links: Any, bytes_by_pair: Any, workspace: Any, load: Any) -> f
 
 
 @compile_function
-def join_equal_paths(onward: Any, weight: Any, head: Any) -> None:
+def join_equal_paths(next_edge: Any, weight: Any, head: Any) -> None:
     """If several sets have the same path for a pair, move their weights to the first of these sets."""
     set_count, nodes = weight.shape[0], weight.shape[1]
     for set_number in range(1, set_count):
@@ -575,9 +575,9 @@ def join_equal_paths(onward: Any, weight: Any, head: Any) -> None:
                     node = source
                     while (
                         node != target
-                        and onward[earlier_set, target, node] == onward[set_number, target, node]
+                        and next_edge[earlier_set, target, node] == next_edge[set_number, target, node]
                     ):
-                        node = head[onward[set_number, target, node]]
+                        node = head[next_edge[set_number, target, node]]
                     if node == target:
                         weight[earlier_set, source, target] += weight[set_number, source, target]
                         weight[set_number, source, target] = 0.0

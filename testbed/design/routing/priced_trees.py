@@ -32,13 +32,15 @@ class Workspace(NamedTuple):
 
 
 @compile_function
-def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, keys: Any, nodes: Any) -> None:
-    """Fill `onward` with each node's link on its cheapest path to the target, and `distance` with the path's price.
+def grow_tree(
+    target: int, links: Any, price: Any, distance: Any, next_edge: Any, keys: Any, nodes: Any
+) -> None:
+    """Fill `next_edge` with each node's link on its cheapest path to the target, and `distance` with the path's price.
 
     Uses Dijkstra's algorithm. `keys` and `nodes` are scratch arrays for the heap.
     """
     distance[:] = np.inf
-    onward[:] = -1
+    next_edge[:] = -1
     distance[target] = 0.0
     keys[0], nodes[0] = 0.0, target
     heap_size = 1
@@ -54,7 +56,7 @@ def grow_tree(target: int, links: Any, price: Any, distance: Any, onward: Any, k
             new_price = node_price + price[link]
             if new_price < distance[previous_node]:
                 distance[previous_node] = new_price
-                onward[previous_node] = link
+                next_edge[previous_node] = link
                 _push_heap(keys, nodes, heap_size, new_price, previous_node)
                 heap_size += 1
 
@@ -83,15 +85,15 @@ def _push_heap(keys: Any, nodes: Any, position: int, key: float, node: int) -> N
 
 
 @compile_function
-def add_load(node: int, target: int, onward: Any, head: Any, load: Any, amount: float) -> None:
+def add_load(node: int, target: int, next_edge: Any, head: Any, load: Any, amount: float) -> None:
     """Add `amount` to the load of every link on the path from a node to the target."""
     while node != target:
-        load[onward[node]] += amount
-        node = head[onward[node]]
+        load[next_edge[node]] += amount
+        node = head[next_edge[node]]
 
 
 @compile_function
-def add_demand(onward: Any, weight: Any, bytes_by_pair: Any, head: Any, load: Any) -> None:
+def add_demand(next_edge: Any, weight: Any, bytes_by_pair: Any, head: Any, load: Any) -> None:
     """Split the bytes of every pair, `bytes_by_pair[s, t]`, over its paths by weight, and add them to the load."""
     set_count, nodes = weight.shape[0], weight.shape[1]
     for set_number in range(set_count):
@@ -99,4 +101,4 @@ def add_demand(onward: Any, weight: Any, bytes_by_pair: Any, head: Any, load: An
             for source in range(nodes):
                 amount = weight[set_number, source, target] * bytes_by_pair[source, target]
                 if amount > 0:
-                    add_load(source, target, onward[set_number, target], head, load, amount)
+                    add_load(source, target, next_edge[set_number, target], head, load, amount)

@@ -34,14 +34,14 @@ class PairRoute(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteSets:
-    """Routes in several sets: in set c, node v sends towards t on edge `onward[c, t, v]`, or has no route if -1.
+    """Routes in several sets: in set c, node v sends towards t on edge `next_edge[c, t, v]`, or has no route if -1.
 
     `weight[c, s, t]` is the fraction of the bytes from s to t in set c; the weights of a pair sum to 1. `bound_bytes`
     is a lower bound on the fullest link of any routing of the same demand; 0 if unknown.
     """
 
     topology: Topology
-    onward: NDArray[np.int64]
+    next_edge: NDArray[np.int64]
     weight: NDArray[np.float64]
     bound_bytes: float = 0.0
 
@@ -64,11 +64,11 @@ class RouteSets:
         """Return the edges of the path from source to target in a set."""
         edges, path, node = self.topology.edges, [], source
         while node != target:
-            path.append(int(self.onward[set_number, target, node]))
+            path.append(int(self.next_edge[set_number, target, node]))
             node = edges[path[-1]][1]
         return tuple(path)
 
-    def nodes_of(self, path: tuple[int, ...]) -> tuple[int, ...]:
+    def list_nodes(self, path: tuple[int, ...]) -> tuple[int, ...]:
         """Return the nodes that a path visits."""
         edges = self.topology.edges
         return (edges[path[0]][0], *(edges[edge][1] for edge in path))
@@ -81,7 +81,7 @@ class RouteSets:
             weight = float(self.weight[set_number, source, target])
             yield PairRoute(source, target, set_number, weight, self.path(source, target, set_number))
 
-    def link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
+    def compute_link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the bytes on each edge for the pairs of a demand, or for a matrix of bytes from row to column."""
         from testbed.design.routing.priced_trees import add_demand
 
@@ -90,12 +90,12 @@ class RouteSets:
         )
         load = np.zeros(len(self.topology.edges))
         head = np.array([edge[1] for edge in self.topology.edges], dtype=np.int64)
-        add_demand(self.onward, self.weight, bytes_by_pair, head, load)
+        add_demand(self.next_edge, self.weight, bytes_by_pair, head, load)
         return load
 
-    def gap(self, demand: Demand | NDArray[np.float64]) -> float:
+    def compute_gap(self, demand: Demand | NDArray[np.float64]) -> float:
         """Return the relative excess of the fullest link over the bound (0.02 is 2 %), or NaN without a bound."""
-        fullest_bytes = float(self.link_bytes(demand).max(initial=0.0))
+        fullest_bytes = float(self.compute_link_bytes(demand).max(initial=0.0))
         return fullest_bytes / self.bound_bytes - 1 if self.bound_bytes else float("nan")
 
 
@@ -121,11 +121,11 @@ def map_routes(routes: RouteSets, wiring: Wiring) -> tuple[Routes, ...]:
     return tuple(
         Routes(
             {
-                (int(node), int(target)): links[onward[target, node]]
-                for target, node in np.argwhere(onward >= 0)
+                (int(node), int(target)): links[next_edge[target, node]]
+                for target, node in np.argwhere(next_edge >= 0)
             }
         )
-        for onward in routes.onward
+        for next_edge in routes.next_edge
     )
 
 

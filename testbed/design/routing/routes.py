@@ -15,7 +15,7 @@ from testbed.errors import TopologyError
 
 #: Number of rounds. Each round removes every destination's tree, and builds it again on the load of all others. After
 #: four rounds, the fullest link of a circulant of up to 40 nodes carries at most 20 % more than the mean.
-_ROUNDS = 4
+_BALANCING_ROUNDS = 4
 #: With fewer nodes, compilation takes longer than it saves.
 _MIN_NODES_TO_COMPILE = 150
 
@@ -30,10 +30,10 @@ def find_routes(wiring: Wiring) -> Routes:
     Raises `TopologyError` for a pair without a path.
     """
     links = sorted(wiring.links)
-    order, onward = _choose_links(wiring.nodes, links)
+    order, next_edge = _choose_links(wiring.nodes, links)
     return Routes(
         {
-            (node, target): links[onward[target * wiring.nodes + node]]
+            (node, target): links[next_edge[target * wiring.nodes + node]]
             for target, nodes in enumerate(order)
             for node in nodes[1:]
         }
@@ -84,10 +84,10 @@ def _choose_links(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], S
     workspace = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
     columns = [first_links, edge_table[:, 1].copy(), choosing_order.reshape(-1), hops.reshape(-1), *workspace]
     if nodes >= _MIN_NODES_TO_COMPILE:
-        _compile_trees()(nodes, _ROUNDS, *columns)
+        _compile_trees()(nodes, _BALANCING_ROUNDS, *columns)
         return choosing_order.tolist(), columns[-1].tolist()
     lists = [column.tolist() for column in columns]
-    route_trees(nodes, _ROUNDS, *lists)
+    route_trees(nodes, _BALANCING_ROUNDS, *lists)
     return choosing_order.tolist(), lists[-1]
 
 
@@ -99,24 +99,24 @@ def _compile_trees() -> Callable[..., None]:
 
 
 def route_trees(
-    nodes: int, rounds: int, first_link: Any, head: Any, order: Any, hops: Any, load: Any, onward: Any
+    nodes: int, round_count: int, first_link: Any, head: Any, order: Any, hops: Any, load: Any, next_edge: Any
 ) -> None:
-    """Fill `onward[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs on each link.
+    """Fill `next_edge[t * n + v]` with the link on which node v sends towards t, and `load` with the pairs per link.
 
     The links of node v are `first_link[v]` to `first_link[v + 1]`, and link l leads to `head[l]`. Row t of `order`
     holds the nodes in the order in which they choose, t itself first. Row t of `hops` holds their distances. For each
     target, the load of all pairs to it is removed first. Each node then takes the path with the least sum of squared
     loads.
     """
-    for round_number in range(rounds):
+    for round_number in range(round_count):
         for target in range(nodes):
             row = target * nodes
             # The first round has no load to remove.
             for index in range(1, nodes if round_number else 0):
                 current_node = order[row + index]
                 while current_node != target:
-                    load[onward[row + current_node]] -= 1
-                    current_node = head[onward[row + current_node]]
+                    load[next_edge[row + current_node]] -= 1
+                    current_node = head[next_edge[row + current_node]]
             for index in range(1, nodes):
                 node = order[row + index]
                 best_link, lowest_cost = -1, 0
@@ -125,12 +125,12 @@ def route_trees(
                     if hops[row + current_node] != hops[row + node] - 1:
                         continue
                     while current_node != target:
-                        cost += load[onward[row + current_node]] * load[onward[row + current_node]]
-                        current_node = head[onward[row + current_node]]
+                        cost += load[next_edge[row + current_node]] * load[next_edge[row + current_node]]
+                        current_node = head[next_edge[row + current_node]]
                     if best_link < 0 or cost < lowest_cost:
                         best_link, lowest_cost = link, cost
-                onward[row + node] = best_link
+                next_edge[row + node] = best_link
                 current_node = node
                 while current_node != target:
-                    load[onward[row + current_node]] += 1
-                    current_node = head[onward[row + current_node]]
+                    load[next_edge[row + current_node]] += 1
+                    current_node = head[next_edge[row + current_node]]

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from testbed.design.search.chains import Point, Stop
+from testbed.design.search.chains import EarlyStop, Point
 from testbed.design.search.edge_swap import TrialBudget, list_neighbours, propose_starts, swap
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -88,10 +88,10 @@ class Cooling:
     last: float = 0.002
     closed: float = 0.02
 
-    def temperature_at(self, spent_fraction: float) -> float:
+    def compute_temperature(self, spent_fraction: float) -> float:
         """Return the temperature after a fraction of the budget.
 
-        >>> round(Cooling(first=0.04, last=0.0001).temperature_at(0.5), 6)
+        >>> round(Cooling(first=0.04, last=0.0001).compute_temperature(0.5), 6)
         0.002
         """
         return float(self.first * (self.last / self.first) ** min(spent_fraction, 1.0))
@@ -156,7 +156,7 @@ class Annealer:
         estimated_s, scale_s = self.estimate_s(start), current.seconds
         begin_work = self.work
         while self.work < begin_work + budget:
-            temperature_s = scale_s * cooling.temperature_at((self.work - begin_work) / budget)
+            temperature_s = scale_s * cooling.compute_temperature((self.work - begin_work) / budget)
             neighbour = self.propose(current.candidate, rng, microbatch_counts)
             if neighbour.finding.matching_degree != start.finding.matching_degree:
                 continue
@@ -367,7 +367,7 @@ def get_seconds(timed: TimedCandidate) -> float:
 
 
 def polish(
-    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, budget: int, stop: Stop
+    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, budget: int, stop: EarlyStop
 ) -> tuple[TimedCandidate, ...]:
     """Return the candidates that descents and annealing reach from `starts` within `budget`, fastest first.
 

@@ -22,7 +22,7 @@ from testbed.design.search.problem import Problem
 from testbed.design.workloads.iteration.totals import list_gradient_sums, sum_edge_pairs
 from testbed.design.workloads.model import Edge, Operator
 from testbed.design.workloads.roofline import compute_operator_seconds
-from testbed.design.workloads.sharding import Sharding, count_row_samples, trainable
+from testbed.design.workloads.sharding import Sharding, count_row_samples, list_trainable
 from testbed.design.workloads.strategies import list_legal_shardings
 
 Floats = NDArray[np.float64]
@@ -104,7 +104,7 @@ class _ShapeCosts:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.trainable = trainable(problem.workload)
+        self.trainable = list_trainable(problem.workload)
         self.shapes = [self._list_shapes(op_index) for op_index in range(len(problem.workload.operators))]
         self.find_pair_minimum = lru_cache(1 << 14)(self._find_pair_minimum)
 
@@ -130,7 +130,7 @@ class _ShapeCosts:
     def compute_edge_costs(self, edge: Edge) -> Floats:
         """Return the bytes times links of an edge for each pair of shapes of its two operators."""
         workload = self.problem.workload
-        size, sliced = workload.edge_bytes(edge), workload.is_sliced(edge)
+        size, sliced = workload.compute_edge_bytes(edge), workload.is_sliced(edge)
         producers, consumers = (self.shapes[op_index] for op_index in edge)
         return np.array(
             [

@@ -38,14 +38,14 @@ class Objective(Protocol):
     def start(self) -> Point:
         """Return the point where every chain begins. Its cost on its own topology must be finite."""
 
-    def draw_neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+    def draw_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
         """Return a point that differs from this one in one number."""
 
     def compute_cost_s(self, point: Point, origin: Point) -> float:
         """Return the seconds of an iteration; infinity for an impossible point, such as one that exceeds the memory."""
 
 
-class Recipe(Protocol):
+class ObjectiveFactory(Protocol):
     """Everything that defines an objective, small enough to send to another process."""
 
     def make_objective(self) -> Objective:
@@ -131,48 +131,48 @@ def make_first_state(objective: Objective, seed: int, number: int) -> ChainState
     visit = Visit(objective.compute_cost_s(start, start), start, start)
     if not math.isfinite(visit.cost_s):
         raise SearchError("the initial strategy does not run: give more servers or memory")
-    chance = np.random.default_rng([seed, number])
-    return ChainState(chance.bit_generator.state, 0, visit, 0, 0, (visit,))
+    rng = np.random.default_rng([seed, number])
+    return ChainState(rng.bit_generator.state, 0, visit, 0, 0, (visit,))
 
 
 def run_steps(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
     """Return the state after `steps` more steps, or at the end of the chain if that comes first."""
-    chance = np.random.default_rng()
-    chance.bit_generator.state = state.chance
+    rng = np.random.default_rng()
+    rng.bit_generator.state = state.chance
     steps = min(steps, rules.steps - state.step)
     unit_s = compute_unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
         current, best_visits = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:
             current = best_visits[0]
-        point = objective.draw_neighbour(current.point, chance)
-        moved = Visit(objective.compute_cost_s(point, current.origin), point, current.origin)
-        is_accepted = _is_accepted(current.cost_s, moved.cost_s, rules.alpha / unit_s, chance)
+        point = objective.draw_neighbour(current.point, rng)
+        candidate = Visit(objective.compute_cost_s(point, current.origin), point, current.origin)
+        is_accepted = _is_accepted(current.cost_s, candidate.cost_s, rules.alpha / unit_s, rng)
         unchanged = 0 if is_accepted else state.unchanged + 1
         if is_accepted:
-            current = moved
+            current = candidate
             best_visits = merge_visit(best_visits, current, rules.keep)
         if is_accepted or unchanged == rules.patience:
             rewired = Visit(
                 objective.compute_cost_s(current.point, current.point), current.point, current.point
             )
             unchanged = 0
-            if _is_accepted(current.cost_s, rewired.cost_s, rules.topology_alpha / unit_s, chance):
+            if _is_accepted(current.cost_s, rewired.cost_s, rules.topology_alpha / unit_s, rng):
                 current = rewired
                 best_visits = merge_visit(best_visits, current, rules.keep)
         state = ChainState(
             state.chance, state.step + 1, current, unchanged, state.accepted + is_accepted, best_visits
         )
-    return replace(state, chance=chance.bit_generator.state)
+    return replace(state, chance=rng.bit_generator.state)
 
 
-def merge_visit(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]:
-    """Return the best visits with `visit` added, at most `keep`, cheapest first.
+def merge_visit(best_visits: tuple[Visit, ...], visit: Visit, max_visits: int) -> tuple[Visit, ...]:
+    """Return the best visits with `visit` added, at most `max_visits`, cheapest first.
 
     Keep one of several visits with the same point, or with equal cost (to 12 digits): strategies of equal cost mostly
     differ only in the numbers of servers.
     """
-    if len(best_visits) == keep and visit.cost_s >= best_visits[-1].cost_s:
+    if len(best_visits) == max_visits and visit.cost_s >= best_visits[-1].cost_s:
         return best_visits
     cost = _format_cost(visit)
     for earlier_visit in best_visits:
@@ -181,26 +181,26 @@ def merge_visit(best_visits: tuple[Visit, ...], visit: Visit, keep: int) -> tupl
         ):
             return best_visits
     other_visits = [earlier_visit for earlier_visit in best_visits if earlier_visit.point != visit.point]
-    return tuple(sorted([*other_visits, visit], key=lambda other_visit: other_visit.cost_s)[:keep])
+    return tuple(sorted([*other_visits, visit], key=lambda other_visit: other_visit.cost_s)[:max_visits])
 
 
 def _format_cost(visit: Visit) -> str:
     return f"{visit.cost_s:.12g}"
 
 
-def _is_accepted(cost_s: float, candidate_s: float, alpha: float, chance: np.random.Generator) -> bool:
+def _is_accepted(cost_s: float, candidate_s: float, alpha: float, rng: np.random.Generator) -> bool:
     """Return whether Metropolis' rule accepts the candidate, with `alpha` per second.
 
     It always draws a number, so that chains with different costs use the same random numbers.
     """
-    threshold = chance.random()
+    threshold = rng.random()
     return bool(candidate_s < cost_s or threshold < math.exp(-alpha * (candidate_s - cost_s)))
 
 
-class Stop:
+class EarlyStop:
     """Context manager that ends its block without an error at Ctrl-C or a loss of workers, and keeps the reason.
 
-    >>> stop = Stop()
+    >>> stop = EarlyStop()
     >>> with stop:
     ...     raise KeyboardInterrupt
     >>> stop.reason
@@ -223,7 +223,7 @@ class Stop:
     ) -> bool:
         if isinstance(error, KeyboardInterrupt):
             self.reason = "Ctrl-C"
-        elif error is not None and is_loss(error):
+        elif error is not None and is_worker_loss(error):
             self.lost = True
             self.reason = f"a loss of workers ({type(error).__name__})"
         else:
@@ -231,6 +231,6 @@ class Stop:
         return True
 
 
-def is_loss(error: BaseException) -> bool:
+def is_worker_loss(error: BaseException) -> bool:
     """Return whether an error means lost workers: a broken process pool, a cancelled call, or Dask's `KilledWorker`."""
     return isinstance(error, BrokenExecutor | CancelledError) or type(error).__name__ == "KilledWorker"

@@ -22,11 +22,11 @@ from itertools import combinations
 from math import gcd
 
 from testbed.design.model import Topology
-from testbed.design.search.chains import Stop
+from testbed.design.search.chains import EarlyStop
 from testbed.design.search.strategies import FEW_NODES, Proposal, StrategyObjective
 from testbed.design.topology.circulants import list_circulant_edges
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.finder import Finding, find
+from testbed.design.topology.finder import Finding, plan_topology
 from testbed.design.topology.strides import list_direct_strides
 from testbed.design.workloads.sharding import Strategy
 
@@ -53,7 +53,7 @@ class TrialBudget:
 
 
 def improve_by_edge_swaps(
-    objective: StrategyObjective, proposals: Sequence[Proposal], stop: Stop | None = None
+    objective: StrategyObjective, proposals: Sequence[Proposal], stop: EarlyStop | None = None
 ) -> tuple[Proposal, ...]:
     """Return the strategies for which the search found a topology of lower cost in closed form, with that topology.
 
@@ -61,7 +61,7 @@ def improve_by_edge_swaps(
     keeps the results so far.
     """
     tries, improved = TrialBudget(), []
-    with Stop() if stop is None else stop:
+    with EarlyStop() if stop is None else stop:
         for proposal in proposals:
             best_proposal = _choose_best(objective, proposal, tries)
             if best_proposal.closed_form_s < proposal.closed_form_s * (1 - MIN_IMPROVEMENT):
@@ -74,7 +74,7 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
     problem, point = objective.problem, objective.find_point(strategy)
     demand = objective.compute_demand(point)
     for degree in problem.possible_pair_links if problem.nodes > 1 else ():
-        finding = find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+        finding = plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
         yield Proposal(strategy, finding, objective.compute_cost_on(point, finding))
 
 
@@ -99,7 +99,7 @@ def swap(
     """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`. Return the new links and their cost."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
-    demanded_links = frozenset(_as_link(pair, simplex=simplex) for pair in pairs)
+    demanded_links = frozenset(_make_link(pair, simplex=simplex) for pair in pairs)
     position, failures = 0, 0
     neighbours = list(list_neighbours(finding, demanded_links))
     while failures < len(neighbours) and tries.take():
@@ -120,7 +120,7 @@ def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialB
     return min(results, key=lambda result: result.closed_form_s)
 
 
-def _as_link(pair: Edge, *, simplex: bool) -> Edge:
+def _make_link(pair: Edge, *, simplex: bool) -> Edge:
     """Return the pair as a link, with the smaller node first if duplex."""
     return pair if simplex else (min(pair), max(pair))
 
@@ -159,7 +159,7 @@ def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
         remaining = [link for index, link in enumerate(links) if index not in (first_index, second_index)]
         for pair in exchanges:
             if all(source != target for source, target in pair):
-                yield (*remaining, *(_as_link(link, simplex=simplex) for link in pair))
+                yield (*remaining, *(_make_link(link, simplex=simplex) for link in pair))
 
 
 def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:

@@ -10,7 +10,7 @@ from sim.models.network.allreduce.fluid import fluid_ring
 from sim.models.network.execution import simulate
 from sim.models.network.fabrics import ideal_switch
 from testbed.design.routing.route_sets import RouteSets
-from testbed.design.search.chains import Stop
+from testbed.design.search.chains import EarlyStop
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import RoutedExecution, simulate_on_quick_routes, simulate_plan_routes
@@ -36,7 +36,7 @@ class RankedStrategy:
 
 
 def rank_strategies(
-    problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: Stop | None = None
+    problem: Problem, proposals: Sequence[Proposal], executor: Executor, stop: EarlyStop | None = None
 ) -> tuple[RankedStrategy, ...]:
     """Return every strategy with its simulated time, fastest first; ties are in the order of the proposals.
 
@@ -44,7 +44,7 @@ def rank_strategies(
     kept. A `stop` ends the ranking with the simulations that are complete. If none is complete, the cheapest proposal
     in closed form is simulated, and only another Ctrl-C ends that.
     """
-    stop = Stop() if stop is None else stop
+    stop = EarlyStop() if stop is None else stop
     futures: list[Future[RankedStrategy]] = []
     with stop:
         futures.extend(executor.submit(simulate_proposal, problem, proposal, True) for proposal in proposals)
@@ -60,7 +60,7 @@ def rank_strategies(
     ]
     if not ranked_strategies:
         cheapest = min(proposals, key=lambda proposal: proposal.closed_form_s)
-        ranked_strategies = [simulate_proposal(problem, cheapest, rounded=True)]
+        ranked_strategies = [simulate_proposal(problem, cheapest, is_rounded=True)]
     fastest_by_strategy: dict[Strategy, RankedStrategy] = {}
     for entry in sorted(ranked_strategies, key=lambda entry: entry.simulated_s):
         fastest_by_strategy.setdefault(entry.strategy, entry)
@@ -68,7 +68,7 @@ def rank_strategies(
 
 
 def rank_wirings(
-    objective: StrategyObjective, best_strategy: RankedStrategy, stop: Stop | None = None
+    objective: StrategyObjective, best_strategy: RankedStrategy, stop: EarlyStop | None = None
 ) -> tuple[RankedStrategy, ...]:
     """Return a strategy with each possible number of links for pairs: the best choice, then the others, fastest first.
 
@@ -83,7 +83,7 @@ def rank_wirings(
         {best_strategy.finding: best_strategy},
     )
     published_findings: list[Finding] = []
-    with Stop() if stop is None else stop:
+    with EarlyStop() if stop is None else stop:
         ranked_by_finding[best_strategy.finding] = simulate_proposal(
             problem, Proposal(best_strategy.strategy, best_strategy.finding, best_strategy.closed_form_s)
         )
@@ -107,11 +107,13 @@ def rank_wirings(
     return (best_choice, *(entry for entry in runners_up if entry is not best_choice))
 
 
-def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> RankedStrategy:
+def simulate_proposal(problem: Problem, proposal: Proposal, is_rounded: bool = False) -> RankedStrategy:
     """Return a proposal with its simulated time on the routes of `route_quickly`."""
     return _make_ranked(
         proposal,
-        simulate_on_quick_routes(problem, proposal.strategy, proposal.finding.topology, rounded=rounded),
+        simulate_on_quick_routes(
+            problem, proposal.strategy, proposal.finding.topology, is_rounded=is_rounded
+        ),
     )
 
 

@@ -81,20 +81,22 @@ class Moves:
         The shape is drawn first, then the servers. Otherwise a table would almost never be cut over all servers, since
         there are many more ways to place it on a single one.
         """
-        op_index = _draw(self.free_operators, rng)
+        op_index = _draw_item(self.free_operators, rng)
         other_shardings = [
             [sharding_index for sharding_index in shape if sharding_index != point[op_index]]
             for shape in self._shapes[op_index].values()
         ]
         shapes = [shape for shape in other_shardings if shape]
-        return _apply_changes(point, {op_index: _draw(_draw(shapes, rng), rng)})
+        return _apply_changes(point, {op_index: _draw_item(_draw_item(shapes, rng), rng)})
 
     def join(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out like one of its producers or consumers."""
-        op_index = _draw(self.free_operators, rng)
+        op_index = _draw_item(self.free_operators, rng)
         choices = self._find_neighbour_layouts(point, op_index)
         return (
-            _apply_changes(point, {op_index: _draw(choices, rng)}) if choices else self.move_one(point, rng)
+            _apply_changes(point, {op_index: _draw_item(choices, rng)})
+            if choices
+            else self.move_one(point, rng)
         )
 
     def _find_neighbour_layouts(self, point: Point, op_index: int) -> list[int]:
@@ -107,8 +109,10 @@ class Moves:
 
     def lay_out_run(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with up to `MAX_RUN_LENGTH` consecutive operators in one sharding, as far as legal."""
-        op_index = _draw(self.free_operators, rng)
-        sharding = self._shardings[op_index][_draw(_draw(list(self._shapes[op_index].values()), rng), rng)]
+        op_index = _draw_item(self.free_operators, rng)
+        sharding = self._shardings[op_index][
+            _draw_item(_draw_item(list(self._shapes[op_index].values()), rng), rng)
+        ]
         changes: dict[int, int] = {}
         for _ in range(1 + int(rng.integers(MAX_RUN_LENGTH))):
             if sharding not in self._sharding_index_of[op_index]:
@@ -121,7 +125,7 @@ class Moves:
 
     def swap(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the shardings of two operators of a class swapped."""
-        members = _draw(self._classes, rng)
+        members = _draw_item(self._classes, rng)
         first_index, second_index = rng.choice(len(members), 2, replace=False)
         return _apply_changes(
             point,
@@ -133,8 +137,8 @@ class Moves:
 
     def lay_out_class(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a whole class in one shape. The shape's shardings take turns, in random order."""
-        members = _draw(self._classes, rng)
-        choices = _draw(list(self._shapes[members[0]].values()), rng)
+        members = _draw_item(self._classes, rng)
+        choices = _draw_item(list(self._shapes[members[0]].values()), rng)
         order = rng.permutation(len(choices))
         return _apply_changes(
             point,
@@ -266,7 +270,7 @@ class Moves:
         used_servers = sorted({home for home in home_by_operator.values() if home is not None})
         if not used_servers:
             return self.move_one(point, rng)
-        first_server, second_server = _draw(used_servers, rng), int(rng.integers(self._nodes))
+        first_server, second_server = _draw_item(used_servers, rng), int(rng.integers(self._nodes))
         exchanged = {first_server: second_server, second_server: first_server}
         changes = {}
         for op_index, home in home_by_operator.items():
@@ -324,5 +328,5 @@ def _apply_changes(point: Point, changes: dict[int, int]) -> Point:
     return tuple(changes.get(op_index, sharding_index) for op_index, sharding_index in enumerate(point))
 
 
-def _draw(items: Sequence[Item], rng: np.random.Generator) -> Item:
+def _draw_item(items: Sequence[Item], rng: np.random.Generator) -> Item:
     return items[int(rng.integers(len(items)))]

@@ -15,7 +15,7 @@ from sim.models.network.latency import Latency
 from testbed.design.search import checkpoint as checkpoints
 from testbed.design.search.annealing import Annealer, Candidate, polish
 from testbed.design.search.bound import Bound, compute_bound
-from testbed.design.search.chains import AlphaUnit, ChainState, Rules, Stop, Visit, merge_visit
+from testbed.design.search.chains import AlphaUnit, ChainState, EarlyStop, Rules, Visit, merge_visit
 from testbed.design.search.edge_swap import improve_by_edge_swaps
 from testbed.design.search.finalists import (
     RankedStrategy,
@@ -27,7 +27,7 @@ from testbed.design.search.finalists import (
 )
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import compare_with_fat_tree, explain_plan
-from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyRecipe
+from testbed.design.search.strategies import Proposal, StrategyObjective, StrategyObjectiveFactory
 from testbed.design.search.worker_pool import (
     ChainTask,
     InProcessExecutor,
@@ -36,7 +36,7 @@ from testbed.design.search.worker_pool import (
     run_chains,
 )
 from testbed.design.topology.finder import Finding
-from testbed.design.topology.hops import mean_hops
+from testbed.design.topology.hops import compute_mean_hops
 from testbed.design.workloads.model import Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import Strategy
@@ -155,7 +155,7 @@ def optimise(
         raise SearchError("resuming needs a checkpoint: give its file")
     objective = StrategyObjective(problem)
     fingerprint = checkpoints.compute_fingerprint(problem, rules, seed, chains, objective.shardings)
-    task = ChainTask(fingerprint, StrategyRecipe(problem), rules)
+    task = ChainTask(fingerprint, StrategyObjectiveFactory(problem), rules)
 
     def report(current_states: Sequence[ChainState]) -> None:
         if checkpoint:
@@ -169,7 +169,7 @@ def optimise(
                 )
             )
 
-    stop = Stop()
+    stop = EarlyStop()
     with open_worker_pool(workers, scheduler) as executor:
         if checkpoint and resume:
             states = checkpoints.read(checkpoint, fingerprint, chains)
@@ -200,7 +200,7 @@ def optimise(
 
 
 def _polish_ranking(
-    objective: StrategyObjective, ranking: tuple[RankedStrategy, ...], seed: int, budget: int, stop: Stop
+    objective: StrategyObjective, ranking: tuple[RankedStrategy, ...], seed: int, budget: int, stop: EarlyStop
 ) -> tuple[RankedStrategy, ...]:
     """Return the ranking with added results of annealing, which starts from the best and the default strategy."""
     if budget <= 0 or stop or objective.problem.nodes == 1:
@@ -242,7 +242,7 @@ def _make_result(
     ranking: tuple[RankedStrategy, ...],
     states: Sequence[ChainState],
     rules: Rules,
-    stop: Stop,
+    stop: EarlyStop,
     *,
     plan_routes: bool,
 ) -> SearchResult:
@@ -264,7 +264,7 @@ def _make_result(
             iteration_s=best_strategy.simulated_s,
             closed_form_s=best_strategy.closed_form_s,
             bandwidth_tax=best_strategy.bandwidth_tax,
-            mean_hops=mean_hops(best_strategy.finding.topology),
+            mean_hops=compute_mean_hops(best_strategy.finding.topology),
             ideal_switch_s=ideal_s,
             bound=compute_bound(problem),
         ),
@@ -280,13 +280,13 @@ def _make_result(
     )
 
 
-def _simulate_ideal_switch(problem: Problem, ranked: RankedStrategy, stop: Stop) -> float:
+def _simulate_ideal_switch(problem: Problem, ranked: RankedStrategy, stop: EarlyStop) -> float:
     """Return the time on an ideal switch. The first Ctrl-C restarts the simulation: a plan file needs this time."""
     with stop:
         return simulate_ideal_switch_s(problem, ranked.strategy)
     return simulate_ideal_switch_s(problem, ranked.strategy)
 
 
-def _explain_stop(stop: Stop, steps: int, budget: int) -> Iterator[str]:
+def _explain_stop(stop: EarlyStop, steps: int, budget: int) -> Iterator[str]:
     if stop:
         yield f"The search was cut short by {stop.reason} after {steps:,} of {budget:,} steps: more may be found."

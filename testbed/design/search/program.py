@@ -25,12 +25,12 @@ from testbed.design.workloads.sharding import (
     count_row_samples,
     count_shard_bytes,
     list_replica_groups,
+    list_trainable,
     make_backward_resharding,
     make_dispatch_resharding,
     make_forward_resharding,
     reverse_resharding,
     split_evenly,
-    trainable,
 )
 
 Integers = NDArray[np.int64]
@@ -74,16 +74,16 @@ Work = Computing | Sending | Summing
 
 
 class Item(NamedTuple):
-    """Work that begins when its servers are ready at `stage`. At its end, its receivers are ready at stage `onward`."""
+    """Work that begins when its servers are ready at `stage`. At its end, its receivers are ready at `next_stage`."""
 
     work: Work
     stage: int
-    onward: int
+    next_stage: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `onward` of each work.
+    """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `next_stage` of each work.
 
     The stages are for the first microbatch.
     """
@@ -94,7 +94,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Parts in order, over `stages` stages. `items` holds `stage` and `onward` of each work of the parts.
+    """Parts in order, over `stages` stages. `items` holds `stage` and `next_stage` of each work of the parts.
 
     Equal works are the same object, and so are equal parts of equal microbatches.
     """
@@ -121,7 +121,7 @@ class Programs:
         workload = problem.workload
         self._operators = workload.operators
         self._microbatch_samples = count_microbatch_samples(workload.batch, problem.microbatches)
-        self._has_backward = trainable(workload)
+        self._has_backward = list_trainable(workload)
         self._producers: list[list[int]] = [[] for _ in self._operators]
         self._consumers: list[list[int]] = [[] for _ in self._operators]
         for producer, consumer in workload.edges:
@@ -164,7 +164,7 @@ class Programs:
         """Return the part in which an operator receives its inputs and computes its forward pass."""
         items, stage = [], self._number_stage(FORWARD, 0, op_index)
         for producer, producing in zip(self._producers[op_index], producer_shardings, strict=True):
-            size = self._problem.workload.edge_bytes((producer, op_index))
+            size = self._problem.workload.compute_edge_bytes((producer, op_index))
             sliced = self._problem.workload.is_sliced((producer, op_index))
             work = _make_sending(FORWARD, producing, sharding, samples, size, sliced)
             items.append(Item(work, self._number_stage(FORWARD, 0, producer), stage))
@@ -209,7 +209,10 @@ class Programs:
         workload, stage = self._problem.workload, self._number_stage(BACKWARD, 0, op_index)
         items = [Item(_make_waiting(sharding), self._number_stage(FORWARD, forward_delay, op_index), stage)]
         for consumer, consuming in zip(self._consumers[op_index], consumer_shardings, strict=True):
-            size, sliced = workload.edge_bytes((op_index, consumer)), workload.is_sliced((op_index, consumer))
+            size, sliced = (
+                workload.compute_edge_bytes((op_index, consumer)),
+                workload.is_sliced((op_index, consumer)),
+            )
             work = _make_sending(BACKWARD, sharding, consuming, samples, size, sliced)
             items.append(Item(work, self._number_stage(BACKWARD, 0, consumer), stage))
         return _make_part([*items, *self._make_pass(BACKWARD, op_index, sharding, samples, stage)])
@@ -306,7 +309,7 @@ def _make_remote_sending(resharding: Resharding) -> Sending:
 
 
 def _make_part(items: Sequence[Item]) -> Part:
-    stages = np.array([(item.stage, item.onward) for item in items], dtype=np.int64).reshape(-1, 2)
+    stages = np.array([(item.stage, item.next_stage) for item in items], dtype=np.int64).reshape(-1, 2)
     return Part(tuple(item.work for item in items), stages)
 
 

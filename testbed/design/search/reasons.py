@@ -39,7 +39,9 @@ def explain_plan(problem: Problem, wirings: Sequence[RankedStrategy], ideal_s: f
 def _describe_strategy(best_strategy: RankedStrategy) -> str:
     layouts = Counter(_describe_sharding(sharding) for sharding in best_strategy.strategy.shardings)
     parts = [f"{count} {words}" for words, count in layouts.most_common()]
-    return f"Strategy for {_count(len(best_strategy.strategy.shardings), 'operator')}: {'; '.join(parts)}."
+    return (
+        f"Strategy for {_format_noun(len(best_strategy.strategy.shardings), 'operator')}: {'; '.join(parts)}."
+    )
 
 
 def _describe_sharding(sharding: Sharding) -> str:
@@ -57,7 +59,7 @@ def _describe_links(problem: Problem, wirings: Sequence[RankedStrategy]) -> Iter
     strides = ", ".join(f"{'+' if problem.simplex else '±'}{stride}" for stride in finding.topology.strides)
     pairs = finding.matching_degree
     yield (
-        f"{finding.ring_degree} of {_count(problem.degree, 'link')} a server "
+        f"{finding.ring_degree} of {_format_noun(problem.degree, 'link')} a server "
         f"{'makes' if finding.ring_degree == 1 else 'make'} rings of strides {strides}; "
         f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
     )
@@ -65,7 +67,7 @@ def _describe_links(problem: Problem, wirings: Sequence[RankedStrategy]) -> Iter
         if wiring.finding.matching_degree != pairs:
             slower = wiring.simulated_s / best_strategy.simulated_s - 1
             yield (
-                f"With {_count(wiring.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
+                f"With {_format_noun(wiring.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
                 f"{format_time(wiring.simulated_s)}, {_format_difference(slower)}."
             )
 
@@ -90,7 +92,7 @@ def _format_difference(excess: float) -> str:
     return f"{abs(excess) * 100:.1f} % {'longer' if excess > 0 else 'less'}"
 
 
-def _count(number: int, noun: str) -> str:
+def _format_noun(number: int, noun: str) -> str:
     return format_count(number, noun) if number else f"no {noun}s"
 
 

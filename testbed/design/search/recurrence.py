@@ -39,9 +39,9 @@ def compute_finish_s(
             server = index[row]
             stage_ready[server] = _serve(busy[server], stage_ready[server], amount[row])
             latest_end_s = max(latest_end_s, stage_ready[server])
-        onward = items[item, 1]
+        next_stage = items[item, 1]
         for row in range(bounds[item, 1], bounds[item, 2]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], stage_ready[index[row]])
+            ready[next_stage, index[row]] = max(ready[next_stage, index[row]], stage_ready[index[row]])
         if bounds[item, 2] == bounds[item, 3]:
             continue
         begin = 0.0
@@ -51,53 +51,49 @@ def compute_finish_s(
         end_s = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
             if index[row] >= nodes:
-                if onward < 0:
+                if next_stage < 0:
                     end_s = max(end_s, _serve_gradients(busy[index[row]], begin, amount[row]))
                 else:
                     end_s = max(end_s, _serve_with_gradients(busy[index[row]], begin, amount[row]))
         end_s += extra_s[item]
         latest_end_s = max(latest_end_s, end_s)
-        if onward < 0:
+        if next_stage < 0:
             continue
         for row in range(bounds[item, 3], bounds[item, 4]):
-            ready[onward, index[row]] = max(ready[onward, index[row]], end_s)
+            ready[next_stage, index[row]] = max(ready[next_stage, index[row]], end_s)
     return latest_end_s
 
 
 @compile_function
-def _serve(queue: Any, ready_time_s: float, length_s: float) -> float:
-    """Return when a queue (busy until, gap from, gap to) has served a load that is ready at `ready_time_s`."""
-    begin = max(ready_time_s, queue[1])
-    if begin + length_s <= queue[2]:
-        queue[1] = begin + length_s
+def _serve(queue: Any, ready_s: float, length_s: float) -> float:
+    """Return when a queue (busy until, gap from, gap to) has served a load that is ready at `ready_s`."""
+    begin_s = max(ready_s, queue[1])
+    if begin_s + length_s <= queue[2]:
+        queue[1] = begin_s + length_s
         return float(queue[1])
-    begin = max(ready_time_s, queue[0])
-    if begin - queue[0] > queue[2] - queue[1]:
+    begin_s = max(ready_s, queue[0])
+    if begin_s - queue[0] > queue[2] - queue[1]:
         queue[1] = queue[0]
-        queue[2] = begin
-    queue[0] = begin + length_s
+        queue[2] = begin_s
+    queue[0] = begin_s + length_s
     return float(queue[0])
 
 
 @compile_function
-def _serve_with_gradients(queue: Any, ready_time: float, length: float) -> float:
+def _serve_with_gradients(queue: Any, ready_s: float, length_s: float) -> float:
     """Return the result of `_serve` for a link. Gradients in its second queue at the same time delay both queues."""
-    begin = (
-        ready_time
-        if ready_time >= queue[1] and ready_time + length <= queue[2]
-        else max(ready_time, queue[0])
-    )
-    overlap = min(length, max(queue[3] - begin, 0.0))
-    queue[3] += overlap
-    return _serve(queue, ready_time, length + overlap)
+    begin_s = ready_s if ready_s >= queue[1] and ready_s + length_s <= queue[2] else max(ready_s, queue[0])
+    overlap_s = min(length_s, max(queue[3] - begin_s, 0.0))
+    queue[3] += overlap_s
+    return _serve(queue, ready_s, length_s + overlap_s)
 
 
 @compile_function
-def _serve_gradients(queue: Any, ready_time: float, length: float) -> float:
-    """Return when the second queue of a link has served a load that is ready at `ready_time`."""
-    begin = max(ready_time, queue[3])
-    overlap = min(length, max(queue[0] - max(begin, queue[2]), 0.0))
-    queue[3] = begin + length + overlap
+def _serve_gradients(queue: Any, ready_s: float, length_s: float) -> float:
+    """Return when the second queue of a link has served a load that is ready at `ready_s`."""
+    begin_s = max(ready_s, queue[3])
+    overlap_s = min(length_s, max(queue[0] - max(begin_s, queue[2]), 0.0))
+    queue[3] = begin_s + length_s + overlap_s
     return float(queue[3])
 
 

@@ -22,7 +22,7 @@ from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
 from testbed.design.search.problem import Problem
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.hops import distances
+from testbed.design.topology.hops import make_distance_matrix
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.sharding import Strategy
@@ -50,7 +50,7 @@ class Simulator:
         self.get_graph = lru_cache(_CACHED_GRAPHS)(
             partial(iteration, problem.workload, cluster=problem.cluster)
         )
-        self._hops = lru_cache(_CACHED_FABRICS)(distances)
+        self._hops = lru_cache(_CACHED_FABRICS)(make_distance_matrix)
         self._simulated_s: dict[tuple[Strategy, Topology], float] = {}
         self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
         self._exceeded_limit_s: dict[tuple[Strategy, Topology], float] = {}
@@ -115,7 +115,7 @@ class Simulator:
         if key not in self._demands:  # the demand depends on the links only by the strides of AllReduce rings
             self._demands[key] = find_demand(topology, self.get_graph(unsplit), self.problem.latency)
         demand = self._demands[key]
-        fullest_bytes = route_quickly(topology, demand).link_bytes(demand).max(initial=0.0)
+        fullest_bytes = route_quickly(topology, demand).compute_link_bytes(demand).max(initial=0.0)
         self._fullest_link_s[unsplit, topology] = float(fullest_bytes * 8e-9 / self.problem.rate_gbps)
         return self._fullest_link_s[unsplit, topology]
 
@@ -177,12 +177,12 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
 
 
 def simulate_on_quick_routes(
-    problem: Problem, strategy: Strategy, topology: Topology, *, rounded: bool = False
+    problem: Problem, strategy: Strategy, topology: Topology, *, is_rounded: bool = False
 ) -> RoutedExecution:
-    """Return the iteration on `find_quick_routes`. `rounded` lets flows end late by up to 1 % of their duration."""
+    """Return the iteration on `find_quick_routes`. `is_rounded` lets flows end late by up to 1 % of their duration."""
     routes = find_quick_routes(problem, strategy, topology)
     routed_fabric = build_routed_fabric(problem, topology, routes)
-    routed_fabric = routed_fabric.as_ranked() if rounded else routed_fabric.as_fluid()
+    routed_fabric = routed_fabric.as_ranked() if is_rounded else routed_fabric.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
     return RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency))
 

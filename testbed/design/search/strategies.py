@@ -16,7 +16,7 @@ from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Programs
 from testbed.design.topology.demand import Demand
-from testbed.design.topology.finder import Finding, find
+from testbed.design.topology.finder import Finding, plan_topology
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.roofline import check_memory, compute_operator_memory, compute_peak_bytes
 from testbed.design.workloads.sharding import Sharding, Strategy
@@ -39,7 +39,7 @@ class Proposal(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StrategyRecipe:
+class StrategyObjectiveFactory:
     """The problem of a search in the form that is sent to workers."""
 
     problem: Problem
@@ -82,9 +82,9 @@ class StrategyObjective:
         """Return the default strategy, or, if it does not fit into memory, a strategy with everything cut."""
         return self._start
 
-    def draw_neighbour(self, point: Point, chance: np.random.Generator) -> Point:
+    def draw_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a random operator laid out in another way."""
-        return self._moves.move_one(point, chance) if self._moves.free_operators else point
+        return self._moves.move_one(point, rng) if self._moves.free_operators else point
 
     def compute_cost_s(self, point: Point, origin: Point) -> float:
         """Return the seconds of an iteration in closed form on the topology made for `origin`.
@@ -131,7 +131,7 @@ class StrategyObjective:
 
     def split_as_published(self, point: Point) -> Finding:
         """Return the topology for a strategy's demand, with links split between rings and pairs as published."""
-        return find(self.compute_demand(point), self.problem.degree, simplex=self.problem.simplex)
+        return plan_topology(self.compute_demand(point), self.problem.degree, simplex=self.problem.simplex)
 
     def _compute_memory(self, op_index: int, sharding_index: int) -> NDArray[np.float64]:
         """Return `compute_operator_memory` for one operator in one of its shardings."""
@@ -149,7 +149,7 @@ class StrategyObjective:
         problem, demand, split = self.problem, self.compute_demand(origin), self.split_as_published(origin)
         degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
         other_findings = [
-            find(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+            plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees
             if degree != split.matching_degree
         ]

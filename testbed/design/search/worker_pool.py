@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 from lightbed.wording import describe_extra
 from testbed.design.search.chains import (
     ChainState,
+    EarlyStop,
     Objective,
-    Recipe,
+    ObjectiveFactory,
     Rules,
-    Stop,
-    is_loss,
+    is_worker_loss,
     make_first_state,
     run_steps,
 )
@@ -46,7 +46,7 @@ class ChainTask:
     """
 
     name: str
-    recipe: Recipe = field(compare=False)
+    recipe: ObjectiveFactory = field(compare=False)
     rules: Rules = field(compare=False)
 
 
@@ -70,14 +70,14 @@ def run_chains(
     *,
     until: int | None = None,
     report: Report | None = None,
-    stop: Stop | None = None,
+    stop: EarlyStop | None = None,
 ) -> tuple[ChainState, ...]:
     """Run chains to step `until` (default: to their end) and return their states.
 
     `report` is called with all states after every chunk. Ctrl-C and lost workers end the run early; incomplete chunks
     are then lost. Raises `SearchError` if workers are lost before the first chunk is complete.
     """
-    stop = Stop() if stop is None else stop
+    stop = EarlyStop() if stop is None else stop
     last_step = task.rules.steps if until is None else min(until, task.rules.steps)
     current_states = list(states)
     pending: dict[Future[ChainState], int] = {}
@@ -136,7 +136,7 @@ def open_worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator
             with _start_processes(workers) as executor:
                 yield executor
     except Exception as error:
-        if not is_loss(error):
+        if not is_worker_loss(error):
             raise
         raise _make_lost_workers_error(f"{type(error).__name__} {error}") from error
 

@@ -50,15 +50,15 @@ class Checkpoint:
 class CheckpointJobs(NamedTuple):
     """A job in a cluster with storage hosts: an iteration without a checkpoint, and an iteration with one."""
 
-    plain: Job
-    writing: Job
+    baseline: Job
+    with_checkpoint: Job
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckpointRun:
     """Times of iterations around a write, in seconds.
 
-    - `plain`: execution of an iteration without a write.
+    - `baseline`: execution of an iteration without a write.
     - `window`: execution of the write together with `iterations` iterations.
     - `longest_s`: the longest iteration, including a blocking write, or the wait for an overlapped write to end before
       the next checkpoint.
@@ -67,7 +67,7 @@ class CheckpointRun:
     - `extrapolated`: whether the write goes on after the window.
     """
 
-    plain: Execution
+    baseline: Execution
     window: Execution
     iterations: int
     longest_s: float
@@ -85,13 +85,19 @@ def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
     """
     if job.plan is not None:
         raise PlanFileError("circuits of the plan reach no storage host: leave out --checkpoint-every")
-    plain = add_storage(job.graph, checkpoint.storage)
-    writing = add_checkpoint(job.graph, checkpoint.divide_bytes(job), checkpoint.storage, checkpoint.mode)
-    plain_traffic, all_traffic = sum_graph_traffic(plain), sum_graph_traffic(writing)
+    baseline_graph = add_storage(job.graph, checkpoint.storage)
+    checkpoint_graph = add_checkpoint(
+        job.graph, checkpoint.divide_bytes(job), checkpoint.storage, checkpoint.mode
+    )
+    plain_traffic, all_traffic = sum_graph_traffic(baseline_graph), sum_graph_traffic(checkpoint_graph)
     mean_pairs = plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.every
     return CheckpointJobs(
-        replace(job, graph=plain, traffic=Traffic(plain.nodes, plain_traffic.allreduce, mean_pairs)),
-        replace(job, graph=writing, traffic=all_traffic),
+        replace(
+            job,
+            graph=baseline_graph,
+            traffic=Traffic(baseline_graph.nodes, plain_traffic.allreduce, mean_pairs),
+        ),
+        replace(job, graph=checkpoint_graph, traffic=all_traffic),
     )
 
 
@@ -103,17 +109,22 @@ def run_checkpoint(
     `job` has no storage hosts; the fabric of `simulate` has them. Raises `WorkloadError` if the size of a checkpoint is
     not known, and the errors of `simulate`.
     """
-    plain = simulate(add_storage(job.graph, checkpoint.storage))
-    bytes_by_node, period_iterations, plain_s = (
+    baseline = simulate(add_storage(job.graph, checkpoint.storage))
+    bytes_by_node, period_iterations, baseline_s = (
         checkpoint.divide_bytes(job),
         checkpoint.every,
-        plain.iteration_s,
+        baseline.iteration_s,
     )
     if checkpoint.mode == "blocking":
         window = simulate(add_checkpoint(job.graph, bytes_by_node, checkpoint.storage, "blocking"))
-        added_s = window.iteration_s - plain_s
+        added_s = window.iteration_s - baseline_s
         return CheckpointRun(
-            plain, window, 1, window.iteration_s, added_s, plain_s + added_s / period_iterations
+            baseline,
+            window,
+            1,
+            window.iteration_s,
+            added_s,
+            baseline_s + added_s / period_iterations,
         )
 
     def simulate_overlapped(graph: TaskGraph) -> Execution:
@@ -123,7 +134,9 @@ def run_checkpoint(
     alone_s = simulate_overlapped(TaskGraphBuilder(server_count).build()).iteration_s
     # The write takes longer than alone, but so do the iterations: the ratio is a good estimate.
     iteration_count = min(
-        period_iterations, MAX_WINDOW, ceil(alone_s / plain_s) + 1 if plain_s else MAX_WINDOW
+        period_iterations,
+        MAX_WINDOW,
+        ceil(alone_s / baseline_s) + 1 if baseline_s else MAX_WINDOW,
     )
     server_ids = np.arange(max(server_count, int(job.graph.device.max(initial=0)) + 1))
     chained_iterations = chain_iterations(server_count, [PlacedJob(job.graph, server_ids)], iteration_count)
@@ -131,15 +144,15 @@ def run_checkpoint(
     is_transfer = window.graph.kind == Kind.TRANSFER
     write_s = float(window.end_s[is_transfer & (window.graph.target >= server_count)].max())
     end_s = float(window.end_s[chained_iterations.ends[0, -1]])
-    iteration_s = chained_iterations.iteration_s(window)
+    iteration_s = chained_iterations.compute_iteration_s(window)
     longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())
     if write_s <= end_s:
-        mean_s = (end_s + (period_iterations - iteration_count) * plain_s) / period_iterations
-        return CheckpointRun(plain, window, iteration_count, longest_s, write_s, mean_s)
+        mean_s = (end_s + (period_iterations - iteration_count) * baseline_s) / period_iterations
+        return CheckpointRun(baseline, window, iteration_count, longest_s, write_s, mean_s)
     rest_s = write_s - end_s
     if iteration_count == period_iterations:
         return CheckpointRun(
-            plain,
+            baseline,
             window,
             iteration_count,
             max(longest_s, last_s + rest_s),
@@ -153,5 +166,5 @@ def run_checkpoint(
     )
     wait_s = max(alone_s - needed_iterations * progress_s, 0.0)
     write_s, longest_s = needed_iterations * slow_s + wait_s, max(longest_s, slow_s + wait_s)
-    mean_s = (write_s + (period_iterations - needed_iterations) * plain_s) / period_iterations
-    return CheckpointRun(plain, window, iteration_count, longest_s, write_s, mean_s, extrapolated=True)
+    mean_s = (write_s + (period_iterations - needed_iterations) * baseline_s) / period_iterations
+    return CheckpointRun(baseline, window, iteration_count, longest_s, write_s, mean_s, extrapolated=True)

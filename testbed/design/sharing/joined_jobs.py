@@ -32,7 +32,7 @@ class SharedIterations:
     starts: Integers
     ends: Integers
 
-    def iteration_s(self, execution: Execution) -> Floats:
+    def compute_iteration_s(self, execution: Execution) -> Floats:
         """Return the duration of each iteration in seconds, shape (jobs, iterations)."""
         borders = np.column_stack([execution.end_s[self.starts], execution.end_s[self.ends]])
         times: Floats = np.diff(borders, axis=1)

@@ -36,21 +36,21 @@ class TwoPlanes:
 
 @dataclass(frozen=True, slots=True)
 class LookAhead:
-    """Plan for the next job: `remove` and `make` links on the idle plane now, and `flip` interfaces at its start.
+    """Plan for the next job: change links on the idle plane now, and flip the job's interfaces at its start.
 
-    `onto_second` tells whether the job uses the second plane. `after` is the state after all changes. If the links are
-    already lit, nothing changes.
+    `uses_second_plane` tells whether the job uses the second plane. `planes_after` is the state after all changes. If
+    the links are already lit, nothing changes.
     """
 
-    onto_second: bool
-    remove: tuple[Link, ...]
-    make: tuple[Link, ...]
-    flip: tuple[Nic, ...]
-    after: TwoPlanes
+    uses_second_plane: bool
+    removed_links: tuple[Link, ...]
+    new_links: tuple[Link, ...]
+    flipped_nics: tuple[Nic, ...]
+    planes_after: TwoPlanes
 
-    def outage_s(self, flip_s: float) -> float:
+    def compute_outage_s(self, flip_s: float) -> float:
         """Return how long the job's interfaces are dark, in seconds. They flip at the same time."""
-        return flip_s if self.flip else 0.0
+        return flip_s if self.flipped_nics else 0.0
 
 
 def start_on_first_plane(wiring: Wiring) -> TwoPlanes:
@@ -83,23 +83,23 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
         link for link in planes.find_lit_links() if {link.source, link.target} & nics
     }:
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
-    onto_second = not nics & planes.on_second
-    if not onto_second and not nics <= planes.on_second:
+    uses_second_plane = not nics & planes.on_second
+    if not uses_second_plane and not nics <= planes.on_second:
         raise TopologyError("interfaces of the job listen on both planes: flip them to one plane first")
-    idle_links = planes.second if onto_second else planes.first
+    idle_links = planes.second if uses_second_plane else planes.first
     own_links = {link for link in idle_links if {link.source, link.target} & nics}
     upcoming_links = frozenset(upcoming.links)
     new_links = (idle_links - own_links) | upcoming_links
-    after = replace(
+    planes_after = replace(
         planes,
-        first=planes.first if onto_second else new_links,
-        second=new_links if onto_second else planes.second,
-        on_second=planes.on_second | nics if onto_second else planes.on_second - nics,
+        first=planes.first if uses_second_plane else new_links,
+        second=new_links if uses_second_plane else planes.second,
+        on_second=planes.on_second | nics if uses_second_plane else planes.on_second - nics,
     )
     return LookAhead(
-        onto_second,
+        uses_second_plane,
         tuple(sorted(own_links - upcoming_links)),
         tuple(sorted(upcoming_links - own_links)),
         tuple(sorted(nics)),
-        after,
+        planes_after,
     )

@@ -29,7 +29,7 @@ class PacketLink:
     queue_packets: int = 16
     delay_s: float = 100e-6
 
-    def time_s(self, packet: bytes) -> float:
+    def compute_time_s(self, packet: bytes) -> float:
         """Return how long a packet occupies the link, in seconds."""
         return (len(packet) + WIRE_BYTES) * 8 / (self.rate_mbps * 1e6)
 
@@ -128,7 +128,7 @@ class _Run:
         self._is_busy = bool(self._queue)
         if self._queue:
             job_index, packet = self._queue.popleft()
-            self._schedule(self.now + self.link.time_s(packet), _PACKET_SENT, job_index, packet)
+            self._schedule(self.now + self.link.compute_time_s(packet), _PACKET_SENT, job_index, packet)
 
     def _finish_sending(self, job_index: int, packet: bytes) -> None:
         self._schedule(self.now + self.link.delay_s, _DATA_ARRIVED, job_index, packet)

@@ -157,7 +157,7 @@ class Tiling:
     @property
     def used_gpus(self) -> int:
         """Number of GPUs in rectangles."""
-        return sum(rect.domains * rect.rails for rect in self.rectangles)
+        return sum(rectangle.domains * rectangle.rails for rectangle in self.rectangles)
 
     @property
     def utilisation(self) -> float:
@@ -165,7 +165,7 @@ class Tiling:
         return self.used_gpus / self.cluster.gpus
 
 
-def tile(
+def tile_jobs(
     cluster: RailCluster,
     jobs: Sequence[RailJob],
     *,
@@ -182,7 +182,7 @@ def tile(
     ...     RailJob("fixed", 12, shape=(2, 6)),
     ...     RailJob("serve", 4, serves=True),
     ... ]
-    >>> tiling = tile(RailCluster(domains=6, rails=8), jobs)
+    >>> tiling = tile_jobs(RailCluster(domains=6, rails=8), jobs)
     >>> [
     ...     (one.job.name, one.first_domain, one.first_rail, one.domains, one.rails)
     ...     for one in tiling.rectangles
@@ -196,7 +196,7 @@ def tile(
         repeated = next(name for name in names if names.count(name) > 1)
         raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
     rectangles, is_proven = cut_greedily(cluster, jobs), False
-    used_gpus = sum(rect.domains * rect.rails for rect in rectangles)
+    used_gpus = sum(rectangle.domains * rectangle.rails for rectangle in rectangles)
     possible_jobs = [job for job in jobs if job.list_shapes(cluster)]
     if used_gpus == min(cluster.gpus, sum(job.gpus for job in possible_jobs)):
         is_proven = True
@@ -262,7 +262,10 @@ class _TilingSearch:
             sum(job.gpus for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
         ]
         self._spots = [self._find_spots(index) for index in range(len(self._jobs))]
-        self._best, self._best_gpus = best_tiling, sum(rect.domains * rect.rails for rect in best_tiling)
+        self._best, self._best_gpus = (
+            best_tiling,
+            sum(rectangle.domains * rectangle.rails for rectangle in best_tiling),
+        )
         self.steps = 0
 
     def run(self) -> tuple[Rectangle, ...]:
@@ -352,8 +355,8 @@ def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
 def _explain_unplaced(
     cluster: RailCluster, jobs: Sequence[RailJob], rectangles: Sequence[Rectangle]
 ) -> dict[str, str]:
-    placed_names = {rect.job.name for rect in rectangles}
-    free_gpus = cluster.gpus - sum(rect.domains * rect.rails for rect in rectangles)
+    placed_names = {rectangle.job.name for rectangle in rectangles}
+    free_gpus = cluster.gpus - sum(rectangle.domains * rectangle.rails for rectangle in rectangles)
     return {
         job.name: _explain_unplaced_job(cluster, job, free_gpus)
         for job in jobs

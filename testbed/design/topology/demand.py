@@ -85,8 +85,8 @@ def make_matrix_demand(matrix: ArrayLike, allreduce: Iterable[AllReduceDemand] =
     return make_array_demand(len(table), allreduce, source, target, table[source, target])
 
 
-def sum_by_hosts(demand: Demand, domain: int) -> Demand:
-    """Return the demand among hosts, each of which holds `domain` consecutive nodes of the demand.
+def sum_by_hosts(demand: Demand, domain_size: int) -> Demand:
+    """Return the demand among hosts, each of which holds `domain_size` consecutive nodes of the demand.
 
     An AllReduce first sums within each host. Groups with members in the same hosts add up. For example, 8 nodes in
     hosts of 2 have two groups of 4, {0, 2, 4, 6} and {1, 3, 5, 7}, which make two sums over all 4 hosts:
@@ -94,19 +94,19 @@ def sum_by_hosts(demand: Demand, domain: int) -> Demand:
     >>> sum_by_hosts(make_demand(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
     (AllReduceDemand(group=4, size_bytes=200),)
     """
-    hosts = demand.nodes // domain
+    hosts = demand.nodes // domain_size
     groups = []
     for allreduce_demand in demand.allreduce:
         group_count = demand.nodes // allreduce_demand.group
-        spans_all = group_count % domain != 0
+        spans_all = group_count % domain_size != 0
         groups.append(
             AllReduceDemand(
                 hosts if spans_all else allreduce_demand.group,
-                allreduce_demand.size_bytes * (group_count if spans_all else domain),
+                allreduce_demand.size_bytes * (group_count if spans_all else domain_size),
             )
         )
     return make_array_demand(
-        hosts, groups, demand.source // domain, demand.target // domain, demand.size_bytes
+        hosts, groups, demand.source // domain_size, demand.target // domain_size, demand.size_bytes
     )
 
 

@@ -52,17 +52,17 @@ class Finding:
     fillers: tuple[Pairs, ...]
 
     @property
-    def links_of(self) -> Mapping[tuple[int, int], int]:
+    def link_count_by_pair(self) -> Mapping[tuple[int, int], int]:
         """Number of links bought for each pair with demand."""
         return Counter(pair for matching in self.matchings for pair in matching)
 
-    def strides_of(self, group: int) -> tuple[int, ...]:
+    def list_group_strides(self, group: int) -> tuple[int, ...]:
         """Return the strides of the topology whose rings are groups of this size."""
         group_strides = list_totient_strides(self.topology.nodes, group)
         return tuple(stride for stride in self.topology.strides if stride in group_strides)
 
 
-def find(
+def plan_topology(
     demand: Demand,
     degree: int,
     *,
@@ -118,7 +118,7 @@ def find(
 
 
 def _buy_links(
-    demand: Demand, rounds: int, *, simplex: bool, discount: Discount
+    demand: Demand, round_count: int, *, simplex: bool, discount: Discount
 ) -> tuple[list[Pairs], list[Pairs]]:
     """Return the pairs that get a link in each round, and the filler links between the other nodes.
 
@@ -134,7 +134,7 @@ def _buy_links(
     matchings: list[Pairs] = []
     fillers: list[Pairs] = []
     dark_nodes: list[int] = []
-    for _ in range(rounds):
+    for _ in range(round_count):
         discounted = pair_bytes * (0.5**link_counts if discount == "halved" else 1 / (link_counts + 1))
         partners = _find_partners(demand.nodes, source, target, discounted, simplex=simplex)
         is_bought = partners[source] == target

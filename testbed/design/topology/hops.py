@@ -151,7 +151,7 @@ class Distances(NamedTuple):
     sampled_from: int | None = None
 
 
-def distances(topology: Topology) -> NDArray[np.int64]:
+def make_distance_matrix(topology: Topology) -> NDArray[np.int64]:
     """Return the hops from each node (row) to each node (column), shape (n, n); -1 where there is no path."""
     return make_hop_table(topology.nodes, topology.edges).astype(np.int64)
 
@@ -176,11 +176,11 @@ def measure_distances(topology: Topology) -> Distances:
     return Distances(int(hops.max()), mean, len(sources) if is_sampled else None)
 
 
-def diameter(topology: Topology) -> int:
+def compute_diameter(topology: Topology) -> int:
     """Return the hops between the two most distant nodes, as `measure_distances` does."""
     return measure_distances(topology).diameter
 
 
-def mean_hops(topology: Topology) -> float:
+def compute_mean_hops(topology: Topology) -> float:
     """Return the mean hops over all ordered pairs of different nodes, as `measure_distances` does."""
     return measure_distances(topology).mean_hops

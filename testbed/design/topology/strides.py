@@ -21,10 +21,10 @@ from testbed.errors import TopologyError
 Method = Literal["geometric", "exhaustive"]
 
 #: Maximum number of sets of strides that `exhaustive` compares (about 10 microseconds each).
-EXHAUSTIVE_LIMIT = 250_000
+MAX_EXHAUSTIVE_SETS = 250_000
 
 #: Number of rounds. Each round chooses every sequence again, given the load of all other sequences.
-_ROUNDS = 4
+_BALANCING_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -154,7 +154,7 @@ def select_permutations(
       the lexicographic order.
 
     Duplex candidates stand for both directions and must be at most n/2. Raises `TopologyError` for too few candidates,
-    an unknown method, and more than `EXHAUSTIVE_LIMIT` sets for `exhaustive`.
+    an unknown method, and more than `MAX_EXHAUSTIVE_SETS` sets for `exhaustive`.
     """
     if count > len(candidates):
         raise TopologyError(
@@ -195,10 +195,10 @@ def _select_exhaustive(
         nodes, count, sorted(candidates), simplex=simplex, fixed_strides=fixed_strides
     )
     set_count = math.comb(len(free_candidates), count - len(given_strides))
-    if set_count > EXHAUSTIVE_LIMIT:
+    if set_count > MAX_EXHAUSTIVE_SETS:
         raise TopologyError(
             f"{set_count} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
-            f"search (limit {EXHAUSTIVE_LIMIT}): use method 'geometric' or a smaller degree"
+            f"search (limit {MAX_EXHAUSTIVE_SETS}): use method 'geometric' or a smaller degree"
         )
     stride_sets = (
         given_strides + free_strides
@@ -248,7 +248,7 @@ def make_stride_sequences(nodes: int, sequence: Iterable[int]) -> Mapping[int, t
         )
     load_by_stride = dict.fromkeys(distinct_strides, 0)
     sequence_by_distance: dict[int, tuple[int, ...]] = {0: ()}
-    for _ in range(_ROUNDS):
+    for _ in range(_BALANCING_ROUNDS):
         for distance in sorted(range(1, nodes), key=lambda node: (hops[node], node)):
             _add_load(sequence_by_distance.get(distance, ()), load_by_stride, -1)
             shortest_sequences = (

@@ -77,7 +77,7 @@ class WorkloadChoice:
         """True if the choice is a model. The servers of a task graph or a folder of traces are fixed."""
         return self.is_file or self.name in MODELS
 
-    def workload(self, nodes: int) -> Workload:
+    def make_workload(self, nodes: int) -> Workload:
         """Return the workload on `nodes` servers. Raises `WorkloadError` and `OSError`."""
         if self.is_file:
             base = self._import_file(nodes)
@@ -86,7 +86,7 @@ class WorkloadChoice:
             base = workload(self.name, nodes, preset=self.preset or None, **settings)
         return apply_skew(apply_savings(base, zero=self.zero, recompute=self.recompute), self.skew)
 
-    def cluster(self, nodes: int) -> Cluster:
+    def make_cluster(self, nodes: int) -> Cluster:
         """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, and `OSError`."""
         name = self.device or DEFAULT_DEVICE
         device, instances = find_device(name), count_instances(name)

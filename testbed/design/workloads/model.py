@@ -125,7 +125,7 @@ class Workload:
                     f"{self.name}: edge {producer} -> {consumer}: operators are listed in order of execution, 0 "
                     f"to {len(self.operators) - 1}"
                 )
-        sent_bytes = sum(self.edge_bytes(edge) for edge in self.edges)
+        sent_bytes = sum(self.compute_edge_bytes(edge) for edge in self.edges)
         for operator in self.operators:
             sent_bytes += operator.output_bytes * operator.routed
             sent_bytes += operator.forward_reduce_bytes + operator.backward_reduce_bytes
@@ -136,7 +136,7 @@ class Workload:
             )
 
     @property
-    def index_of_operator(self) -> Mapping[str, int]:
+    def index_by_operator(self) -> Mapping[str, int]:
         """Index of each operator, by name."""
         return {operator.name: op_index for op_index, operator in enumerate(self.operators)}
 
@@ -149,7 +149,7 @@ class Workload:
         """Return whether both ends of an edge work only on slices, as caches of keys and values do."""
         return all(self.operators[op_index].kind == CACHE_KIND for op_index in edge)
 
-    def edge_bytes(self, edge: Edge) -> int:
+    def compute_edge_bytes(self, edge: Edge) -> int:
         """Return the bytes per sample on an edge: the producer's `output_bytes`.
 
         An edge from another operator into a cache carries the cache's own `output_bytes`: keys and values, which

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from testbed.design.workloads.model import Workload
-from testbed.design.workloads.sharding import trainable
+from testbed.design.workloads.sharding import list_trainable
 from testbed.errors import WorkloadError
 
 _VERSION_KEY = "lightbed-profile"
@@ -39,7 +39,7 @@ class MeasuredOperator:
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...] | None
 
-    def seconds(self, samples: float) -> tuple[float, float]:
+    def compute_seconds(self, samples: float) -> tuple[float, float]:
         """Return the forward and backward seconds for `samples` samples, interpolated as the module describes.
 
         A backward pass without measurement takes 0 s; `check_profile` refuses such a profile for training.
@@ -90,7 +90,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
     """Raise `WorkloadError` if a profile names unknown operators, or lacks a backward pass that training needs."""
     if profile is None:
         return
-    has_backward, op_indices = trainable(workload), workload.index_of_operator
+    has_backward, op_indices = list_trainable(workload), workload.index_by_operator
     source = f"profile of {profile.device or 'times'}"
     for name, measured in profile.operators.items():
         if name not in op_indices:

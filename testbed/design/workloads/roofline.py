@@ -135,7 +135,7 @@ def _compute_pass_seconds(
 ) -> tuple[float, float]:
     """Return the forward and backward seconds without recomputation, from the profile or the roofline."""
     if cluster.profile is not None and operator.name in cluster.profile.operators:
-        forward_s, backward_s = cluster.profile.operators[operator.name].seconds(samples)
+        forward_s, backward_s = cluster.profile.operators[operator.name].compute_seconds(samples)
         return forward_s / shards, backward_s / shards
     if not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes):
         return 0.0, 0.0

@@ -130,13 +130,13 @@ class Resharding(NamedTuple):
     size_bytes: Integers
 
 
-def split_evenly(total: int, pieces: int) -> Integers:
-    """Return the borders of `pieces` equal parts of `total`, in whole numbers, shape (pieces + 1,).
+def split_evenly(total: int, piece_count: int) -> Integers:
+    """Return the borders of `piece_count` equal parts of `total`, in whole numbers, shape (piece_count + 1,).
 
     >>> split_evenly(10, 4).tolist()
     [0, 2, 5, 7, 10]
     """
-    return np.arange(pieces + 1) * total // pieces
+    return np.arange(piece_count + 1) * total // piece_count
 
 
 def count_row_samples(sharding: Sharding, batch: int) -> Integers:
@@ -152,10 +152,10 @@ def make_forward_resharding(
 
     With `sliced`, shards on both sides work only on their slices, as for a cache of keys and values.
     """
-    available_bytes = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
-    needed_bytes = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
+    available_bytes = _list_byte_bounds(producer, output_bytes, is_sliced=sliced or producer.way == "place")
+    needed_bytes = _list_byte_bounds(consumer, output_bytes, is_sliced=sliced)
     return _match_sides(
-        _Side(producer, *available_bytes), _Side(consumer, *needed_bytes), batch, copies=not sliced
+        _Side(producer, *available_bytes), _Side(consumer, *needed_bytes), batch, has_copies=not sliced
     )
 
 
@@ -164,10 +164,10 @@ def make_backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of the gradients of an operator's outputs, from the consumer to the producer."""
-    available_bytes = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
-    needed_bytes = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
+    available_bytes = _list_byte_bounds(consumer, output_bytes, is_sliced=sliced)
+    needed_bytes = _list_byte_bounds(producer, output_bytes, is_sliced=sliced or producer.way == "place")
     return _match_sides(
-        _Side(consumer, *available_bytes), _Side(producer, *needed_bytes), batch, copies=not sliced
+        _Side(consumer, *available_bytes), _Side(producer, *needed_bytes), batch, has_copies=not sliced
     )
 
 
@@ -229,21 +229,21 @@ class _Side(NamedTuple):
     last: Integers
 
 
-def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
+def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, is_sliced: bool) -> tuple[Integers, Integers]:
     """Return, for each server, its first byte of a sample's output, and the end of its range."""
-    cuts = split_evenly(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
+    cuts = split_evenly(output_bytes, sharding.shards) if is_sliced else np.array([0, output_bytes])
     repeats = sharding.replicas * sharding.shards // (cuts.size - 1)
     return np.tile(cuts[:-1], repeats), np.tile(cuts[1:], repeats)
 
 
-def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
+def _match_sides(sender: _Side, receiver: _Side, batch: int, *, has_copies: bool) -> Resharding:
     samples = _compute_overlaps(
         _list_sample_bounds(sender.sharding, batch), _list_sample_bounds(receiver.sharding, batch)
     )
     features = _compute_overlaps((sender.first, sender.last), (receiver.first, receiver.last))
     # Receivers also wait for outputs of 0 bytes, but not for slices that do not overlap their own.
     has_message = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
-    if sender.sharding.way == "tensor" and copies:
+    if sender.sharding.way == "tensor" and has_copies:
         has_message &= _choose_copies(sender.sharding, receiver.sharding)
     row, column = np.nonzero(has_message)
     sizes = (samples * features)[row, column]
@@ -277,7 +277,7 @@ def count_microbatch_samples(batch: int, microbatches: int) -> list[int]:
     return [int(samples) for samples in np.diff(split_evenly(batch, microbatches))]
 
 
-def trainable(workload: Workload) -> tuple[bool, ...]:
+def list_trainable(workload: Workload) -> tuple[bool, ...]:
     """Return, for each operator, whether it has a backward pass: if it, or an operator before it, has parameters."""
     needs_gradients = [
         max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators

@@ -327,7 +327,7 @@ def _make_stage_sharding(operator: Operator, nodes: int, shards: int, emptiest_s
     return _make_default_sharding(operator, nodes, emptiest_server)
 
 
-def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
+def _find_even_cuts(weights: Sequence[float], piece_count: int) -> list[int]:
     """Return the borders of non-empty pieces of a sequence that minimise the weight of the heaviest piece.
 
     >>> _find_even_cuts([1, 1, 1, 3, 1, 1], 3)
@@ -338,7 +338,7 @@ def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
         np.tri(weight_sums.size, k=-1).T > 0, weight_sums - weight_sums[:, None], np.inf
     )  # [j, i]: from j up to i
     heaviest_weights, choices = piece_weights[0], []
-    for _ in range(pieces - 1):
+    for _ in range(piece_count - 1):
         max_weights = np.maximum(heaviest_weights[:, None], piece_weights)
         choices.append(max_weights.argmin(axis=0))
         heaviest_weights = max_weights.min(axis=0)

@@ -174,7 +174,7 @@ class Diagnosis:
 
     def _describe_dark_links(self) -> Iterator[str]:
         """Yield a description of each link without carrier at its receiver, according to the receiver's guard."""
-        links_by_receiver = self.wiring.link_into
+        links_by_receiver = self.wiring.link_by_receiver
         for node, host in enumerate(self.lab.hosts):
             dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
             for index, nic in enumerate(host.nics):

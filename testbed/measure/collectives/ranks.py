@@ -46,7 +46,7 @@ __all__ = [
 READY_TIMEOUT_S = 120.0
 # Time after the deadline for the guards' last reports, and the longest pause between two checks of the ranks.
 REPORT_GRACE_S = 1.5
-POLL_S = 0.5
+POLL_INTERVAL_S = 0.5
 _TIME_COLUMNS = ("time_us", "min_us", "max_us", "low_us", "high_us")
 _IDLE_PROCESSOR_COLUMNS = dict.fromkeys(
     ("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0
@@ -237,7 +237,7 @@ def _yield_rows(
 def _yield_events(launch: Launch, reports: RankReports, end_s: float) -> Iterator[str]:
     """Yield the kind of each event as it arrives, and "" at each poll, until all ranks have ended or time is up."""
     while launch.running and (remaining_s := end_s - time.monotonic()) > 0:
-        for host, line in launch.lines(min(POLL_S, remaining_s)):
+        for host, line in launch.lines(min(POLL_INTERVAL_S, remaining_s)):
             yield reports.store_event(host, line)
         yield ""
     for host, line in launch.lines(0):
@@ -286,7 +286,9 @@ def _choose_backend(spec: CollectiveSpec, ready_messages: Mapping[str, Mapping[s
     Raises `CollectiveError` if NCCL is requested although a host has no GPU or a configuration is an exchange.
     """
     exchange_names = [
-        configuration.name for configuration in spec.configurations if not configuration.collective.on_gpus
+        configuration.name
+        for configuration in spec.configurations
+        if not configuration.collective.runs_on_gpus
     ]
     if exchange_names and spec.backend == "nccl":
         raise CollectiveError(
@@ -335,7 +337,7 @@ def model_collectives(
     timings = []
     for case_number, (configuration, size) in enumerate(cases, start=1):
         link = lab.link
-        time_s = configuration.collective.time_s(
+        time_s = configuration.collective.predict_time_s(
             wiring, routes, configuration, size, link.rate_mbps, link.mtu
         )
         row = {

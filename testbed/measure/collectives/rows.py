@@ -19,12 +19,12 @@ from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigure
 Value = TypeVar("Value")
 
 # Processors limited a measurement if the links were not full and some host was short of processors. A host is short of
-# processors if all of them, or those of the rank, were busy for `BUSY_SHARE` of the time, if the hypervisor took
-# `STOLEN_SHARE`, or if the rank's threads waited for a processor for `WAITED_SHARE`.
-BUSY_SHARE = 0.75
-STOLEN_SHARE = 0.05
-WAITED_SHARE = 0.1
-FULL_LINK_SHARE = 0.9
+# processors if all of them, or those of the rank, were busy for `MIN_BUSY_SHARE` of the time, if the hypervisor took
+# `MIN_STOLEN_SHARE`, or if the rank's threads waited for a processor for `MIN_WAIT_SHARE`.
+MIN_BUSY_SHARE = 0.75
+MIN_STOLEN_SHARE = 0.05
+MIN_WAIT_SHARE = 0.1
+MIN_FULL_LINK_SHARE = 0.9
 
 # Tolerances: missing and surplus bytes of a NIC relative to the ring arithmetic, and bytes of an idle NIC.
 MISSING_TOLERANCE, SURPLUS_TOLERANCE = 0.05, 0.1
@@ -50,14 +50,16 @@ def make_timing(
         )
     collective = configuration.collective
     if spec.sets is None:
-        limit_mbps = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
+        limit_mbps = collective.compute_limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
     else:  # the limit is the bytes of a node divided by the time of the most loaded link
         share_by_link = _compute_link_shares(wiring, routes, spec, configuration)
         limit_mbps = (
-            lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(share_by_link.values())
+            lab.link.rate_mbps
+            * collective.compute_bus_factor(configuration.ranks)
+            / max(share_by_link.values())
         )
     algbw_mbps = row["size"] * 8 / row["time_us"]
-    busbw_mbps = algbw_mbps * collective.bus_factor(configuration.ranks)
+    busbw_mbps = algbw_mbps * collective.compute_bus_factor(configuration.ranks)
     return Timing(
         run_id=spec.run_id,
         topology=spec.topology,
@@ -74,7 +76,7 @@ def make_timing(
         busbw_mbps=busbw_mbps,
         limit_mbps=limit_mbps,
         wrong=0,
-        cpu_limited=busbw_mbps < FULL_LINK_SHARE * limit_mbps and is_short_of_processors(row),
+        cpu_limited=busbw_mbps < MIN_FULL_LINK_SHARE * limit_mbps and is_short_of_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -88,7 +90,7 @@ def _compute_link_shares(
 ) -> Mapping[Link, float]:
     """Return the bytes on each link, as a multiple of a node's tensor, over all sets of routes of the spec."""
     if spec.sets is None:
-        return configuration.collective.link_shares(wiring, routes, configuration)
+        return configuration.collective.compute_link_shares(wiring, routes, configuration)
     weights = compute_weights(configuration, spec.sets)
     return sum_link_shares(wiring, spec.sets, configuration, weights)
 
@@ -96,9 +98,9 @@ def _compute_link_shares(
 def is_short_of_processors(row: Mapping[str, Any]) -> bool:
     """Return True if the ranks of a row had to share processors or wait for them."""
     return bool(
-        row["processor_busy"] >= BUSY_SHARE
-        or row["processor_stolen"] >= STOLEN_SHARE
-        or row["processor_waited"] >= WAITED_SHARE
+        row["processor_busy"] >= MIN_BUSY_SHARE
+        or row["processor_stolen"] >= MIN_STOLEN_SHARE
+        or row["processor_waited"] >= MIN_WAIT_SHARE
     )
 
 
@@ -111,7 +113,7 @@ def yield_nic_bytes(
     retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
-            link = wiring.link_from.get(Nic(node, index))
+            link = wiring.link_by_transmitter.get(Nic(node, index))
             yield NicBytes(
                 topology=spec.topology,
                 configuration=configuration.name,
@@ -211,7 +213,7 @@ def make_link_figures(
 ) -> Iterator[LinkFigures]:
     """Yield what a rank measured about its links. NICs without a link are skipped."""
     for index, nic in enumerate(lab.hosts[rank].nics):
-        if link := wiring.link_from.get(Nic(rank, index)):
+        if link := wiring.link_by_transmitter.get(Nic(rank, index)):
             figures = observations["nics"][nic.name]
             yield LinkFigures(
                 *row_key,
@@ -331,7 +333,9 @@ def _yield_messages(
         for pair, set_weights in zip(configuration.pairs, weights, strict=True):
             yield pair, 1 / target_count_by_source[pair[0]], set_weights
         return
-    tensor_share = configuration.collective.bus_factor(configuration.ranks) / configuration.rings_per_node
+    tensor_share = (
+        configuration.collective.compute_bus_factor(configuration.ranks) / configuration.rings_per_node
+    )
     for ring, set_weights in zip(configuration.rings, weights, strict=True):
         for hop in _yield_hops(ring.order):
             yield hop, tensor_share, set_weights

@@ -26,7 +26,7 @@ from testbed.leases.fence import convert_database_errors
 from testbed.leases.heartbeat import keep_alive
 from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
-from testbed.measure.program.keeper import Keeper
+from testbed.measure.program.cleanup_process import CleanupProcess
 from testbed.operate.borrow import HostNeeds, HostRequest, LabState
 from testbed.operate.choice import choose_design, state_design
 from testbed.operate.design import Design, build_intent_design
@@ -100,19 +100,21 @@ class _RankChoice:
 
 
 @contextmanager
-def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = False) -> Iterator[LabSession]:
+def open_under_lease(
+    lab: Lab, runs_dir: Path, lease: str, *, allow_partial: bool = False
+) -> Iterator[LabSession]:
     """Open a lab and its hosts for changes under a lease. A program's topology is temporary, so no epoch is stored."""
     with (
         use_lease(lease),
         open_journal(runs_dir) as journal,
-        open_lab(lab, journal, keep_intent=False, partial=partial) as session,
+        open_lab(lab, journal, keep_intent=False, partial=allow_partial) as session,
     ):
         yield session
 
 
 @contextmanager
 def provide_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, add_note: AddNote
+    lab: Lab, request: LightRequest, runs_dir: Path, cleanup: CleanupProcess, add_note: AddNote
 ) -> Iterator[LightGrant]:
     """Provide hosts with light, and restore them at the end of the block.
 
@@ -124,7 +126,7 @@ def provide_light(
         with ExitStack() as stack:
             with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
-                lease, host_names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, add_note)
+                lease, host_names = _lease_hosts(stack, lab, request, runs_dir, store, cleanup, add_note)
                 watch = LeaseWatch(store, lease)
                 stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
                 chosen_names = _choose_hosts(lab, request, runs_dir, host_names)
@@ -134,7 +136,7 @@ def provide_light(
             light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
                 leased_lab = make_shard(lab, host_names) if len(host_names) < len(lab.hosts) else lab
-                stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, add_note))
+                stack.enter_context(_patch(light, leased_lab, runs_dir, cleanup, add_note))
             yield light
     finally:
         database.close()
@@ -159,7 +161,7 @@ def _lease_hosts(
     request: LightRequest,
     runs_dir: Path,
     store: LeaseStore,
-    keeper: Keeper,
+    cleanup: CleanupProcess,
     add_note: AddNote,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
@@ -173,27 +175,27 @@ def _lease_hosts(
         )
     host_names = _list_hosts_of_topology(lab, request.topology, runs_dir)
     needs = HostNeeds(hosts=request.nodes, names=host_names)
-    host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, LEASE_TTL_S)
-    keeper.debts.add("lease")
+    host_request = HostRequest(lab, needs, store, request.wait_s, cleanup.reason, LEASE_TTL_S)
+    cleanup.pending.add("lease")
     try:
         lease, leased_hosts = host_request.acquire(
             lambda host_text: add_note(f"waiting for the lease of {host_text}")
         )
     except (LightbedError, *DATABASE_ERRORS):
-        keeper.debts.discard("lease")  # `acquire` has withdrawn the request
+        cleanup.pending.discard("lease")  # `acquire` has withdrawn the request
         raise
-    stack.callback(_release, store, lease.id, keeper)
-    keeper.note_lease(lease.id)
+    stack.callback(_release, store, lease.id, cleanup)
+    cleanup.note_lease(lease.id)
     add_note(f"lease {lease.id}: {', '.join(leased_hosts)}")
     return lease.id, leased_hosts
 
 
-def _release(store: LeaseStore, lease: str, keeper: Keeper) -> None:
-    if "hosts" in keeper.debts:
-        return  # the keeper restores the hosts, under this lease
+def _release(store: LeaseStore, lease: str, cleanup: CleanupProcess) -> None:
+    if "hosts" in cleanup.pending:
+        return  # the cleanup process restores the hosts, under this lease
     with suppress(LeaseDenied):  # somebody has already ended it
         store.release(lease)
-    keeper.debts.discard("lease")
+    cleanup.pending.discard("lease")
 
 
 def _list_hosts_of_topology(lab: Lab, named_topology: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
@@ -269,13 +271,13 @@ def _order_ranks(
 
 @contextmanager
 def _patch(
-    light: LightGrant, leased_lab: Lab, runs_dir: Path, keeper: Keeper, add_note: AddNote
+    light: LightGrant, leased_lab: Lab, runs_dir: Path, cleanup: CleanupProcess, add_note: AddNote
 ) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
     lease, start_s = light.watch.lease, time.monotonic()
     with deny_light(), open_under_lease(leased_lab, runs_dir, lease) as session:
         state = LabState.read(session)
-        keeper.note_state(state, [host.name for host in leased_lab.hosts], lease)
+        cleanup.note_state(state, [host.name for host in leased_lab.hosts], lease)
     try:
         with deny_light():
             assert light.design is not None
@@ -297,23 +299,23 @@ def _patch(
         with _ignore_first_interrupt(add_note):
             try:
                 with allow_stop():  # the cancellation that ended the program must not stop the restoration
-                    restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), keeper.reason)
+                    restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), cleanup.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
-                light.problem = mark_hosts_not_restored(leased_lab, runs_dir, keeper.reason, error)
+                light.problem = mark_hosts_not_restored(leased_lab, runs_dir, cleanup.reason, error)
                 add_note(light.problem)
-            keeper.debts.discard("hosts")
+            cleanup.pending.discard("hosts")
 
 
 @contextmanager
 def _ignore_first_interrupt(add_note: AddNote) -> Iterator[None]:
-    """Ignore the first Ctrl-C in the block. The second raises, and the keeper process does the rest."""
+    """Ignore the first Ctrl-C in the block. The second raises, and the cleanup process does the rest."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ignore_interrupt(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        add_note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
+        add_note("restoring the hosts; press Ctrl-C again to leave that to the cleanup process")
 
     previous_handler = signal.signal(signal.SIGINT, ignore_interrupt)
     try:
@@ -331,7 +333,7 @@ def restore_hosts(
     """
 
     def reopen(lab: Lab) -> AbstractContextManager[LabSession]:
-        return open_under_lease(lab, runs_dir, lease, partial=True)
+        return open_under_lease(lab, runs_dir, lease, allow_partial=True)
 
     with reopen(leased_lab) as session:
         state.restore(session, reopen, f"after {reason}", owner=owner)

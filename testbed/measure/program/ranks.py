@@ -26,15 +26,15 @@ from testbed.operate.engine.consent import is_interrupted
 
 MPI_LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun"})
 MASTER_PORT = 29500
-DEADLINE_S = 20.0
+HEARTBEAT_TIMEOUT_S = 20.0
 """Time without a heartbeat after which a guard ends its rank."""
-BEAT_S = 2.0
-POLL_S = 0.2
-STOP_S = 4.0
+HEARTBEAT_INTERVAL_S = 2.0
+POLL_INTERVAL_S = 0.2
+STOP_TIMEOUT_S = 4.0
 """Time in which ranks must report after a request to stop."""
 LOST_EXIT_CODE = 255
 """Exit code of a rank whose host was lost, the same as ssh uses."""
-TAIL_BYTES = 1 << 16
+MAX_TAIL_CHARACTERS = 1 << 16
 """Number of characters at the end of a rank's output that its result keeps. Files hold the whole output."""
 _MPI_TAG = re.compile(r"\[\d+,(\d+)\]<(stdout|stderr)>:")
 
@@ -166,7 +166,7 @@ def _make_command(host: LabHost, remote_folder: str) -> str:
         "-IS",
         f"{remote_folder}/guard.py",
         "--deadline",
-        f"{DEADLINE_S:g}",
+        f"{HEARTBEAT_TIMEOUT_S:g}",
         "--renew",
     ]
     return shlex.join(
@@ -205,7 +205,7 @@ class Ranks:
         with launch, self._open_files(folder):
             try:
                 # Heartbeats come from a thread, so that slow output does not delay them.
-                with keep_alive(lambda: launch.send("\n"), BEAT_S):
+                with keep_alive(lambda: launch.send("\n"), HEARTBEAT_INTERVAL_S):
                     self._receive_until_end(launch)
                     self._stop(launch)
             finally:
@@ -235,7 +235,7 @@ class Ranks:
         while not (self.failed_result or self._has_ended):
             ended_hosts = [host for host in self._rank_by_host if host not in launch.running]
             # Everything that a host sent before it ended is in the queue by now.
-            self._receive_for(launch, 0.0 if ended_hosts else POLL_S)
+            self._receive_for(launch, 0.0 if ended_hosts else POLL_INTERVAL_S)
             for host in ended_hosts:
                 self._judge_end(launch, self.results[self._rank_by_host[host]])
             if is_interrupted():
@@ -254,7 +254,7 @@ class Ranks:
         """Stop the ranks that still run, and wait for their reports."""
         if not self.program.is_mpi or self.failed_result:
             launch.send("stop\n")  # the daemons of Open MPI end by themselves after mpirun
-        deadline = time.monotonic() + STOP_S
+        deadline = time.monotonic() + STOP_TIMEOUT_S
         while time.monotonic() < deadline and any(
             result.has_started and not result.has_ended and result.host.name in launch.running
             for result in self.results
@@ -280,7 +280,7 @@ class Ranks:
         elif kind == "rank":
             self._end(result, event)
         elif kind == "guard" and event["reason"] == "deadline":
-            result.problem = f"host {host} received no heartbeat for {DEADLINE_S:g} s"
+            result.problem = f"host {host} received no heartbeat for {HEARTBEAT_TIMEOUT_S:g} s"
 
     def _start(self, launch: Launch, result: RankResult, argv: Sequence[str]) -> None:
         result.has_started = True
@@ -303,9 +303,9 @@ class Ranks:
             text = text[tag.end() :]
         self._file_by_stream[result.rank, is_error].write(text.encode(errors="surrogateescape"))
         if is_error:
-            result.stderr = (result.stderr + text)[-TAIL_BYTES:]
+            result.stderr = (result.stderr + text)[-MAX_TAIL_CHARACTERS:]
         else:
-            result.stdout = (result.stdout + text)[-TAIL_BYTES:]
+            result.stdout = (result.stdout + text)[-MAX_TAIL_CHARACTERS:]
         self._on_output(RankOutput(result.rank, result.host.name, text, is_error))
 
     def _end(self, result: RankResult, event: Mapping[str, Any]) -> None:

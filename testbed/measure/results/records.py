@@ -260,6 +260,6 @@ class StoredRun:
         """The inferences on boards, in order."""
         return tuple(Inference.from_json(phase.data) for phase in self.phases if phase.name == INFERENCE)
 
-    def topology(self, name: str) -> StoredTopology | None:
+    def find_topology(self, name: str) -> StoredTopology | None:
         """Return the topology with this name, or None if it was not recorded."""
         return next((topology for topology in self.topologies if topology.name == name), None)

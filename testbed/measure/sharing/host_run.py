@@ -104,7 +104,7 @@ def run_on_hosts(
                 host_run.shifted,
                 host_run.policies,
                 host_run.conditions,
-                spread=host_run.spread,
+                is_spread=host_run.spread,
                 add_note=add_note,
                 on_rows=lambda rows: record_rows(run, lab, rows),
             )

@@ -162,7 +162,7 @@ def measure(
     policies: Sequence[Policy],
     conditions: Conditions,
     *,
-    spread: bool = False,
+    is_spread: bool = False,
     add_note: Callable[[str], object] = lambda _text: None,
     on_rows: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
 ) -> list[MeasuredJob]:
@@ -178,7 +178,7 @@ def measure(
             "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
             "need root)"
         )
-    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, is_spread=spread)
+    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, is_spread=is_spread)
     parts = find_parts(
         session.lab,
         {f"host:{session.lab.hosts[host].name}" for placed_job in placed_jobs for host in placed_job.hosts},

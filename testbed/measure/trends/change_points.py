@@ -27,7 +27,7 @@ MIN_SIDE_LENGTH = 2
 """Minimum number of values on each side of a split: a single value may be an outlier."""
 MIN_SERIES_LENGTH = 6
 """Minimum length of a series: fewer values have too few permutations for a test at the default rate."""
-DEFAULT_RATE = 0.05
+DEFAULT_FALSE_ALARM_RATE = 0.05
 MAX_SERIES_LENGTH = 200
 """Maximum number of values that are tested; the newest values are taken. Work grows with the square of this number."""
 _CHUNK_PERMUTATIONS = 500
@@ -49,9 +49,11 @@ class ChangePoint:
 
 
 def find_change_points(
-    values: Sequence[float], *, rate: float = DEFAULT_RATE, seed: int = 0
+    values: Sequence[float], *, false_alarm_rate: float = DEFAULT_FALSE_ALARM_RATE, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
-    """Return the changes of a series, in order. At most a fraction `rate` of series without changes gives an alarm.
+    """Return the changes of a series, in order.
+
+    At most a fraction `false_alarm_rate` of the series without changes gives an alarm.
 
     >>> [point.index for point in find_change_points([10, 11, 10, 9, 10, 4, 5, 4, 5, 4])]
     [5]
@@ -60,7 +62,9 @@ def find_change_points(
     if len(series) < MIN_SERIES_LENGTH:
         return ()
     skipped_count = max(0, len(series) - MAX_SERIES_LENGTH)
-    points = _find_change_points(series[skipped_count:], rate, np.random.default_rng(seed), skipped_count)
+    points = _find_change_points(
+        series[skipped_count:], false_alarm_rate, np.random.default_rng(seed), skipped_count
+    )
     edges = [skipped_count, *(point.index for point in points), len(series)]
     means = [float(series[start:end].mean()) for start, end in pairwise(edges)]
     return tuple(
@@ -70,23 +74,23 @@ def find_change_points(
 
 
 def _find_change_points(
-    series: Floats, rate: float, random: np.random.Generator, offset: int
+    series: Floats, false_alarm_rate: float, random: np.random.Generator, offset: int
 ) -> list[ChangePoint]:
     if len(series) < MIN_SERIES_LENGTH:
         return []
     gain, segment = find_best_segment(series)
-    probability = _estimate_probability(series, gain, rate, random)
-    if probability > rate:
+    probability = _estimate_probability(series, gain, false_alarm_rate, random)
+    if probability > false_alarm_rate:
         return []
     splits = [end for end in segment if 0 < end < len(series)]
     if len(splits) == 2:
-        splits = [end for end in splits if _has_two_means(series, splits, end, rate, random)] or [
+        splits = [end for end in splits if _has_two_means(series, splits, end, false_alarm_rate, random)] or [
             find_best_split(series)
         ]
     edges = [0, *splits, len(series)]
     points = [ChangePoint(offset + end, 0.0, 0.0, 1.0 - probability) for end in splits]
     for start, end in pairwise(edges):
-        points += _find_change_points(series[start:end], rate, random, offset + start)
+        points += _find_change_points(series[start:end], false_alarm_rate, random, offset + start)
     return sorted(points, key=lambda point: point.index)
 
 
@@ -149,27 +153,31 @@ def _find_best_gains(rows: Floats) -> Floats:
 
 
 def _has_two_means(
-    series: Floats, splits: Sequence[int], split: int, rate: float, random: np.random.Generator
+    series: Floats, splits: Sequence[int], split: int, false_alarm_rate: float, random: np.random.Generator
 ) -> bool:
     """Return whether the pieces on both sides of `split` differ, by a permutation test of their means."""
     start = 0 if split == splits[0] else splits[0]
     stop = splits[1] if split == splits[0] else len(series)
     part, left_length = series[start:stop], split - start
-    permutation_count = _count_permutations(rate)
+    permutation_count = _count_permutations(false_alarm_rate)
     permutations = random.permuted(np.broadcast_to(part, (permutation_count, len(part))), axis=1)
     threshold = abs(_compute_cumulative_sums(part[None, :])[0, left_length]) * (1 - _TIE_TOLERANCE)
     return (
         float((np.abs(_compute_cumulative_sums(permutations)[:, left_length]) >= threshold).sum() + 1)
         / (permutation_count + 1)
-        <= rate
+        <= false_alarm_rate
     )
 
 
-def _count_permutations(rate: float) -> int:
-    return min(_MAX_PERMUTATIONS, math.ceil(20 / rate / _CHUNK_PERMUTATIONS) * _CHUNK_PERMUTATIONS)
+def _count_permutations(false_alarm_rate: float) -> int:
+    return min(
+        _MAX_PERMUTATIONS, math.ceil(20 / false_alarm_rate / _CHUNK_PERMUTATIONS) * _CHUNK_PERMUTATIONS
+    )
 
 
-def _estimate_probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
+def _estimate_probability(
+    series: Floats, gain: float, false_alarm_rate: float, random: np.random.Generator
+) -> float:
     """Return the fraction of random orders whose best segment gains at least `gain`, counting the given order too.
 
     Return 1 as soon as the fraction can no longer fall below the rate.
@@ -177,10 +185,14 @@ def _estimate_probability(series: Floats, gain: float, rate: float, random: np.r
     square_sum = float(((series - series.mean()) ** 2).sum())
     if gain <= _TIE_TOLERANCE * max(square_sum, _TIE_TOLERANCE * float(series @ series)):
         return 1.0
-    threshold, permutation_count, as_good_count = gain * (1 - _TIE_TOLERANCE), _count_permutations(rate), 1
+    threshold, permutation_count, as_good_count = (
+        gain * (1 - _TIE_TOLERANCE),
+        _count_permutations(false_alarm_rate),
+        1,
+    )
     for _ in range(0, permutation_count, _CHUNK_PERMUTATIONS):
         permutations = random.permuted(np.broadcast_to(series, (_CHUNK_PERMUTATIONS, len(series))), axis=1)
         as_good_count += int((_find_best_gains(permutations) >= threshold).sum())
-        if as_good_count > rate * (permutation_count + 1):
+        if as_good_count > false_alarm_rate * (permutation_count + 1):
             return 1.0
     return as_good_count / (permutation_count + 1)

@@ -18,7 +18,7 @@ from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import RunSummary
 from testbed.measure.trends.change_points import (
-    DEFAULT_RATE,
+    DEFAULT_FALSE_ALARM_RATE,
     MIN_SERIES_LENGTH,
     ChangePoint,
     find_change_points,
@@ -193,7 +193,7 @@ class SeriesChange:
             ],
         }
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield lines of text that describe the change."""
         unit = UNITS[self.series.quantity]
         verb = "fell" if self.difference < 0 else "rose"
@@ -245,7 +245,9 @@ class TrendReport:
         }
 
 
-def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DEFAULT_RATE) -> TrendReport:
+def find_trends(
+    runs_dir: str | Path, series: Sequence[Series], rate: float = DEFAULT_FALSE_ALARM_RATE
+) -> TrendReport:
     """Return a report of the changes of the series, regressions first. Raises `JournalError`.
 
     `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
@@ -254,7 +256,7 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
     history_by_lab: dict[str, list[dict[str, Any]]] = {}
     changes = []
     for line in tested_series:
-        for point in find_change_points(line.values, rate=rate / len(tested_series)):
+        for point in find_change_points(line.values, false_alarm_rate=rate / len(tested_series)):
             if line.lab not in history_by_lab:
                 history_by_lab[line.lab] = load_history(runs_dir, line.lab)
             last_point, first_point = line.points[point.index - 1], line.points[point.index]

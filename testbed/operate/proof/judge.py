@@ -221,7 +221,7 @@ class _Judgement:
     @cached_property
     def excused_links(self) -> frozenset[Link]:
         """Links to ignore in the link probe, because another finding explains why no frame arrives."""
-        incoming_link_by_nic, planned_links = self.plan.wiring.link_into, set(self.plan.wiring.links)
+        incoming_link_by_nic, planned_links = self.plan.wiring.link_by_receiver, set(self.plan.wiring.links)
         return frozenset(
             circuit.link
             for circuit in self.current_circuits

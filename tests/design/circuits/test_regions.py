@@ -133,7 +133,7 @@ def test_the_enumeration_finds_the_best_and_greedy_circuits_keep_the_ports():
     assert compute_exchange_s(traffic, best, 1.0, 1.0) == 8 * 4.5
     assert compute_exchange_s(traffic, allocate_region_circuits(traffic, 2, 1.0, 1.0), 1.0, 1.0) == 8 * 4.5
     for published in (False, True):
-        greedy = allocate_greedily(next(matrices(4)), 3, published_divisor=published)
+        greedy = allocate_greedily(next(matrices(4)), 3, uses_published_divisor=published)
         assert greedy.sum(axis=1).max() <= 3
 
 
@@ -142,7 +142,7 @@ def test_the_published_divisor_gives_parallel_circuits_last():
     traffic = np.array([[0, 9, 1, 1], [0, 0, 1, 1], [0, 0, 0, 9], [0, 0, 0, 0.0]])
 
     assert allocate_greedily(traffic, 3)[0].tolist() == [0, 3, 0, 0]
-    assert allocate_greedily(traffic, 3, published_divisor=True)[0].tolist() == [0, 1, 1, 1]
+    assert allocate_greedily(traffic, 3, uses_published_divisor=True)[0].tolist() == [0, 1, 1, 1]
 
 
 def test_traffic_that_needs_no_circuits_and_regions_without_ports():

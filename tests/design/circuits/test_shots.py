@@ -97,7 +97,7 @@ def test_a_shot_of_several_moves_the_most_bytes(seed):
     demands = random_demands(7, seed)
     sources, targets = linear_sum_assignment(demands, maximize=True)
 
-    circuits = allocate_switch_circuits(demands, 5, multi_shot=True)
+    circuits = allocate_switch_circuits(demands, 5, is_multi_shot=True)
 
     check_permutations(circuits, 5)
     assert (demands * circuits).sum() == pytest.approx(5 * demands[sources, targets].sum())
@@ -106,16 +106,18 @@ def test_a_shot_of_several_moves_the_most_bytes(seed):
 @pytest.mark.parametrize("multi_shot", [False, True])
 def test_symmetric_demands_get_symmetric_circuits(multi_shot):
     for seed in range(4):
-        circuits = allocate_switch_circuits(random_demands(9, seed, symmetric=True), 4, multi_shot=multi_shot)
+        circuits = allocate_switch_circuits(
+            random_demands(9, seed, symmetric=True), 4, is_multi_shot=multi_shot
+        )
         assert (circuits == circuits.T).all()
 
 
 def test_a_pair_without_demand_gets_no_circuit():
     for multi_shot in (False, True):
-        assert not allocate_switch_circuits(np.zeros((4, 4)), 3, multi_shot=multi_shot).any()
+        assert not allocate_switch_circuits(np.zeros((4, 4)), 3, is_multi_shot=multi_shot).any()
         demands = random_demands(6, 1, density=0.2)
-        assert not allocate_switch_circuits(demands, 3, multi_shot=multi_shot)[demands == 0].any()
-        assert not allocate_switch_circuits(demands + np.eye(6), 3, multi_shot=multi_shot).diagonal().any()
+        assert not allocate_switch_circuits(demands, 3, is_multi_shot=multi_shot)[demands == 0].any()
+        assert not allocate_switch_circuits(demands + np.eye(6), 3, is_multi_shot=multi_shot).diagonal().any()
 
 
 @pytest.mark.parametrize("wrong", [np.ones((2, 3)), -np.ones((2, 2)), np.full((2, 2), np.nan)])

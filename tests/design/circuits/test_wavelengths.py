@@ -11,9 +11,9 @@ from libraries import skip_without
 skip_without("scipy")
 
 from testbed.design.circuits.wavelengths import (
-    allocate,
     allocate_exactly,
     allocate_ring_circuits,
+    allocate_wavelengths,
     solve_bound,
 )
 
@@ -60,7 +60,7 @@ def compare(seeds) -> list[float]:
         exact = allocate_exactly(demands, waves, seconds=SECONDS).share
         if time.perf_counter() - start > SECONDS - 1:
             continue
-        rounded = allocate(demands, waves).share
+        rounded = allocate_wavelengths(demands, waves).share
         assert rounded <= exact + 1e-6 <= solve_bound(demands, waves).share + 2e-5
         if exact > 0:
             assert rounded > 0
@@ -80,14 +80,14 @@ def busiest_segment(circuits) -> float:
 def test_eight_nodes_that_send_to_the_next_one():
     assert solve_bound(NEXT, 64).share == pytest.approx(32 + 32 / 7)
     assert allocate_exactly(NEXT, 64).share == 36
-    assert allocate(NEXT, 64).share == 36
+    assert allocate_wavelengths(NEXT, 64).share == 36
 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_rounded_is_below_exact_is_below_the_bound(seed, symmetric):
     demands = random_demands(5, seed, symmetric=symmetric)
-    found = [solve(demands, 8) for solve in (allocate, allocate_exactly, solve_bound)]
+    found = [solve(demands, 8) for solve in (allocate_wavelengths, allocate_exactly, solve_bound)]
     assert found[0].share <= found[1].share + 1e-9
     assert found[1].share <= found[2].share + 1e-6
     assert all(busiest_segment(each.circuits) <= 4 + 1e-6 for each in found)
@@ -96,13 +96,13 @@ def test_rounded_is_below_exact_is_below_the_bound(seed, symmetric):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_symmetric_demands_get_symmetric_circuits(seed):
-    circuits = allocate(random_demands(8, seed, symmetric=True), 16).circuits
+    circuits = allocate_wavelengths(random_demands(8, seed, symmetric=True), 16).circuits
     assert (circuits[0] == circuits[1].T).all()
 
 
 def test_an_arc_that_is_too_long_is_refused():
     with pytest.raises(ValueError, match="allow longer arcs"):
-        allocate(np.roll(np.eye(8), 4, axis=1), 8, max_distance=3)
+        allocate_wavelengths(np.roll(np.eye(8), 4, axis=1), 8, max_distance=3)
 
 
 def test_rounded_is_near_exact():
@@ -125,7 +125,7 @@ def test_large_rings_are_near_the_bound(nodes):
     demands = near_demands(nodes, 8, nodes)
     start = time.process_time()
 
-    rounded = allocate(demands, 320, 16)
+    rounded = allocate_wavelengths(demands, 320, 16)
 
     assert time.process_time() - start < 10
     assert rounded.share >= 0.8 * solve_bound(demands, 320, 16).share
@@ -135,7 +135,7 @@ def test_all_neighbours_within_sixteen_get_a_circuit_each():
     ahead = (np.arange(1024) - np.arange(1024)[:, None]) % 1024
     demands = ((ahead > 0) & (np.minimum(ahead, 1024 - ahead) <= 16)).astype(float)
 
-    rounded = allocate(demands, 320, 16)
+    rounded = allocate_wavelengths(demands, 320, 16)
 
     # 16 + 15 + ... + 1 = 136 pairs cross each segment, with 160 wavelengths.
     assert solve_bound(demands, 320, 16).share == pytest.approx(160 / 136)
@@ -147,7 +147,7 @@ def test_all_neighbours_within_sixteen_get_a_circuit_each():
 def test_neighbours_at_equal_distances_get_equal_circuits(nodes, distances):
     demands = sum(np.roll(np.eye(nodes), distance, axis=1) for distance in distances)
 
-    circuits = allocate(demands, 64).circuits
+    circuits = allocate_wavelengths(demands, 64).circuits
 
     assert circuits.sum(axis=0)[demands > 0].min() > 0
     for turn in (0, 1):
@@ -219,7 +219,7 @@ def test_the_bound_of_short_arcs_is_that_of_the_fullest_segment():
 
     # Both 4 and 2 cross the segment from 11 to 0, with 30 wavelengths in each direction.
     assert solve_bound(demands, 60, 3).share == 30 / (4 + 2)
-    assert allocate(demands, 60, 3).share == 5
+    assert allocate_wavelengths(demands, 60, 3).share == 5
 
 
 def test_a_tiny_demand_has_a_circuit_too():
@@ -227,7 +227,7 @@ def test_a_tiny_demand_has_a_circuit_too():
     demands[4, 2] = 1e-20
 
     assert allocate_ring_circuits(demands, 64)[4, 2] >= 1
-    assert 0 < allocate(demands, 64).share <= solve_bound(demands, 64).share
+    assert 0 < allocate_wavelengths(demands, 64).share <= solve_bound(demands, 64).share
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_tiny_demand_has_a_circuit_too():
 )
 def test_short_arcs_leave_no_larger_share_in_whole_circuits(partners):
     demands = near_demands(256, partners, partners)
-    share = allocate(demands, 320, 16).share
+    share = allocate_wavelengths(demands, 320, 16).share
 
     # The next larger share at which some pair has a whole number of circuits asks too much of some segment.
     larger = float(((np.floor(share * demands + 1e-6) + 1)[demands > 0] / demands[demands > 0]).min())

@@ -14,7 +14,7 @@ from testbed.design.collectives.exchange import (
 )
 from testbed.design.collectives.performance import NAMESPACE_HOSTS, build_hosts_fabric, predict_time_s
 from testbed.design.model import Link, Nic, Wiring
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.strides import list_rings, make_ring_order
@@ -27,7 +27,7 @@ ALL_PAIRS = [(s, t) for s in range(12) for t in range(12) if s != t]
 
 def laid(nodes=12, degree=4, **how):
     topology = find_topology(nodes, degree, **how)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return topology, wiring, find_routes(wiring)
 
 

@@ -13,7 +13,7 @@ from testbed.design.collectives.all_reduce import (
     list_ring_paths,
     predict_allreduce_s,
 )
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import list_rings
@@ -25,7 +25,7 @@ WORKLOAD = [AllReduceDemand(12, 2**28), AllReduceDemand(4, 2**30)]
 
 def laid(nodes, degree, group=None, **how):
     topology = find_topology(nodes, degree, **how)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return wiring, find_routes(wiring), list_rings(topology, group)
 
 

@@ -42,7 +42,7 @@ def test_a_topology_has_trees_for_each_stride_and_group():
 def test_labels_are_chosen_by_hops():
     topology = find_topology(64, 4)
     table = make_hop_table(64, topology.edges)
-    hops = {stride: make_double_tree(64, stride).hops(table) for stride in list_totient_strides(64)}
+    hops = {stride: make_double_tree(64, stride).count_hops(table) for stride in list_totient_strides(64)}
     best = find_shortest_stride(64, 64, table)
     assert hops[best] == min(hops.values()) < max(hops.values())
     assert find_shortest_stride(64, 64, table, [3]) == 3

@@ -18,7 +18,8 @@ def test_what_is_chosen_by_size_is_within_two_per_cent_of_exact_flows(monkeypatc
     monkeypatch.setattr(jobs, "MAX_NODES_IN_ROUNDS", 63)
     job = jobs.open_job(WorkloadChoice(workload), 64)
     exact, chosen = (
-        job.fabric(fabric, 4, 100.0, FabricOptions(fluid=fluid)).run(job.graph) for fluid in (True, None)
+        job.build_fabric(fabric, 4, 100.0, FabricOptions(fluid=fluid)).run(job.graph)
+        for fluid in (True, None)
     )
 
     assert job.choose_precision(FabricOptions()) == ("fluid", 0.01)
@@ -34,7 +35,8 @@ def test_whole_exchanges_take_within_two_per_cent_the_time_of_their_messages(mon
     monkeypatch.setattr(jobs, "MAX_NODES_IN_ROUNDS", 63)
     whole, by_pair = (jobs.open_job(WorkloadChoice(workload), 64, by_pair=flag) for flag in (False, True))
     load, messages = (
-        job.fabric(fabric, 4, 100.0, FabricOptions(fluid=True)).run(job.graph) for job in (whole, by_pair)
+        job.build_fabric(fabric, 4, 100.0, FabricOptions(fluid=True)).run(job.graph)
+        for job in (whole, by_pair)
     )
 
     assert whole.graph.tasks < by_pair.graph.tasks

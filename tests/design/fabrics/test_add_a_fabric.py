@@ -35,7 +35,7 @@ def test_the_example_of_the_page_runs_and_its_cable_is_the_limit(two_switches):
         builder.transfer(source, target, 10_000_000)
     graph = builder.build()
     job = Job("pairs", graph, sum_graph_traffic(graph), {})
-    execution = simulate_on(job.fabric("two-switches", 1, 100, FabricOptions()), graph)
+    execution = simulate_on(job.build_fabric("two-switches", 1, 100, FabricOptions()), graph)
 
     assert fabric_list.is_switched("two-switches")
     assert execution.bytes_in == execution.wire_bytes

@@ -12,7 +12,7 @@ from sim.models.network.fabrics.cost import compute_fat_tree_cost, compute_patch
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.comparison import COMPARED_FABRICS, compare_fabrics, parse_fabric_names
 from testbed.design.evaluation.job import Job, open_job
-from testbed.design.evaluation.simulation import figures, read_graph, simulate_on
+from testbed.design.evaluation.simulation import compute_figures, read_graph, simulate_on
 from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
 from testbed.design.fabrics.fabric_list import FABRICS, build_fabric, find_kind, has_gpu_nodes, is_switched
 from testbed.design.fabrics.kind import DEFAULT_OPTIONS, FabricOptions, FabricRequest
@@ -20,7 +20,7 @@ from testbed.design.plans.file import Plan, write_plan
 from testbed.design.plans.planning import Servers
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand, make_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import sum_graph_traffic
 from testbed.design.workloads.sharding import Strategy, make_data_sharding, make_placed_sharding
@@ -40,7 +40,7 @@ def make_allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
 @pytest.mark.parametrize("name", FABRICS)
 def test_every_fabric_runs_a_job(name):
     chosen = build_fabric(FabricRequest(name, NODES, DEGREE, RATE))
-    told = figures(chosen, simulate_on(chosen, make_allreduce_graph()))
+    told = compute_figures(chosen, simulate_on(chosen, make_allreduce_graph()))
 
     ideal_ms = 1 + 2 * 11 / 12 * 100e6 * 8 / (DEGREE * RATE * 1e9) * 1e3
     assert told["iteration_ms"] >= ideal_ms
@@ -81,7 +81,7 @@ def test_direct_connect_is_made_for_its_demand():
     demand = make_demand(NODES, [AllReduceDemand(4, 1 << 30), AllReduceDemand(12, 1 << 20)])
     chosen = build_fabric(FabricRequest("direct", NODES, DEGREE, RATE, demand=demand))
 
-    assert chosen.topology == find(demand, DEGREE).topology
+    assert chosen.topology == plan_topology(demand, DEGREE).topology
     assert chosen.topology.strides == (1, 3)
     assert set(list_ring_strides(chosen.topology, range(12))) == {1, 11}
     assert set(list_ring_strides(chosen.topology, (1, 4, 7, 10))) == {1, 3}
@@ -89,7 +89,7 @@ def test_direct_connect_is_made_for_its_demand():
 
 def test_links_bought_for_pairs_are_links_of_the_fabric():
     demand = make_demand(6, [AllReduceDemand(6, 1 << 20)], [(0, 3, 1e9), (1, 4, 1e9), (2, 5, 1e9)])
-    topology = find(demand, 3, matching_degree=1).topology
+    topology = plan_topology(demand, 3, matching_degree=1).topology
     fabric = build_direct_fabric(topology, RATE)
 
     assert {(0, 3), (3, 0), (1, 4)} <= set(topology.edges)
@@ -118,7 +118,7 @@ def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
     planned = replace(free, plan=plan)
 
     def events(fluid, job):
-        return simulate_on(job.fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph).events
+        return simulate_on(job.build_fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph).events
 
     assert events(None, planned) == events(True, planned) < events(False, planned)
     assert events(True, free) < events(None, free) == events(False, free)
@@ -202,7 +202,7 @@ def planned(tmp_path):
 
     def write(sharding=COPIED, **changed):
         choice = WorkloadChoice("vgg16", "fig11", {"batch_per_device": "2"}, "a100-80gb")
-        names = tuple(operator.name for operator in choice.workload(4).operators)
+        names = tuple(operator.name for operator in choice.make_workload(4).operators)
         strategy = Strategy((sharding,) * len(names))
         plan = Plan(choice, find_topology(4, 2), 7.0, names, strategy, {"iteration_ms": 1.0})
         write_plan(replace(plan, **changed), tmp_path / "p.json")
@@ -220,7 +220,7 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     assert job.about == same.about
     assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
     assert (job.choose_degree(None, default=4), job.choose_degree(2, default=4)) == (2, 2)
-    assert (job.rate_gbps(None), job.rate_gbps(5.0)) == (7.0, 5.0)
+    assert (job.choose_rate_gbps(None), job.choose_rate_gbps(5.0)) == (7.0, 5.0)
     with pytest.raises(PlanFileError, match="the plan is for 2 links per server, not 8: leave out --degree"):
         job.choose_degree(8, default=4)
 

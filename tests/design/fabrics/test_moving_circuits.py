@@ -21,7 +21,7 @@ DAILY = ("moe", "gpt")
 def run(workload: str, fabric: str, nodes: int = 8, degree: int = 4, skew: float = 0.0, **options):
     settings = {"layers": "2"} if workload == "moe" else {}
     job = open_job(WorkloadChoice(workload, settings=settings, skew=skew), nodes)
-    chosen = job.fabric(fabric, degree, 100.0, FabricOptions(fluid=True, **options))
+    chosen = job.build_fabric(fabric, degree, 100.0, FabricOptions(fluid=True, **options))
     return chosen, simulate_on(chosen, job.graph)
 
 
@@ -62,7 +62,7 @@ def test_without_experts_there_are_packets_alone():
 
 def test_a_packet_switch_between_hosts_of_several_gpus_does_not_forward():
     job = open_job(WorkloadChoice("gpt", settings={"layers": "2"}), 4, hb_domain=2)
-    chosen = job.fabric("mixnet", 4, 100.0, FabricOptions(fluid=True, hb_domain=2))
+    chosen = job.build_fabric("mixnet", 4, 100.0, FabricOptions(fluid=True, hb_domain=2))
     execution = simulate_on(chosen, job.graph)
 
     assert execution.bytes_in == execution.wire_bytes

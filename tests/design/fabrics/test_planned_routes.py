@@ -18,7 +18,7 @@ from testbed.design.fabrics.kind import ROUTINGS, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import list_circulant_edges
 from testbed.design.topology.demand import AllReduceDemand, make_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.topology.strides import list_direct_strides
 
 SIZES = (4, 6, 8)
@@ -30,7 +30,7 @@ def a_plan(random):
     pairs = [(*random.permutation(nodes)[:2].tolist(), int(random.integers(1, 50_000_000))) for _ in range(9)]
     demand = make_demand(nodes, [AllReduceDemand(nodes, 10**7)], pairs)
     degree = 2 if nodes == 4 else 4
-    topology = find(demand, degree, matching_degree=int(random.choice([0, degree - 2]))).topology
+    topology = plan_topology(demand, degree, matching_degree=int(random.choice([0, degree - 2]))).topology
     job, last = TaskGraphBuilder(nodes), []
     for source, target, size in pairs:
         last.append(job.transfer(source, target, size, after=[job.compute(source, 1e-3)]))
@@ -52,7 +52,7 @@ def parts_on_links(routes, done):
     )
     parts, messages = np.zeros(routes.weight.shape[1:]), whole.messages
     np.add.at(parts, (messages.source, messages.target), messages.rounds * messages.merged)
-    return replace(routes, weight=(routes.weight > 0).astype(float)).link_bytes(parts)
+    return replace(routes, weight=(routes.weight > 0).astype(float)).compute_link_bytes(parts)
 
 
 @pytest.mark.long
@@ -64,7 +64,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
         routes = route_job(topology, graph, latency=latency, tries=1)
         demand = find_demand(topology, graph, latency)
         done = simulated(topology, graph, routes, latency)
-        planned, messages = routes.link_bytes(demand), done.lowered.messages
+        planned, messages = routes.compute_link_bytes(demand), done.lowered.messages
         assert done.payload_bytes == demand.pair_bytes
         # A part begins and ends at a packet, and its last one is filled up.
         slack = 2 * latency.packet_bytes * (parts_on_links(routes, done) + 1)
@@ -96,7 +96,7 @@ def test_an_all_to_all_on_planned_routes_takes_what_a_linear_programme_allows(st
 
 
 def test_the_parts_of_a_message_follow_the_weights():
-    topology = find(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
+    topology = plan_topology(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     for _ in range(200):
         job.transfer(0, 2, 3_000)  # less than a packet each: 200 of them are dealt out
@@ -111,7 +111,7 @@ def test_the_parts_of_a_message_follow_the_weights():
 
 
 def test_other_routings_know_no_weights():
-    topology = find(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
+    topology = plan_topology(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     job.transfer(0, 2, 100 * 8936)
     graph, counts = job.build(), {}
@@ -125,7 +125,7 @@ def test_other_routings_know_no_weights():
 
 
 def test_without_routes_nothing_is_split():
-    topology = find(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
+    topology = plan_topology(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     job.transfer(0, 2, 10**6)
     done = simulated(topology, job.build(), None, Latency())

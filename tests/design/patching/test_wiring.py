@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from patch_lists import wiring_of
 
 from testbed.design.model import Link, Nic, Topology
-from testbed.design.patching.wiring import label_node, list_patches, wire
+from testbed.design.patching.wiring import label_node, list_patches, make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 
@@ -18,11 +18,11 @@ GOLDEN = (
 
 
 def test_the_original_testbed_is_patched_as_it_was():
-    assert " ".join(list_patches(wire(find_topology(12, 4)))) == GOLDEN
+    assert " ".join(list_patches(make_wiring(find_topology(12, 4)))) == GOLDEN
 
 
 def test_one_way_links_are_written_with_an_arrow():
-    assert list_patches(wire(find_topology(3, 2, simplex=True))) == [
+    assert list_patches(make_wiring(find_topology(3, 2, simplex=True))) == [
         "A1>B1",
         "A2>C1",
         "B1>C2",
@@ -33,7 +33,7 @@ def test_one_way_links_are_written_with_an_arrow():
 
 
 def test_after_z_comes_aa():
-    lines = list_patches(wire(find_topology(28, 2)))
+    lines = list_patches(make_wiring(find_topology(28, 2)))
     assert lines[-1] == "AA2-AB2"
     assert lines[1] == "A2-AB1"
 
@@ -57,7 +57,8 @@ def assert_realises(wiring, topology):
     assert Counter(link.source for link in wiring.links) == dict.fromkeys(every_nic, 1)
     assert Counter(link.target for link in wiring.links) == dict.fromkeys(every_nic, 1)
     assert all(
-        wiring.link_from[link.source] == wiring.link_into[link.target] == link for link in wiring.links
+        wiring.link_by_transmitter[link.source] == wiring.link_by_receiver[link.target] == link
+        for link in wiring.links
     )
     if not topology.simplex:
         assert {Link(link.target, link.source) for link in wiring.links} == set(wiring.links)
@@ -70,9 +71,9 @@ def test_wiring_uses_each_transmitter_and_receiver_once_for_exactly_the_edges():
     @settings(max_examples=150)
     @given(topologies())
     def check(topology):
-        wiring = wire(topology)
+        wiring = make_wiring(topology)
         assert_realises(wiring, topology)
-        assert wire(topology) == wiring
+        assert make_wiring(topology) == wiring
         seen["simplex" if topology.simplex else "duplex"] += topology.degree > 2
 
     check()
@@ -89,10 +90,10 @@ def test_planes_join_interface_i_only_to_interface_i():
         degree = topology.degree
         if degree > 1 and not topology.simplex and topology.nodes % 2:
             with pytest.raises(TopologyError, match="an odd number cannot be paired"):
-                wire(topology, planes=degree)
+                make_wiring(topology, planes=degree)
             seen["odd"] += 1
             return
-        wiring = wire(topology, planes=degree)
+        wiring = make_wiring(topology, planes=degree)
         assert_realises(wiring, topology)
         assert all(link.source.index == link.target.index for link in wiring.links) or degree == 1
         seen["simplex" if topology.simplex else "duplex"] += degree > 1
@@ -102,7 +103,7 @@ def test_planes_join_interface_i_only_to_interface_i():
 
 
 def test_simplex_planes_of_a_circulant_are_its_strides():
-    wiring = wire(find_topology(16, 3, simplex=True), planes=3)
+    wiring = make_wiring(find_topology(16, 3, simplex=True), planes=3)
     strides = {(link.source.index, (link.target.node - link.source.node) % 16) for link in wiring.links}
     assert strides == {(0, 1), (1, 3), (2, 7)}
 
@@ -110,14 +111,14 @@ def test_simplex_planes_of_a_circulant_are_its_strides():
 @pytest.mark.parametrize("planes", [0, 2, 3, 5])
 def test_another_number_of_planes_is_refused(planes):
     with pytest.raises(TopologyError, match=r"use planes=1 \(one shared switch\) or planes=4"):
-        wire(find_topology(12, 4), planes=planes)
+        make_wiring(find_topology(12, 4), planes=planes)
 
 
 def test_a_topology_without_strides_is_wired_too():
     edges = ((0, 1), (0, 1), (0, 2), (1, 0), (1, 0), (1, 3), (2, 0), (2, 3), (2, 3), (3, 1), (3, 2), (3, 2))
     topology = Topology(4, 3, False, (), edges)
-    assert_realises(wire(topology), topology)
-    assert_realises(wire(topology, planes=3), topology)
+    assert_realises(make_wiring(topology), topology)
+    assert_realises(make_wiring(topology, planes=3), topology)
 
 
 @pytest.mark.long
@@ -127,7 +128,7 @@ def test_patch_lists_name_every_link():
     @settings(max_examples=100)
     @given(topologies())
     def check(topology):
-        wiring = wire(topology)
+        wiring = make_wiring(topology)
         lines = list_patches(wiring)
         assert len(lines) == len(topology.links)
         assert wiring_of(lines, topology.nodes, topology.degree) == wiring

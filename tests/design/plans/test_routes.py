@@ -47,7 +47,7 @@ def test_routes_are_read_as_they_were_written(make, tmp_path):
     assert read == plan
     assert read.routes.sets > 1
     demand = make_demand(plan.topology.nodes, (), [(0, 1, 7.0), (1, 0, 3.0)])
-    assert (read.routes.link_bytes(demand) == plan.routes.link_bytes(demand)).all()
+    assert (read.routes.compute_link_bytes(demand) == plan.routes.compute_link_bytes(demand)).all()
 
 
 def test_a_route_is_a_line_and_a_path_names_nodes(tmp_path):

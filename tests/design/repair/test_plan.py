@@ -8,7 +8,7 @@ import pytest
 
 from testbed.design.evaluation.job import sum_by_pairs
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan
 from testbed.design.repair import apply_detours, find_bought_pairs, match_nics, pair_nics, plan_repair
 from testbed.design.routing.routes import find_routes
@@ -30,7 +30,7 @@ def a_lab(seed, *, planes=1, simplex=False):
     topology = replace(rings, degree=4, edges=tuple(sorted((*rings.edges, *both))))
     spare = find_bought_pairs(topology)
     assert set(spare) == {min(pair, pair if simplex else pair[::-1]) for pair in pairs} - set(rings.edges)
-    return wire(topology, planes=planes), spare if seed % 3 else spare[::2]
+    return make_wiring(topology, planes=planes), spare if seed % 3 else spare[::2]
 
 
 def some_pairs(chance, *, simplex):
@@ -67,12 +67,12 @@ def test_whatever_fibre_is_lost_data_goes_on_and_rings_are_restored(planes, simp
             restored = needed & edges(repair.repatched.links)
             worked = edges_of_rings(repair.running.links, spare, simplex=simplex)
             assert restored >= worked, "what still works is not traded away"
-            if repair.make or repair.remove:
+            if repair.new_links or repair.removed_links:
                 assert dead not in {nic for link in repair.repatched.links for nic in link}
                 assert restored > worked or worked == needed
                 assert lit(repair.repatched), "a NIC in the dark does not send"
-                kept = {*repair.running.links, *(lost or ())} - set(repair.remove)
-                assert {*kept, *repair.make} >= set(repair.repatched.links)
+                kept = {*repair.running.links, *(lost or ())} - set(repair.removed_links)
+                assert {*kept, *repair.new_links} >= set(repair.repatched.links)
             seen["restored"] += restored == needed
             seen["on its detour"] += restored != needed
     assert seen["restored"] >= 40, seen
@@ -84,14 +84,14 @@ def test_two_fibres_at_once_are_repaired_together(simplex):
     seen = Counter()
     for seed in range(30):
         wiring, spare = a_lab(seed, simplex=simplex)
-        dead = random.Random(seed).sample(sorted(wiring.link_from), 2)
+        dead = random.Random(seed).sample(sorted(wiring.link_by_transmitter), 2)
         repair = plan_repair(wiring, dead, spare)
         check_detours(wiring, repair)
         check_wiring(repair.repatched, 1, duplex=not simplex)
         needed = edges_of_rings(wiring.links, spare, simplex=simplex)
         restored = needed & edges(repair.repatched.links)
         assert restored >= edges_of_rings(repair.running.links, spare, simplex=simplex)
-        if repair.make:
+        if repair.new_links:
             assert not {nic for link in repair.repatched.links for nic in link}.intersection(dead)
             assert lit(repair.repatched)
         seen["all restored"] += restored == needed
@@ -99,13 +99,13 @@ def test_two_fibres_at_once_are_repaired_together(simplex):
 
 
 def lit(wiring):
-    return set(wiring.link_from) <= set(wiring.link_into)
+    return set(wiring.link_by_transmitter) <= set(wiring.link_by_receiver)
 
 
 def silenced(wiring, dead):
     """Return what a cut of the transmit fibre takes: its link, and what the darkened receiver's NIC sends."""
-    link = wiring.link_from[dead]
-    return [link, wiring.link_from[link.target]]
+    link = wiring.link_by_transmitter[dead]
+    return [link, wiring.link_by_transmitter[link.target]]
 
 
 def check_detours(wiring, repair):
@@ -124,7 +124,7 @@ def check_detours(wiring, repair):
 
 
 def check_wiring(wiring, planes, *, duplex):
-    assert len(set(wiring.link_from)) == len(wiring.links) == len(set(wiring.link_into))
+    assert len(set(wiring.link_by_transmitter)) == len(wiring.links) == len(set(wiring.link_by_receiver))
     assert all(link.source.node != link.target.node for link in wiring.links)
     if planes > 1:
         assert all(link.source.index == link.target.index for link in wiring.links)
@@ -136,26 +136,26 @@ def check_wiring(wiring, planes, *, duplex):
 
 
 def test_a_ring_is_closed_over_three_links_and_stays_so_without_links_to_give():
-    wiring = wire(find_topology(12, 4))
+    wiring = make_wiring(find_topology(12, 4))
     repair = plan_repair(wiring, [Nic(0, 0)])
     assert [len(detour.path) for detour in repair.detours] == [3, 3]
-    assert (repair.remove, repair.make) == ((), ())
+    assert (repair.removed_links, repair.new_links) == ((), ())
     assert repair.repatched == repair.running
     assert "stays until the fibre or GPU is replaced" in repair.reason
 
 
 def test_an_idle_nic_restores_the_ring_at_no_cost():
     topology = find_topology(12, 2)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     roomy = type(wiring)(12, 3, False, wiring.links)
     repair = plan_repair(roomy, [Nic(0, 0)])
-    assert repair.remove == ()
-    assert {link.source for link in repair.make} == {Nic(0, 2), Nic(1, 0)}
+    assert repair.removed_links == ()
+    assert {link.source for link in repair.new_links} == {Nic(0, 2), Nic(1, 0)}
 
 
 @pytest.mark.parametrize(("nodes", "simplex"), [(2, False), (5, True)], ids=["pair", "one-way ring"])
 def test_an_idle_nic_joins_again_what_no_detour_can(nodes, simplex):
-    wiring = wire(find_topology(nodes, 1, simplex=simplex))
+    wiring = make_wiring(find_topology(nodes, 1, simplex=simplex))
     repair = plan_repair(type(wiring)(nodes, 2, simplex, wiring.links), [Nic(0, 0)])
     assert {detour.path for detour in repair.detours} == {()}
     assert edges(repair.repatched.links) == edges(wiring.links)
@@ -200,8 +200,8 @@ def test_receivers_that_come_first_are_served_first():
 
 def test_a_bought_link_is_borrowed_before_one_of_the_rings():
     """From 0 to 2 lead 0-1-2 over ring links, and 0-5-2 over two bought ones."""
-    wiring = wire(find_topology(12, 4, method="exhaustive"))
-    lost = wiring.link_from[Nic(0, 0)]
+    wiring = make_wiring(find_topology(12, 4, method="exhaustive"))
+    lost = wiring.link_by_transmitter[Nic(0, 0)]
     ways = [
         plan_repair(wiring, [lost.source], spare).detours[0].path for spare in ([], [(0, 5), (5, 6), (1, 6)])
     ]
@@ -225,11 +225,11 @@ def test_the_pair_that_sends_least_gives_its_link_up(simplex):
 
 def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_built():
     topology, choice = find_topology(4, 2), WorkloadChoice("dlrm")
-    workload = choice.workload(4)
+    workload = choice.make_workload(4)
     strategy = default_strategy(workload, 4)
     names = tuple(operator.name for operator in workload.operators)
     sent = sum_by_pairs(Plan(choice, topology, 25.0, names, strategy, {}))
-    assert np.array_equal(sent, traffic(workload, strategy, choice.cluster(4)).pairs)
+    assert np.array_equal(sent, traffic(workload, strategy, choice.make_cluster(4)).pairs)
     assert sent.sum() > 0
     for elsewhere in (
         WorkloadChoice("nobody's"),
@@ -240,7 +240,7 @@ def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_buil
 
 
 def test_a_dark_nic_loses_nothing():
-    wiring = wire(find_topology(12, 2))
+    wiring = make_wiring(find_topology(12, 2))
     with pytest.raises(TopologyError, match="NIC 5 of node 0 has no link, so there is nothing to repair"):
         plan_repair(wiring, [Nic(0, 5)])
 
@@ -249,45 +249,53 @@ def test_a_node_cut_off_is_named():
     with pytest.raises(
         TopologyError, match="without the lost link, node 0 has no path to node 1: replace the fibre"
     ):
-        plan_repair(wire(find_topology(2, 1)), [Nic(0, 0)])
+        plan_repair(make_wiring(find_topology(2, 1)), [Nic(0, 0)])
 
 
 # ------------------------------------------------------------------------------------- look-ahead
 
 
 def test_the_next_job_is_patched_on_the_idle_plane_and_flipped_to():
-    first, second = wire(find_topology(12, 4)), wire(find_topology(12, 4, demands=[AllReduceDemand(4, 1)]))
+    first, second = (
+        make_wiring(find_topology(12, 4)),
+        make_wiring(find_topology(12, 4, demands=[AllReduceDemand(4, 1)])),
+    )
     planes = start_on_first_plane(first)
     ahead = plan_look_ahead(planes, second)
-    assert (ahead.onto_second, len(ahead.make), ahead.remove, len(ahead.flip)) == (True, 48, (), 48)
+    assert (ahead.uses_second_plane, len(ahead.new_links), ahead.removed_links, len(ahead.flipped_nics)) == (
+        True,
+        48,
+        (),
+        48,
+    )
     assert planes.find_lit_links() == set(first.links)
-    assert ahead.after.find_lit_links() == set(second.links)
-    assert ahead.outage_s(0.01) == 0.01
-    back = plan_look_ahead(ahead.after, first)  # its circuits are still there
-    assert (back.onto_second, back.make, back.remove) == (False, (), ())
-    assert back.after.find_lit_links() == set(first.links)
-    assert plan_look_ahead(planes, first).flip == ()
+    assert ahead.planes_after.find_lit_links() == set(second.links)
+    assert ahead.compute_outage_s(0.01) == 0.01
+    back = plan_look_ahead(ahead.planes_after, first)  # its circuits are still there
+    assert (back.uses_second_plane, back.new_links, back.removed_links) == (False, (), ())
+    assert back.planes_after.find_lit_links() == set(first.links)
+    assert plan_look_ahead(planes, first).flipped_nics == ()
 
 
 def test_jobs_of_other_nodes_stay_lit():
     """Nodes 0-5 flip to their next job; nodes 6-11 keep theirs."""
-    both = wire(find_topology(6, 2))
+    both = make_wiring(find_topology(6, 2))
     other = [
         type(link)(Nic(link.source.node + 6, link.source.index), Nic(link.target.node + 6, link.target.index))
         for link in both.links
     ]
     planes = start_on_first_plane(type(both)(12, 2, False, (*both.links, *other)))
-    upcoming = wire(find_topology(6, 2, demands=[AllReduceDemand(6, 1)]))
+    upcoming = make_wiring(find_topology(6, 2, demands=[AllReduceDemand(6, 1)]))
     turned = type(upcoming)(
         12, 2, False, tuple(link for link in upcoming.links if link.source.node + link.target.node != 5)
     )
     ahead = plan_look_ahead(planes, turned, nodes=range(6))
-    assert {nic.node for nic in ahead.flip} == set(range(6))
-    assert ahead.after.find_lit_links() == {*turned.links, *other}
+    assert {nic.node for nic in ahead.flipped_nics} == set(range(6))
+    assert ahead.planes_after.find_lit_links() == {*turned.links, *other}
 
 
 def test_a_job_outside_its_nodes_is_refused():
-    wiring = wire(find_topology(6, 2))
+    wiring = make_wiring(find_topology(6, 2))
     with pytest.raises(TopologyError, match="which is not a NIC of the job's nodes"):
         plan_look_ahead(start_on_first_plane(wiring), wiring, nodes=[0, 1, 2])
     with pytest.raises(TopologyError, match="the job names node 6, but the planes have 6 nodes"):
@@ -295,8 +303,8 @@ def test_a_job_outside_its_nodes_is_refused():
 
 
 def test_a_job_on_both_planes_is_refused():
-    wiring = wire(find_topology(6, 2))
+    wiring = make_wiring(find_topology(6, 2))
     empty = type(wiring)(6, 2, False, ())
-    half = plan_look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).after
+    half = plan_look_ahead(start_on_first_plane(wiring), empty, nodes=[0]).planes_after
     with pytest.raises(TopologyError, match="both planes"):
-        plan_look_ahead(half, wire(find_topology(6, 2, demands=[AllReduceDemand(3, 1)])))
+        plan_look_ahead(half, make_wiring(find_topology(6, 2, demands=[AllReduceDemand(3, 1)])))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.design.reproductions.figure import ignore_progress
-from testbed.design.reproductions.mixnet import MODULES, describe, figure
+from testbed.design.reproductions.mixnet import MODULES, describe, load_figure
 from testbed.design.reproductions.mixnet.interconnect_cost import EXPECTED, compute_network_usd
 from testbed.design.reproductions.mixnet.iteration_times import (
     compute_median_difference,
@@ -27,11 +27,11 @@ from testbed.design.reproductions.mixnet.model import (
     compute_fat_tree_s,
     compute_forwarded_load,
     compute_gradients_s,
+    compute_iteration_s,
     compute_layer_times,
     compute_mixnet_s,
     compute_server_traffic,
     compute_topoopt_s,
-    iteration_s,
 )
 from testbed.design.reproductions.mixnet.models import JOBS, LLAMA_MOE, MIXTRAL_8X22B, RATES_GBPS, SETTING
 from testbed.design.reproductions.mixnet.published import TIMES
@@ -72,7 +72,7 @@ def test_faster_nics_never_take_longer(times):
 
 
 def test_performance_per_dollar_by_the_corrected_formula():
-    table = figure(2).make(PAPER, ignore_progress)
+    table = load_figure(2).make_table(PAPER, ignore_progress)
 
     for gbps, (least, most) in EXPECTED.items():
         ratios = table.select_rows(gbps=gbps).get_numbers("published_ratio")
@@ -196,11 +196,13 @@ def test_static_circuits_join_all_servers_and_keep_their_ports():
 
 
 def test_a_rail_optimised_network_does_not_block():
-    assert iteration_s(LLAMA_MOE, SETTING, 100, RAILS) == iteration_s(LLAMA_MOE, SETTING, 100, FAT_TREE)
+    assert compute_iteration_s(LLAMA_MOE, SETTING, 100, RAILS) == compute_iteration_s(
+        LLAMA_MOE, SETTING, 100, FAT_TREE
+    )
 
 
 def test_the_document_has_its_sections():
-    sections = describe({number: figure(number).make(QUICK, ignore_progress) for number in (1, 2)})
+    sections = describe({number: load_figure(number).make_table(QUICK, ignore_progress) for number in (1, 2)})
 
     assert list(sections) == ["table", "cost"]
     assert len(sections["table"]) == 4 * 2 * 4
@@ -211,15 +213,15 @@ def test_the_document_has_its_sections():
 @pytest.mark.slow
 @pytest.mark.parametrize("number", MODULES)
 def test_every_figure_has_finite_comparisons_and_a_plot(number):
-    wanted = figure(number)
-    table = wanted.make(QUICK, ignore_progress)
+    wanted = load_figure(number)
+    table = wanted.make_table(QUICK, ignore_progress)
 
-    assert all(np.isfinite(line.ours) for line in wanted.compare(table))
-    assert all(series.y_values for panel in wanted.draw(table).panels for series in panel.series)
+    assert all(np.isfinite(line.ours) for line in wanted.compare_with_paper(table))
+    assert all(series.y_values for panel in wanted.make_plot(table).panels for series in panel.series)
     if number == 3:
         assert len(describe({3: table})["sensitivity"]) == len(VARIANTS)
 
 
 def test_other_figures_are_refused():
     with pytest.raises(ValueError, match="figure 4 of mixnet is not reproduced: choose from"):
-        figure(4)
+        load_figure(4)

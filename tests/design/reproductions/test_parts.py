@@ -26,9 +26,9 @@ from testbed.design.reproductions.figure import (
     ignore_progress,
     make_series,
 )
-from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
+from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, load_figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import compute_tax_with_tensors_once
-from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run_all_to_all
+from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, simulate_all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import compute_mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
@@ -79,15 +79,15 @@ def test_a_comparison_states_source_and_difference():
 @pytest.mark.slow
 def test_plots_are_the_same_file_from_the_same_data(tmp_path):
     pytest.importorskip("matplotlib")
-    from testbed.design.reproductions.drawing import draw
+    from testbed.design.reproductions.drawing import draw_plot
 
     lines = Panel("one", "n", "ms", (Series("a", (1.0, 2.0), (3.0, 4.0)),), logarithmic="xy")
     bars = Panel("two", "model", "ms", (Series("a", ("x", "y"), (1.0, 2.0)),), "bars")
     steps = Panel("three", "hops", "share", (Series("b", (0.0, 1.0), (0.5, 1.0)),), "steps")
     plot = Plot("all kinds", (lines, bars, steps), max_columns=2)
-    first, second = draw(plot, tmp_path / "a.svg"), draw(plot, tmp_path / "b.svg")
+    first, second = draw_plot(plot, tmp_path / "a.svg"), draw_plot(plot, tmp_path / "b.svg")
     assert first.read_bytes() == second.read_bytes()
-    assert draw(plot, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert draw_plot(plot, tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_series_are_cut_by_a_column():
@@ -109,7 +109,7 @@ def test_iterations_follow_one_another_without_a_gap():
     """1 ms of computing and 1 ms of 12.5 MB at 100 Gbit/s; the job begins 5 ms late."""
     shared = chain_iterations(4, [PlacedJob(pair_job(1e-3, 12_500_000), np.array([3, 1]), 5e-3)], 3)
     done = simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY)
-    assert shared.iteration_s(done) == pytest.approx(np.full((1, 3), 2e-3), rel=1e-9)
+    assert shared.compute_iteration_s(done) == pytest.approx(np.full((1, 3), 2e-3), rel=1e-9)
     assert done.iteration_s == pytest.approx(11e-3, rel=1e-9)
 
 
@@ -119,14 +119,14 @@ def test_jobs_on_servers_of_their_own_meet_nowhere_on_an_ideal_switch():
         PlacedJob(pair_job(2e-3, 25_000_000), np.array([3, 2]), 1e-4),
     ]
     shared = chain_iterations(4, jobs, 2)
-    times = shared.iteration_s(simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY))
+    times = shared.compute_iteration_s(simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY))
     assert times == pytest.approx(np.array([[2e-3, 2e-3], [4e-3, 4e-3]]), rel=1e-9)
 
 
 def test_jobs_with_the_same_link_share_it():
     jobs = [PlacedJob(pair_job(0.0, 12_500_000), np.array([0, 1]))] * 2
     shared = chain_iterations(2, jobs, 1)
-    times = shared.iteration_s(simulate(shared.graph, ideal_switch(2, 100), latency=NO_LATENCY))
+    times = shared.compute_iteration_s(simulate(shared.graph, ideal_switch(2, 100), latency=NO_LATENCY))
     assert times == pytest.approx(np.full((2, 1), 2e-3), rel=1e-9)
 
 
@@ -137,7 +137,7 @@ def test_the_all_to_all_grows_with_the_batch_and_the_allreduce_does_not():
 
 
 def test_counting_tensors_once_weighs_the_all_to_all_more():
-    done = run_all_to_all(8, 64, 4, 100.0).fastest
+    done = simulate_all_to_all(8, 64, 4, 100.0).fastest
     assert 1 < done.bandwidth_tax < compute_tax_with_tensors_once(done)
 
 
@@ -161,12 +161,12 @@ def test_jobs_are_drawn_as_the_paper_mixes_them():
 @pytest.mark.parametrize("number", MODULES)
 def test_every_figure_runs_in_small(number, monkeypatch):
     monkeypatch.setattr(dedicated_cluster, "MODELS", {"vgg16": "VGG16"})
-    wanted = figure(number)
-    table = wanted.make(TINY, ignore_progress)
+    wanted = load_figure(number)
+    table = wanted.make_table(TINY, ignore_progress)
     assert wanted.number == number
     assert table.rows
     assert Table.from_csv(table.csv) == table
-    comparisons, plot = wanted.compare(table), wanted.draw(table)
+    comparisons, plot = wanted.compare_with_paper(table), wanted.make_plot(table)
     assert comparisons
     assert all(np.isfinite(line.ours) for line in comparisons)
     assert all(series.y_values for panel in plot.panels for series in panel.series)
@@ -175,4 +175,4 @@ def test_every_figure_runs_in_small(number, monkeypatch):
 
 def test_a_figure_that_is_not_reproduced_is_told():
     with pytest.raises(ValueError, match="figure 9 of TopoOpt is not reproduced: choose from"):
-        figure(9)
+        load_figure(9)

@@ -8,28 +8,28 @@ from itertools import pairwise
 import pytest
 
 from testbed.design.reproductions.figure import ignore_progress
-from testbed.design.reproductions.rail_only import MODULES, describe, figure
+from testbed.design.reproductions.rail_only import MODULES, describe, load_figure
 from testbed.design.reproductions.rail_only.iteration_times import select_main_fit
 from testbed.design.reproductions.rail_only.model import (
     DGX_A100,
     GPT_310B,
     JOBS,
     compute_all_to_all_s,
+    compute_saving,
+    compute_slowdown,
     fit_efficiency,
-    saving,
-    slowdown,
 )
-from testbed.design.reproductions.rail_only.network_parts import DOMAIN, PUBLISHED
+from testbed.design.reproductions.rail_only.network_parts import DOMAIN_SIZE, PUBLISHED
 from testbed.design.reproductions.rail_only.setup import QUICK
 
 
 @pytest.fixture(scope="module")
 def tables():
-    return {number: figure(number).make(QUICK, ignore_progress) for number in MODULES}
+    return {number: load_figure(number).make_table(QUICK, ignore_progress) for number in MODULES}
 
 
 def comparisons(tables, number):
-    return figure(number).compare(tables[number])
+    return load_figure(number).compare_with_paper(tables[number])
 
 
 def test_all_24_counts_are_exact(tables):
@@ -43,7 +43,7 @@ def test_all_24_counts_are_exact(tables):
 def test_savings_are_within_a_point_for_any_ratio_in_the_derived_range(column, ratios):
     for (gpus, radix), published in PUBLISHED.items():
         for ratio in ratios:
-            assert abs(100 * saving(gpus, DOMAIN, radix, ratio) - published[column]) <= 1
+            assert abs(100 * compute_saving(gpus, DOMAIN_SIZE, radix, ratio) - published[column]) <= 1
 
 
 def test_slowdowns_are_within_two_per_cent_and_the_simulation_in_two_steps_agrees(tables):
@@ -53,7 +53,7 @@ def test_slowdowns_are_within_two_per_cent_and_the_simulation_in_two_steps_agree
     for row in tables[2].records:
         assert row["two_steps"] == pytest.approx(row["formula"], rel=1e-5)
         assert row["one_step"] == pytest.approx(0, abs=1e-9)
-    assert slowdown(8, 8, DGX_A100) == pytest.approx(0.082, rel=0.02)
+    assert compute_slowdown(8, 8, DGX_A100) == pytest.approx(0.082, rel=0.02)
 
 
 def test_the_spine_only_saves_the_second_step():
@@ -127,4 +127,4 @@ def test_a_job_without_a_published_time_cannot_be_fitted():
 
 def test_other_figures_are_refused():
     with pytest.raises(ValueError, match="figure 7 of rail-only is not reproduced: choose from"):
-        figure(7)
+        load_figure(7)

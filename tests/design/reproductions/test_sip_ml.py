@@ -11,7 +11,7 @@ from libraries import skip_without
 skip_without("scipy")
 
 from testbed.design.reproductions.figure import ignore_progress
-from testbed.design.reproductions.sip_ml import MODULES, describe, figure
+from testbed.design.reproductions.sip_ml import MODULES, describe, load_figure
 from testbed.design.reproductions.sip_ml.fastest import FABRICS, find_fastest
 from testbed.design.reproductions.sip_ml.iteration_times import compute_speed_ups, count_slowdowns
 from testbed.design.reproductions.sip_ml.model import (
@@ -21,10 +21,10 @@ from testbed.design.reproductions.sip_ml.model import (
     WAVELENGTH_GBPS,
     compute_iteration,
     compute_ring_bytes,
-    fat_tree,
+    make_fat_tree_rates,
     make_ocs_rates,
     make_ring_rates,
-    place,
+    place_operators,
 )
 from testbed.design.reproductions.sip_ml.setup import MODELS, PAPER, QUICK
 from testbed.design.workloads.catalogue import workload
@@ -45,7 +45,7 @@ def chain(*names: str, output_bytes: int = 1_000_000, parameter_bytes: int = 4_0
 
 @pytest.fixture(scope="module")
 def tables():
-    return {number: figure(number).make(QUICK, ignore_progress) for number in MODULES}
+    return {number: load_figure(number).make_table(QUICK, ignore_progress) for number in MODULES}
 
 
 def test_models_have_the_published_sizes():
@@ -56,7 +56,7 @@ def test_models_have_the_published_sizes():
 
 
 def test_pieces_of_an_operator_go_to_all_gpus_of_a_copy():
-    placement = place(RESNET50, 64, 8, 8, 20)
+    placement = place_operators(RESNET50, 64, 8, 8, 20)
 
     assert all(sorted(gpus) == list(range(8)) for gpus in placement.gpus)
     assert placement.gradient_bytes.sum() == pytest.approx(RESNET50.parameter_bytes)
@@ -64,7 +64,7 @@ def test_pieces_of_an_operator_go_to_all_gpus_of_a_copy():
 
 
 def test_pieces_stay_within_reach_of_their_inputs():
-    placement = place(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 8, 1, 2)
+    placement = place_operators(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 8, 1, 2)
 
     # Memory is for one operator, so each goes to another GPU, two further at most.
     (a,), (b,), (c,) = placement.gpus
@@ -74,11 +74,11 @@ def test_pieces_stay_within_reach_of_their_inputs():
 
 def test_a_model_without_room_within_reach_is_refused():
     with pytest.raises(OutOfMemory, match="no GPU within 1 of its inputs has memory for a piece of c"):
-        place(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 2, 1, 1)
+        place_operators(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 2, 1, 1)
 
 
 def test_traffic_of_a_cut_chain():
-    traffic = place(chain("a", "b"), 8, 4, 4, 20).traffic()
+    traffic = place_operators(chain("a", "b"), 8, 4, 4, 20).compute_traffic()
 
     # Each GPU sends a quarter of the output to each other one, and the same of the gradient.
     assert (traffic[~np.eye(4, dtype=bool)] == 2 * 8 * 1_000_000 / 4).all()
@@ -87,19 +87,19 @@ def test_traffic_of_a_cut_chain():
 
 def test_sums_over_pieces_are_sent_twice():
     gpt = workload("gpt", 1, batch=8)
-    attention = gpt.index_of_operator["attention0"]
-    placement = place(gpt, 8, 4, 4, 20)
+    attention = gpt.index_by_operator["attention0"]
+    placement = place_operators(gpt, 8, 4, 4, 20)
 
     edge = (attention, attention + 1)
-    assert placement.message_bytes(edge) == 2 * gpt.edge_bytes(edge) * 8 / 4
+    assert placement.compute_message_bytes(edge) == 2 * gpt.compute_edge_bytes(edge) * 8 / 4
 
 
 def test_an_iteration_by_hand():
-    placement = place(chain("a", "b"), 8, 2, 2, 20)
-    iteration = compute_iteration(placement, 4, fat_tree(100, 50))
+    placement = place_operators(chain("a", "b"), 8, 2, 2, 20)
+    iteration = compute_iteration(placement, 4, make_fat_tree_rates(100, 50))
 
     message_s = 8 * 1_000_000 / 2 * 8e-9 / 100 + MESSAGE_LATENCY_S
-    computed_s = sum(sum(placement.piece_seconds(number)) for number in (0, 1))
+    computed_s = sum(sum(placement.compute_piece_seconds(number)) for number in (0, 1))
     assert iteration.model_s == pytest.approx(computed_s + 2 * message_s)
     data_s = 2 * 3 / 4 * 4_000_000 * 8e-9 / 50 + 2 * 3 * MESSAGE_LATENCY_S
     assert iteration.data_s == pytest.approx(data_s)
@@ -107,7 +107,7 @@ def test_an_iteration_by_hand():
 
 
 def test_gradients_alone_get_every_wavelength():
-    placement = place(chain("a"), 8, 1, 1, 20)
+    placement = place_operators(chain("a"), 8, 1, 1, 20)
 
     for rates in (make_ocs_rates(placement, 64, 40), make_ring_rates(placement, 64, 40)):
         assert rates.data.tolist() == [40 * WAVELENGTH_GBPS]
@@ -116,14 +116,14 @@ def test_gradients_alone_get_every_wavelength():
 
 def test_arcs_of_gradients_share_segments():
     # Every node of a copy of 4 sends over 4 segments, so each circuit has a fourth of the wavelengths.
-    placement = place(chain("a"), 8, 4, 4, 20)
+    placement = place_operators(chain("a"), 8, 4, 4, 20)
 
     assert make_ring_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
     assert make_ocs_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
 
 
 def test_switches_that_change_have_all_wavelengths_for_each_kind_of_traffic():
-    placement = place(TRANSFORMER, 8, 8, 8, 20)
+    placement = place_operators(TRANSFORMER, 8, 8, 8, 20)
     once, changing = (make_ocs_rates(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
 
     assert (changing.data > once.data).all()
@@ -133,12 +133,12 @@ def test_switches_that_change_have_all_wavelengths_for_each_kind_of_traffic():
 
 
 def test_fast_switches_gain_and_slow_ones_lose(tables):
-    for line in figure(3).compare(tables[3]):
+    for line in load_figure(3).compare_with_paper(tables[3]):
         assert (line.ours < 1.001) if "20 us" in line.quantity else (line.ours > 1)
 
 
 def test_switches_are_divided_between_all_traffic():
-    placement = place(TRANSFORMER, 8, 8, 8, 20)
+    placement = place_operators(TRANSFORMER, 8, 8, 8, 20)
     rates = make_ocs_rates(placement, 128, 80)
 
     assert (rates.pair[~np.eye(8, dtype=bool)] > 0).all()
@@ -147,15 +147,15 @@ def test_switches_are_divided_between_all_traffic():
 
 def test_pairs_take_turns_if_wavelengths_do_not_suffice():
     # 16 pairs cross the middle of a copy of 8, with 10 wavelengths in each direction.
-    placement = place(TRANSFORMER, 8, 8, 8, 16)
+    placement = place_operators(TRANSFORMER, 8, 8, 8, 16)
     rates = make_ring_rates(placement, 128, 20)
 
     assert rates.pair[0, 7] == pytest.approx(0.8 * 10 / 16 * WAVELENGTH_GBPS, rel=0.01)
 
 
 def test_a_pair_without_a_circuit_never_ends():
-    placement = place(chain("a", "b"), 8, 2, 2, 20)
-    rates = fat_tree(100)
+    placement = place_operators(chain("a", "b"), 8, 2, 2, 20)
+    rates = make_fat_tree_rates(100)
 
     assert compute_iteration(placement, 4, replace(rates, pair=np.zeros((2, 2)))).model_s == np.inf
     assert compute_iteration(placement, 4, replace(rates, data=np.zeros(2))).data_s == np.inf
@@ -163,7 +163,9 @@ def test_a_pair_without_a_circuit_never_ends():
 
 def test_one_copy_sums_nothing():
     assert compute_ring_bytes(np.array([5e9]), 1).tolist() == [0]
-    assert compute_iteration(place(chain("a"), 8, 1, 1, 20), 1, fat_tree(100)).data_s == 0
+    assert (
+        compute_iteration(place_operators(chain("a"), 8, 1, 1, 20), 1, make_fat_tree_rates(100)).data_s == 0
+    )
 
 
 def test_higher_rates_and_more_wavelengths_are_never_slower(tables):
@@ -180,9 +182,11 @@ def test_an_ideal_fat_tree_of_the_same_rate_is_a_bound(tables):
 
 @pytest.mark.long
 def test_trends_at_the_sizes_of_the_paper():
-    table = figure(1).make(PAPER, ignore_progress)
+    table = load_figure(1).make_table(PAPER, ignore_progress)
     of_scripts = [
-        row[-1] for row in compute_speed_ups(table, released=True) if row[2] >= 80 and row[3] == 400
+        row[-1]
+        for row in compute_speed_ups(table, uses_released_weights=True)
+        if row[2] >= 80 and row[3] == 400
     ]
 
     assert count_slowdowns(table) == 0
@@ -210,11 +214,11 @@ def test_the_document_has_an_iteration_for_each_model_and_fabric(tables):
 
 def test_every_figure_is_compared_and_drawn(tables):
     for number in MODULES:
-        one = figure(number)
-        assert len({line.quantity for line in one.compare(tables[number])}) == len(
-            one.compare(tables[number])
+        one = load_figure(number)
+        assert len({line.quantity for line in one.compare_with_paper(tables[number])}) == len(
+            one.compare_with_paper(tables[number])
         )
-        assert len(one.draw(tables[number]).panels) == len(MODELS)
+        assert len(one.make_plot(tables[number]).panels) == len(MODELS)
 
 
 def test_memory_is_that_of_the_scripts():
@@ -223,4 +227,4 @@ def test_memory_is_that_of_the_scripts():
 
 def test_other_figures_are_refused():
     with pytest.raises(ValueError, match="figure 4 of sip-ml is not reproduced: choose from 1, 2, 3"):
-        figure(4)
+        load_figure(4)

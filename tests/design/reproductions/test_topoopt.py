@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from testbed.design.reproductions.figure import Table, ignore_progress
-from testbed.design.reproductions.topoopt import MODULES, figure
-from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
+from testbed.design.reproductions.topoopt import MODULES, load_figure
+from testbed.design.reproductions.topoopt.all_to_all import SPLIT, compute_slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
 from testbed.design.reproductions.topoopt.dedicated_cluster import MODELS as MODEL_NAMES
-from testbed.design.reproductions.topoopt.dedicated_cluster import ratio
-from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, make_default_job, run
+from testbed.design.reproductions.topoopt.dedicated_cluster import compute_ratio
+from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, make_default_job, simulate_job
 from testbed.design.reproductions.topoopt.setup import PAPER
-from testbed.design.reproductions.topoopt.shared_cluster import ratio as shared_ratio
+from testbed.design.reproductions.topoopt.shared_cluster import compute_ratio as shared_ratio
 
 RESULTS = Path(__file__).parents[3] / "docs" / "reproductions" / "topoopt"
 
@@ -32,7 +32,7 @@ def test_the_page_of_the_paper_links_the_committed_plot_and_numbers(number):
     for suffix in ("svg", "csv"):
         assert f"](topoopt/figure{number}.{suffix})" in page
         assert (RESULTS / f"figure{number}.{suffix}").exists()
-    comparison = figure(number).compare(published(number))
+    comparison = load_figure(number).compare_with_paper(published(number))
     assert comparison
     assert all(isfinite(line.ours) for line in comparison)
 
@@ -43,7 +43,7 @@ def test_pure_data_parallel_models_run_as_on_the_ideal_switch():
     assert {"BERT", "ResNet50", "VGG16"} <= set(ours.list_values("model"))
     for row in ours.records:
         case = {"model": row["model"], "rate_gbps": row["rate_gbps"]}
-        assert ratio(table, "TopoOpt", "ideal switch", **case) <= 1.10, case
+        assert compute_ratio(table, "TopoOpt", "ideal switch", **case) <= 1.10, case
 
 
 def test_the_fat_tree_of_equal_cost_is_slower_in_every_model_at_100_gbps():
@@ -51,7 +51,10 @@ def test_the_fat_tree_of_equal_cost_is_slower_in_every_model_at_100_gbps():
     assert len(table.list_values("model")) == 6
     for degree in (4.0, 8.0):
         for model in table.list_values("model"):
-            assert ratio(table, "Fat-tree", "TopoOpt", model=model, degree=degree) > 1, (model, degree)
+            assert compute_ratio(table, "Fat-tree", "TopoOpt", model=model, degree=degree) > 1, (
+                model,
+                degree,
+            )
 
 
 def test_the_expander_is_the_slowest_of_all_at_100_gbps():
@@ -59,7 +62,11 @@ def test_the_expander_is_the_slowest_of_all_at_100_gbps():
     for degree in (4.0, 8.0):
         for model in table.list_values("model"):
             for other in ("TopoOpt", "ideal switch", "Fat-tree", "oversubscribed Fat-tree"):
-                assert ratio(table, "expander", other, model=model, degree=degree) > 1, (model, degree, other)
+                assert compute_ratio(table, "expander", other, model=model, degree=degree) > 1, (
+                    model,
+                    degree,
+                    other,
+                )
 
 
 def test_the_all_to_all_is_80_per_cent_of_the_allreduce_at_batch_2048():
@@ -69,14 +76,14 @@ def test_the_all_to_all_is_80_per_cent_of_the_allreduce_at_batch_2048():
 
 def test_a_large_all_to_all_makes_topoopt_slower_and_less_so_at_degree_8():
     table = published(12)
-    four, eight = (slowdown(table, degree, 2048.0, "TopoOpt", "Fat-tree") for degree in (4.0, 8.0))
+    four, eight = (compute_slowdown(table, degree, 2048.0, "TopoOpt", "Fat-tree") for degree in (4.0, 8.0))
     assert 1 < eight < four
 
 
 def test_links_split_by_bytes_alone_do_not_come_out_as_published():
     """The paper's report, less of a loss at degree 8, is not what its split gives here."""
     table = published(12)
-    assert slowdown(table, 8.0, 2048.0, SPLIT, "Fat-tree") > slowdown(
+    assert compute_slowdown(table, 8.0, 2048.0, SPLIT, "Fat-tree") > compute_slowdown(
         table, 8.0, 2048.0, "TopoOpt", "Fat-tree"
     )
 
@@ -131,7 +138,11 @@ def test_circuits_that_move_do_not_repay_where_everybody_sends_to_everybody():
 def test_the_cost_ratios_are_as_told():
     """Circuit switches come out as published; the ideal switch does not, with the recalled prices."""
     circuits, ideal = (
-        next(line for line in figure(10).compare(published(10)) if line.quantity.startswith(start))
+        next(
+            line
+            for line in load_figure(10).compare_with_paper(published(10))
+            if line.quantity.startswith(start)
+        )
         for start in ("cost with optical circuit switches", "cost of the ideal switch")
     )
     assert circuits.ours == pytest.approx(1.33, abs=0.1)
@@ -173,25 +184,25 @@ def test_mixnets_prices_are_shown_where_its_table_has_them():
 def test_with_a_nic_once_a_server_the_fat_tree_is_nearer_to_what_was_published():
     """2.7 times slower at batch 128, and up to 3.4 times in the 99th percentile of the shared cluster."""
     once = f"Fat-tree, {NIC_ONCE}"
-    assert slowdown(published(12), 4.0, 128.0, once, "TopoOpt") == pytest.approx(2.7, rel=0.15)
+    assert compute_slowdown(published(12), 4.0, 128.0, once, "TopoOpt") == pytest.approx(2.7, rel=0.15)
     table = published(16)
     tail = max(shared_ratio(table, "p99_ms", jobs, once) for jobs in table.list_values("jobs"))
     assert tail == pytest.approx(3.4, rel=0.1)
 
 
 def test_figure_10_is_what_the_models_give_today():
-    assert figure(10).make(PAPER, ignore_progress) == published(10)
+    assert load_figure(10).make_table(PAPER, ignore_progress) == published(10)
 
 
 @pytest.mark.long
 def test_figure_14_is_what_the_models_give_today():
-    assert figure(14).make(PAPER, ignore_progress) == published(14)
+    assert load_figure(14).make_table(PAPER, ignore_progress) == published(14)
 
 
 @pytest.mark.long
 def test_figure_16_for_five_jobs_is_what_the_models_give_today():
     made, kept = (
-        figure(16).make(replace(PAPER, jobs=(5,)), ignore_progress),
+        load_figure(16).make_table(replace(PAPER, jobs=(5,)), ignore_progress),
         published(16).select_rows(jobs=5.0),
     )
     assert made.list_values("fabric") == kept.list_values("fabric")
@@ -207,7 +218,7 @@ def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
     job = make_default_job(model, PAPER.nodes)
     for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
         kept = table.get_number("iteration_ms", fabric=fabric)
-        found = run(job, fabric, 8, 100.0).iteration_s * 1e3
+        found = simulate_job(job, fabric, 8, 100.0).iteration_s * 1e3
         if fabric == "TopoOpt" and job.traffic.pairs.any():
             assert 0.9 * kept < found <= kept * (1 + 1e-4)
         else:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from testbed.design.reproductions.figure import ignore_progress
-from testbed.design.reproductions.unfairness import MODULES, figure
+from testbed.design.reproductions.unfairness import MODULES, load_figure
 from testbed.design.reproductions.unfairness.setup import PAPER, QUICK, ROWS
 from testbed.design.reproductions.unfairness.speed_ups import compute_speed_ups
 
 
 @pytest.fixture(scope="module")
 def table():
-    return figure(1).make(PAPER, ignore_progress)
+    return load_figure(1).make_table(PAPER, ignore_progress)
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_means_are_over_a_thousand_iterations_after_warm_up():
 
 
 def test_every_parameter_is_called_calibrated(table):
-    lines = figure(1).compare(table)
+    lines = load_figure(1).compare_with_paper(table)
 
     assert len(lines) == sum(len(row.models) + 1 for row in ROWS)
     assert all(line.note.startswith("calibrated") for line in lines if "speed-up" in line.quantity)
@@ -40,16 +40,18 @@ def test_every_parameter_is_called_calibrated(table):
 
 
 def test_the_time_line_shows_jobs_in_step_and_apart():
-    time_line = figure(2)
-    table = time_line.make(QUICK, ignore_progress)
-    even, uneven = time_line.draw(table).panels
+    time_line = load_figure(2)
+    table = time_line.make_table(QUICK, ignore_progress)
+    even, uneven = time_line.make_plot(table).panels
 
-    assert [line.ours for line in time_line.compare(table)] == pytest.approx([1.29, 183, 1.29, 183], rel=1e-3)
+    assert [line.ours for line in time_line.compare_with_paper(table)] == pytest.approx(
+        [1.29, 183, 1.29, 183], rel=1e-3
+    )
     assert max(even.series[0].y_values) == pytest.approx(25.0)
     assert max(uneven.series[0].y_values) == pytest.approx(50.0)
 
 
 def test_other_figures_are_refused():
     with pytest.raises(ValueError, match="figure 3 of unfairness is not reproduced: choose from"):
-        figure(3)
+        load_figure(3)
     assert set(MODULES) == {1, 2}

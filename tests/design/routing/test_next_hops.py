@@ -7,7 +7,7 @@ import pytest
 
 from testbed.design.routing.next_hops import compute_next_hops
 from testbed.design.topology.demand import AllReduceDemand, make_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.topology.hops import make_hop_table
 from testbed.errors import TopologyError
 
@@ -16,7 +16,7 @@ def a_job(seed, nodes=14, degree=4, matching_degree=2, simplex=False, pairs=30):
     chance = random.Random(seed)
     triples = [(*chance.sample(range(nodes), 2), chance.randint(1, 100)) for _ in range(pairs)]
     demand = make_demand(nodes, [AllReduceDemand(nodes, 100)], triples)
-    return demand, find(demand, degree, matching_degree=matching_degree, simplex=simplex).topology
+    return demand, plan_topology(demand, degree, matching_degree=matching_degree, simplex=simplex).topology
 
 
 @pytest.mark.parametrize(("simplex", "bought"), [(False, 0), (False, 2), (True, 0), (True, 1), (True, 3)])

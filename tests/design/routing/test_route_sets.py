@@ -8,7 +8,7 @@ from libraries import library
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_demand, make_matrix_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.errors import TopologyError
 
 balancing = library("testbed.design.routing.balancing")
@@ -28,7 +28,7 @@ SMALL, LARGE = ((8, 3), (12, 4)), ((20, 4), (32, 6))
 
 
 def topology_for(demand, degree, *, matched):
-    return find(demand, degree).topology if matched else find_topology(demand.nodes, degree)
+    return plan_topology(demand, degree).topology if matched else find_topology(demand.nodes, degree)
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_the_fullest_link_carries_at_most_a_twentieth_more_than_over_free_routes
         demand = sent(kind, nodes, seed=nodes)
         topology = topology_for(demand, degree, matched=matched)
         best, found = least_maximum(topology, demand), balancing.route(topology, demand)
-        ratios.append(found.link_bytes(demand).max() / best)
+        ratios.append(found.compute_link_bytes(demand).max() / best)
         bounds.append(found.bound_bytes / best)
     assert min(ratios) >= 1 - 1e-6
     assert max(ratios) <= 1.05, ratios
@@ -64,7 +64,7 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
         size[demand.source, demand.target] = demand.size_bytes
         carried, next_hop, part = np.zeros(len(topology.edges)), {}, np.zeros_like(size)
         for one in found.routes():
-            nodes = found.nodes_of(one.path)
+            nodes = found.list_nodes(one.path)
             assert (nodes[0], nodes[-1]) == (one.source, one.target)
             assert len(set(nodes)) == len(nodes)
             for node, edge in zip(nodes, one.path, strict=False):
@@ -74,7 +74,7 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
             part[one.source, one.target] += one.weight
             used += one.set > 0
         assert part == pytest.approx(1 - np.eye(demand.nodes))
-        assert found.link_bytes(demand) == pytest.approx(carried)
+        assert found.compute_link_bytes(demand) == pytest.approx(carried)
     assert used >= (0, 0, 100, 0, 300)[sets]
 
 
@@ -85,7 +85,7 @@ def test_more_paths_are_never_worse():
         demand = sent(("uniform", "random", "sparse")[seed % 3], 8 + seed, seed)
         topology = topology_for(demand, 4, matched=seed % 2 == 0)
         most = [
-            balancing.route(topology, demand, max_paths=paths).link_bytes(demand).max()
+            balancing.route(topology, demand, max_paths=paths).compute_link_bytes(demand).max()
             for paths in (1, 2, 3, 4)
         ]
         assert most == sorted(most, reverse=True)
@@ -106,7 +106,7 @@ def test_parallel_links_carry_alike():
     topology = Topology(2, 4, False, (), ((0, 1),) * 4 + ((1, 0),) * 4)
     demand = make_demand(2, (), [(0, 1, 4e6), (1, 0, 2e6)])
     found = balancing.route(topology, demand)
-    assert found.link_bytes(demand) == pytest.approx([1e6] * 4 + [0.5e6] * 4, rel=0.01)
+    assert found.compute_link_bytes(demand) == pytest.approx([1e6] * 4 + [0.5e6] * 4, rel=0.01)
 
 
 @pytest.mark.slow
@@ -114,7 +114,7 @@ def test_equal_arguments_give_equal_routes():
     demand = sent("random", 12, seed=1)
     topology = topology_for(demand, 4, matched=False)
     one, other = balancing.route(topology, demand, seed=5), balancing.route(topology, demand, seed=5)
-    assert (one.onward == other.onward).all()
+    assert (one.next_edge == other.next_edge).all()
     assert (one.weight == other.weight).all()
 
 
@@ -122,9 +122,9 @@ def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
     topology = find_topology(12, 4)
     found = balancing.route(topology, make_demand(12))
     assert found.sets == 1
-    assert np.isnan(found.gap(make_demand(12)))
+    assert np.isnan(found.compute_gap(make_demand(12)))
     everybody = 1.0 - np.eye(12)
-    assert found.link_bytes(everybody).sum() == true_hops(12, topology.edges).sum()
+    assert found.compute_link_bytes(everybody).sum() == true_hops(12, topology.edges).sum()
 
 
 @pytest.mark.parametrize("paths", [0, 5])

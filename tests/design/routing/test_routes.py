@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.model import Link, Nic, Wiring
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes, list_ring_links
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import list_rings, make_ring_order
@@ -29,7 +29,7 @@ def wirings(draw):
     if draw(st.booleans()):
         simplex = draw(st.booleans())
         degree = draw(st.sampled_from([d for d in range(2, min(nodes, 6)) if simplex or nodes * d % 2 == 0]))
-        return wire(find_topology(nodes, degree, simplex=simplex))
+        return make_wiring(find_topology(nodes, degree, simplex=simplex))
     chance = random.Random(draw(st.integers(0, 2**32)))
     shuffled = [chance.sample(range(nodes), nodes) for _ in range(draw(st.integers(0, 3)))]
     planes = [[(i + 1) % nodes for i in range(nodes)], *shuffled]
@@ -84,7 +84,7 @@ def test_routes_are_shortest_loop_free_trees(true_hops):
     ],
 )
 def test_load_is_balanced_over_links(nodes, degree, simplex):
-    wiring = wire(find_topology(nodes, degree, simplex=simplex))
+    wiring = make_wiring(find_topology(nodes, degree, simplex=simplex))
     routes = find_routes(wiring)
     load = Counter(link for pair in pairs(nodes) for link in routes.path(*pair))
     mean = sum(load.values()) / len(wiring.links)
@@ -93,14 +93,14 @@ def test_load_is_balanced_over_links(nodes, degree, simplex):
 
 
 def test_order_of_links_does_not_matter():
-    wiring = wire(find_topology(12, 4))
+    wiring = make_wiring(find_topology(12, 4))
     backwards = Wiring(12, 4, False, tuple(reversed(wiring.links)))
     assert find_routes(backwards) == find_routes(wiring)
 
 
 def test_parallel_links_share_the_pairs():
     demands = [AllReduceDemand(12, 1), AllReduceDemand(2, 4)]
-    wiring = wire(find_topology(12, 4, demands=demands))
+    wiring = make_wiring(find_topology(12, 4, demands=demands))
     routes = find_routes(wiring)
     load = Counter(link for pair in pairs(12) for link in routes.path(*pair))
     twins = [load[link] for link in wiring.links if (link.target.node - link.source.node) % 12 == 6]
@@ -115,7 +115,7 @@ def test_a_pair_without_a_path_is_named():
 
 
 def test_one_missing_link_is_routed_around():
-    whole = wire(find_topology(12, 4))
+    whole = make_wiring(find_topology(12, 4))
     cut = Wiring(12, 4, False, tuple(link for link in whole.links if edges_of_pair(link) != {0, 1}))
     assert find_routes(whole).hops(0, 1) == 1
     assert find_routes(cut).hops(0, 1) == 3
@@ -127,7 +127,7 @@ def edges_of_pair(link):
 
 def test_rings_take_their_own_links():
     topology = find_topology(12, 4)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     used = [path for ring in list_rings(topology) for path in list_ring_links(wiring, ring)]
     assert {len(path) for path in used} == {1}
     assert {path[0] for path in used} == set(wiring.links)
@@ -135,7 +135,7 @@ def test_rings_take_their_own_links():
 
 
 def test_a_ring_follows_its_stride():
-    wiring = wire(find_topology(12, 4))
+    wiring = make_wiring(find_topology(12, 4))
     order = make_ring_order(12, 7)
     for position, (link,) in enumerate(list_ring_links(wiring, order)):
         assert link.source.node == order.order[position]
@@ -143,7 +143,7 @@ def test_a_ring_follows_its_stride():
 
 
 def test_a_ring_without_links_takes_the_routes():
-    wiring = wire(find_topology(12, 4))
+    wiring = make_wiring(find_topology(12, 4))
     routes = find_routes(wiring)
     paths = list_ring_links(wiring, make_ring_order(12, 3), routes)
     assert paths == tuple(routes.path(i, (i + 3) % 12) for i in (0, 3, 6, 9))
@@ -152,6 +152,6 @@ def test_a_ring_without_links_takes_the_routes():
 
 def test_copies_of_a_ring_take_parallel_links():
     topology = find_topology(12, 4, demands=[AllReduceDemand(12, 1), AllReduceDemand(2, 4)])
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     first, second = (list_ring_links(wiring, make_ring_order(12, 6), copy=copy) for copy in (0, 1))
     assert not {link for path in first for link in path} & {link for path in second for link in path}

@@ -8,7 +8,7 @@ import pytest
 from testbed.design.search import optimise
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
 from testbed.design.search.bound import compute_bound
-from testbed.design.search.chains import Stop
+from testbed.design.search.chains import EarlyStop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import simulate_on_quick_routes, simulate_plan_routes
@@ -117,7 +117,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
         annealer = Annealer(problem)
         start = start_of(annealer)
         first_s = annealer.simulate_s(start)
-        found = polish(annealer, [start], np.random.default_rng(5), 60_000, Stop())
+        found = polish(annealer, [start], np.random.default_rng(5), 60_000, EarlyStop())
         ends.append(found[0])
         assert found[0].seconds <= first_s
         assert [one.seconds for one in found] == sorted(one.seconds for one in found)
@@ -128,7 +128,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
 
 def test_the_temperature_falls_geometrically():
     cooling = Cooling(first=0.08, last=0.0002)
-    parts = [cooling.temperature_at(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
+    parts = [cooling.compute_temperature(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
     assert np.diff(np.log(parts[:5])) == pytest.approx(math.log(0.0002 / 0.08) / 4)
     assert parts[5] == parts[4]
 

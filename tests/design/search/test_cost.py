@@ -9,7 +9,7 @@ from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.problem import Problem
 from testbed.design.search.program import Computing, Programs, Sending, Summing
 from testbed.design.search.strategies import StrategyObjective
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
@@ -52,7 +52,7 @@ def test_one_sum_over_all_takes_its_bytes_over_all_rings():
     workload = Workload("sum", (operator,), (), batch=8)
     problem = Problem(workload, Cluster(8, devices_per_server=1), 4, 10, latency=NO_LATENCY)
     strategy = data_parallel(workload, 8)
-    topology = find(traffic(workload, strategy, problem.cluster).demand, 4).topology
+    topology = plan_topology(traffic(workload, strategy, problem.cluster).demand, 4).topology
     computing = sum(_seconds(problem, strategy))
     assert closed_form_s(problem, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-9)
     assert simulated_s(problem, strategy, topology) - computing == pytest.approx(2.8e-3, rel=1e-6)
@@ -71,7 +71,7 @@ def test_bytes_between_two_servers_pass_the_links_between_them():
         "pipe", (layer("a", output_bytes=10**6, ways=("place",)), layer("b", ways=("place",))), ((0, 1),), 4
     )
     problem = Problem(workload, Cluster(5), 2, 10, latency=NO_LATENCY)
-    topology = find(traffic(workload, _pipe(0, 1), Cluster(5)).demand, 2, matching_degree=0).topology
+    topology = plan_topology(traffic(workload, _pipe(0, 1), Cluster(5)).demand, 2, matching_degree=0).topology
     assert topology.strides == (1,)
     for far in (1, 2):
         computing = sum(_seconds(problem, _pipe(0, far)))
@@ -150,7 +150,7 @@ def test_gradients_share_links_with_what_others_wait_for():
     strategy = Strategy(
         (make_placed_sharding((0,)), make_placed_sharding((1,)), make_data_sharding(range(2)))
     )
-    topology = find(traffic(workload, strategy, problem.cluster).demand, 1).topology
+    topology = plan_topology(traffic(workload, strategy, problem.cluster).demand, 1).topology
     closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx((gradient + output) * 8 / 10e9, rel=3e-2)
     assert closed == pytest.approx(simulated_s(problem, strategy, topology), rel=2e-2)
@@ -165,7 +165,7 @@ def test_what_comes_after_gradients_delays_them():
     problem = Problem(workload, Cluster(2, devices_per_server=1), 1, 10, latency=NO_LATENCY)
     placed = tuple(make_placed_sharding((server,)) for server in (0, 1, 0))
     strategy = Strategy((*placed, make_data_sharding(range(2))))
-    topology = find(traffic(workload, strategy, problem.cluster).demand, 1).topology
+    topology = plan_topology(traffic(workload, strategy, problem.cluster).demand, 1).topology
     closed = closed_form_s(problem, strategy, topology)
     simulated = simulated_s(problem, strategy, topology)
     assert (gradient + 2 * output) * 8 / 10e9 <= min(closed, simulated)
@@ -190,7 +190,7 @@ def test_branches_compute_side_by_side():
             for step in range(high)
         )
     )
-    topology = find(traffic(workload, strategy, problem.cluster).demand, 2).topology
+    topology = plan_topology(traffic(workload, strategy, problem.cluster).demand, 2).topology
     one = next(_seconds(problem, strategy))
     closed = closed_form_s(problem, strategy, topology)
     assert closed == pytest.approx(high * one, rel=1e-6)

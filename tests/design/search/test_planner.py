@@ -4,9 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.design.plans.planning import Effort, Servers, make_plan
+from testbed.design.plans.planning import SearchEffort, Servers, make_plan
 from testbed.design.search import optimise
-from testbed.design.search.chains import Rules, Stop, make_first_state, run_steps
+from testbed.design.search.chains import EarlyStop, Rules, make_first_state, run_steps
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, propose_starts
 from testbed.design.search.finalists import (
     rank_strategies,
@@ -18,7 +18,7 @@ from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import simulate_on_quick_routes, simulate_plan_routes
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.search.worker_pool import open_worker_pool
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.iteration.totals import traffic
 from testbed.design.workloads.model import Operator, Workload
@@ -75,7 +75,7 @@ def test_links_for_pairs_are_bought_exactly_when_the_simulated_iteration_gets_sh
         demand = traffic(workload, found.strategy, Cluster(8)).demand
         times = {}
         for degree in range(4) if simplex else (0, 2):
-            topology = find(demand, 4, simplex=simplex, matching_degree=degree).topology
+            topology = plan_topology(demand, 4, simplex=simplex, matching_degree=degree).topology
             problem = Problem(workload, Cluster(8), 4, 25, simplex)
             times[degree] = simulate_plan_routes(problem, found.strategy, topology).execution.iteration_s
         degree = found.finding.matching_degree
@@ -150,7 +150,7 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
         )
     nobody = Pressed()
     nobody.left = 0
-    stop = Stop()
+    stop = EarlyStop()
     (only,) = rank_strategies(problem, proposals, nobody, stop)
     assert (only.strategy, stop.reason) == (proposals[0].strategy, "Ctrl-C")
 
@@ -246,7 +246,7 @@ def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(m
 
     monkeypatch.setattr("testbed.design.plans.planning.optimise", quick)
     choice = WorkloadChoice("candle", settings={"batch_per_device": "2"})
-    for effort in (Effort(), Effort(steps=0), Effort(chains=1)):
+    for effort in (SearchEffort(), SearchEffort(steps=0), SearchEffort(chains=1)):
         plan, _ = make_plan(choice, Servers(4, 2, 25), effort)
         assert asked[-1] == (plan.search["steps"], plan.search["chains"])
     assert asked == [(250, 4), (0, 4), (250, 1)]

@@ -3,7 +3,7 @@ import pytest
 
 from testbed.design.search import annealing
 from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
-from testbed.design.search.chains import Stop
+from testbed.design.search.chains import EarlyStop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.workloads.model import Operator, Workload
@@ -30,7 +30,7 @@ def links_for_pairs(timed):
 @pytest.mark.long
 def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
     """Their ends alone show which number is the fastest."""
-    found = polish(annealer, [start], np.random.default_rng(0), 60_000, Stop())
+    found = polish(annealer, [start], np.random.default_rng(0), 60_000, EarlyStop())
     assert annealer.problem.possible_pair_links == (0, 2)
     assert {links_for_pairs(one) for one in found} == {0, 2}
     assert found[0].seconds == min(one.seconds for one in found)
@@ -107,7 +107,7 @@ def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
         return run(one, chance, budget, *others)
 
     monkeypatch.setattr(annealer, "run", noting)
-    polish(annealer, [start], np.random.default_rng(0), 20_000, Stop())
+    polish(annealer, [start], np.random.default_rng(0), 20_000, EarlyStop())
     assert budgets[-1] <= 20_000 * annealing._LAST_SHARE
 
 

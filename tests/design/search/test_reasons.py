@@ -8,7 +8,7 @@ from testbed.design.search.finalists import RankedStrategy
 from testbed.design.search.problem import Problem
 from testbed.design.search.reasons import explain_plan
 from testbed.design.topology.demand import make_demand
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.model import Operator, Workload
 from testbed.design.workloads.roofline import Cluster
 from testbed.design.workloads.sharding import Strategy, make_data_sharding
@@ -21,7 +21,7 @@ SPREAD = Strategy((make_data_sharding(range(NODES)),))
 
 
 def ranked(degree, pairs, simulated_s, *, simplex=False):
-    finding = find(make_demand(NODES), degree, simplex=simplex, matching_degree=pairs)
+    finding = plan_topology(make_demand(NODES), degree, simplex=simplex, matching_degree=pairs)
     return RankedStrategy(SPREAD, finding, simulated_s, simulated_s, 1.0)
 
 

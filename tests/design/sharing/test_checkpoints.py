@@ -89,7 +89,7 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
     """On an ideal switch with 8 senders the storage hosts' links are the limit, one link each."""
     job, size = computing_job(), 80_000_000
     plain, writing = add_checkpoint_graphs(job, Checkpoint(10, Storage(storage), "blocking", size))
-    fabric = plain.fabric("ideal", 1, 100.0, FabricOptions())
+    fabric = plain.build_fabric("ideal", 1, 100.0, FabricOptions())
     plain_s, writing_s = (fabric.run(one.graph, latency=NO_LATENCY).iteration_s for one in (plain, writing))
 
     assert writing_s - plain_s == pytest.approx(senders_per_link * size / 8 * 8 / 100e9, rel=1e-6)
@@ -97,7 +97,7 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
 
 def run_on_ideal(job, checkpoint):
     """Return the run of a checkpoint on an ideal switch without latency."""
-    fabric = add_checkpoint_graphs(job, checkpoint).plain.fabric("ideal", 1, 100.0, FabricOptions())
+    fabric = add_checkpoint_graphs(job, checkpoint).baseline.build_fabric("ideal", 1, 100.0, FabricOptions())
     return run_checkpoint(job, checkpoint, lambda graph: fabric.run(graph, latency=NO_LATENCY))
 
 
@@ -105,15 +105,15 @@ def test_a_blocking_write_makes_one_iteration_longer():
     run = run_on_ideal(computing_job(), Checkpoint(10, Storage(2), "blocking", 80_000_000))
 
     assert run.write_s == pytest.approx(80_000_000 * 8 / 200e9)
-    assert run.longest_s == pytest.approx(run.plain.iteration_s + run.write_s)
-    assert run.mean_s == pytest.approx(run.plain.iteration_s + run.write_s / 10)
+    assert run.longest_s == pytest.approx(run.baseline.iteration_s + run.write_s)
+    assert run.mean_s == pytest.approx(run.baseline.iteration_s + run.write_s / 10)
 
 
 def test_an_overlapped_write_hides_behind_computation():
     run = run_on_ideal(computing_job(compute_s=0.1), Checkpoint(10, Storage(2), "overlapped", 80_000_000))
 
     assert (run.write_s, run.extrapolated) == (pytest.approx(3.2e-3), False)
-    assert (run.longest_s, run.mean_s) == pytest.approx((run.plain.iteration_s,) * 2)
+    assert (run.longest_s, run.mean_s) == pytest.approx((run.baseline.iteration_s,) * 2)
 
 
 def test_the_next_checkpoint_waits_for_an_overlapped_write():
@@ -136,7 +136,7 @@ def test_a_long_write_goes_on_at_the_progress_of_the_simulated_iterations(monkey
     assert (run.iterations, run.extrapolated, whole.extrapolated) == (8, True, False)
     assert run.mean_s == pytest.approx(whole.mean_s, rel=0.01)
     assert run.write_s == pytest.approx(whole.write_s, rel=0.03)
-    assert whole.mean_s > whole.plain.iteration_s * (1.4 if every == 20 else 1.001)
+    assert whole.mean_s > whole.baseline.iteration_s * (1.4 if every == 20 else 1.001)
 
 
 def test_writes_stay_on_their_rails():
@@ -160,7 +160,7 @@ def test_bytes_are_kept_on_every_fabric_and_each_is_written_once(name, count, mo
     plain, writing = add_checkpoint_graphs(job, Checkpoint(5, Storage(count, NICS), mode))
     of_gpus = name.startswith("rail")
     options = FabricOptions(hb_domain=NICS if of_gpus else 1, reconfiguration_s=1e-4)
-    fabric = plain.fabric(name, 1 if of_gpus else 3, 100.0, options)
+    fabric = plain.build_fabric(name, 1 if of_gpus else 3, 100.0, options)
     without, execution = simulate_on(fabric, plain.graph), simulate_on(fabric, writing.graph)
 
     assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded

@@ -13,7 +13,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import rail_only
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
-from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, cut_greedily, tile
+from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, cut_greedily, tile_jobs
 from testbed.errors import WorkloadError
 
 CLUSTER = RailCluster(4, 4)
@@ -39,7 +39,7 @@ def used(rectangles):
 @given(rail_jobs())
 def test_rectangles_hold_their_jobs_inside_the_cluster_and_apart(drawn):
     cluster, jobs = drawn
-    for rectangles in (tile(cluster, jobs, max_steps=20_000).rectangles, cut_greedily(cluster, jobs)):
+    for rectangles in (tile_jobs(cluster, jobs, max_steps=20_000).rectangles, cut_greedily(cluster, jobs)):
         gpus = [gpu for one in rectangles for gpu in one.find_gpus(cluster)]
 
         assert len(set(gpus)) == len(gpus)
@@ -57,7 +57,7 @@ def test_rectangles_hold_their_jobs_inside_the_cluster_and_apart(drawn):
 @given(rail_jobs())
 def test_each_job_has_a_place_or_a_reason_and_the_search_is_no_worse(drawn):
     cluster, jobs = drawn
-    tiling = tile(cluster, jobs, max_steps=20_000)
+    tiling = tile_jobs(cluster, jobs, max_steps=20_000)
 
     assert {one.job.name for one in tiling.rectangles} | set(tiling.unplaced) == {job.name for job in jobs}
     assert not {one.job.name for one in tiling.rectangles} & set(tiling.unplaced)
@@ -91,7 +91,7 @@ def most_gpus(cluster, jobs):
 )
 def test_the_search_finds_what_trying_everything_finds(cluster, sizes):
     jobs = [RailJob(f"j{number}", gpus, serves=serves) for number, (gpus, serves) in enumerate(sizes)]
-    tiling = tile(cluster, jobs)
+    tiling = tile_jobs(cluster, jobs)
 
     assert tiling.proven
     assert tiling.used_gpus == most_gpus(cluster, jobs)
@@ -102,15 +102,15 @@ def test_the_search_beats_the_heuristic_where_the_largest_job_is_in_the_way():
     jobs = [RailJob("large", 9, shape=(3, 3)), *(RailJob(f"j{n}", 8, shape=(4, 2)) for n in range(2))]
 
     assert used(cut_greedily(CLUSTER, jobs)) == 9
-    assert (tile(CLUSTER, jobs).used_gpus, tile(CLUSTER, jobs).proven) == (16, True)
-    assert not tile(CLUSTER, jobs, exact_jobs=2).proven
+    assert (tile_jobs(CLUSTER, jobs).used_gpus, tile_jobs(CLUSTER, jobs).proven) == (16, True)
+    assert not tile_jobs(CLUSTER, jobs, exact_jobs=2).proven
 
 
 def test_many_jobs_are_placed_at_once():
     jobs = [
         RailJob(f"j{number}", 2 ** (number % 6), tensor=min(2 ** (number % 6), 8)) for number in range(300)
     ]
-    tiling = tile(RailCluster(400, 8), jobs)
+    tiling = tile_jobs(RailCluster(400, 8), jobs)
 
     assert tiling.unplaced == {}
     assert tiling.used_gpus == sum(job.gpus for job in jobs)
@@ -141,7 +141,7 @@ def test_many_jobs_are_placed_at_once():
     ],
 )
 def test_a_job_without_a_place_has_a_reason(block, job, reason):
-    tiling = tile(CLUSTER, [RailJob("block", block[0] * block[1], shape=block), job])
+    tiling = tile_jobs(CLUSTER, [RailJob("block", block[0] * block[1], shape=block), job])
 
     assert dict(tiling.unplaced) == {"x": reason}
 
@@ -152,7 +152,7 @@ def test_a_job_without_a_place_has_a_reason(block, job, reason):
         (lambda: RailCluster(0, 4), "0 domains with 4 rails"),
         (lambda: RailJob("x", 0), "job 'x' has 0 GPUs"),
         (lambda: RailJob("x", 6, shape=(2, 2)), "its shape is 2 domains by 2 rails: correct one of them"),
-        (lambda: tile(CLUSTER, [RailJob("x", 1), RailJob("x", 2)]), "two jobs are named 'x'"),
+        (lambda: tile_jobs(CLUSTER, [RailJob("x", 1), RailJob("x", 2)]), "two jobs are named 'x'"),
     ],
 )
 def test_invalid_input_is_named(make, words):
@@ -209,6 +209,6 @@ def test_a_job_that_is_no_rectangle_slows_down_another():
 @given(st.lists(st.sampled_from([(2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 2)]), min_size=2, max_size=5))
 def test_no_job_of_a_tiling_is_slowed_down(sizes):
     jobs = [RailJob(f"j{number}", gpus, tensor) for number, (gpus, tensor) in enumerate(sizes)]
-    placed = [groups_of(one) for one in tile(CLUSTER, jobs).rectangles]
+    placed = [groups_of(one) for one in tile_jobs(CLUSTER, jobs).rectangles]
 
     assert seconds(*placed) == pytest.approx([seconds(job)[0] for job in placed], rel=1e-9)

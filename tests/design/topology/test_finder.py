@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.matching import match_edges
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.demand import AllReduceDemand, make_demand
-from testbed.design.topology.finder import find
-from testbed.design.topology.hops import diameter, mean_hops
+from testbed.design.topology.finder import plan_topology
+from testbed.design.topology.hops import compute_diameter, compute_mean_hops
 from testbed.design.topology.strides import (
     list_direct_strides,
     list_half_range,
@@ -28,43 +28,43 @@ def everybody(nodes):
 
 
 def test_pure_data_parallelism_on_twelve_nodes_is_strides_1_and_5():
-    finding = find(make_demand(12, everybody(12)), 4)
+    finding = plan_topology(make_demand(12, everybody(12)), 4)
     assert finding.topology.strides == (1, 5)
     assert (finding.ring_degree, finding.matching_degree, finding.matchings) == (4, 0, ())
     assert len(finding.topology.links) == 24
-    assert (diameter(finding.topology), round(mean_hops(finding.topology), 3)) == (3, 1.818)
+    assert (compute_diameter(finding.topology), round(compute_mean_hops(finding.topology), 3)) == (3, 1.818)
 
 
 def test_pairs_that_send_most_get_links():
     pairs = [(0, 6, 9 * GIGABYTE), (6, 0, GIGABYTE), (1, 4, 5 * GIGABYTE), (4, 6, 8 * GIGABYTE)]
-    finding = find(make_demand(12, [AllReduceDemand(12, 2 * GIGABYTE)], pairs), 4)
+    finding = plan_topology(make_demand(12, [AllReduceDemand(12, 2 * GIGABYTE)], pairs), 4)
     assert (finding.ring_degree, finding.matching_degree) == (4, 0)  # 44 of 67 GB: 2.6 NICs, so 3, so 4
-    finding = find(make_demand(12, [AllReduceDemand(12, GIGABYTE // 2)], pairs), 4)
+    finding = plan_topology(make_demand(12, [AllReduceDemand(12, GIGABYTE // 2)], pairs), 4)
     assert (finding.ring_degree, finding.matching_degree) == (2, 2)
     assert finding.matchings[0] == ((0, 6), (1, 4))
     assert finding.matchings[1] == ((4, 6),)  # 8 GB against halves: 5 and 2.5
-    assert finding.links_of == {(0, 6): 1, (1, 4): 1, (4, 6): 1}
+    assert finding.link_count_by_pair == {(0, 6): 1, (1, 4): 1, (4, 6): 1}
 
 
 @pytest.mark.parametrize(("discount", "partners"), [("halved", [1, 2, 1, 2]), ("harmonic", [1, 2, 1, 1])])
 def test_a_link_makes_the_next_one_less_wanted(discount, partners):
     """0-1 sends 8, 0-2 sends 4.2. Halved: 8, 4 < 4.2, 4 > 2.1, 2 < 2.1. Harmonic: the fourth is 8/3 > 2.1."""
     demand = make_demand(8, [AllReduceDemand(8, 1)], [(0, 1, 8.0), (0, 2, 4.2)])
-    bought = find(demand, 6, discount=discount, matching_degree=4).matchings
+    bought = plan_topology(demand, 6, discount=discount, matching_degree=4).matchings
     assert [pair for ((_, pair),) in bought] == partners
 
 
 def test_one_way_links_are_bought_one_way():
     demand = make_demand(6, everybody(6), [(0, 3, 5e9), (3, 1, 4e9)])
-    finding = find(demand, 3, simplex=True, matching_degree=1)
+    finding = plan_topology(demand, 3, simplex=True, matching_degree=1)
     assert finding.matchings == (((0, 3), (3, 1)),)
     assert (3, 0) not in finding.topology.edges
 
 
 def test_one_node_needs_nothing():
-    finding = find(make_demand(1), 4)
+    finding = plan_topology(make_demand(1), 4)
     assert finding.topology.edges == ()
-    assert (diameter(finding.topology), mean_hops(finding.topology)) == (0, 0.0)
+    assert (compute_diameter(finding.topology), compute_mean_hops(finding.topology)) == (0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -77,32 +77,32 @@ def test_one_node_needs_nothing():
 )
 def test_what_cannot_exist_is_refused(nodes, degree, message):
     with pytest.raises(TopologyError, match=message):
-        find(make_demand(nodes, everybody(nodes)), degree)
+        plan_topology(make_demand(nodes, everybody(nodes)), degree)
 
 
 def test_two_nodes_and_a_prime_number_of_nodes():
-    assert find(make_demand(2, everybody(2), [(0, 1, 5.0)]), 1).topology.links == ((0, 1),)
-    finding = find(make_demand(13, everybody(13), [(0, 6, 1e12), (1, 7, 1e12)]), 4)
+    assert plan_topology(make_demand(2, everybody(2), [(0, 1, 5.0)]), 1).topology.links == ((0, 1),)
+    finding = plan_topology(make_demand(13, everybody(13), [(0, 6, 1e12), (1, 7, 1e12)]), 4)
     assert finding.matchings[0] == ((0, 6), (1, 7))
     assert set(Counter(end for link in finding.topology.links for end in link).values()) == {4}
 
 
 def test_an_unknown_discount_is_refused():
     with pytest.raises(TopologyError, match="choose 'halved' or 'harmonic'"):
-        find(make_demand(4), 2, discount="thirds")
+        plan_topology(make_demand(4), 2, discount="thirds")
 
 
 def test_primes_only():
-    finding = find(make_demand(32, everybody(32)), 8, primes=True)
+    finding = plan_topology(make_demand(32, everybody(32)), 8, primes=True)
     assert finding.topology.strides == (1, 3, 5, 13)
     assert set(finding.topology.strides) <= {1, 3, 5, 7, 11, 13}
 
 
 def test_strides_of_a_group():
-    finding = find(make_demand(12, [AllReduceDemand(12, GIGABYTE), AllReduceDemand(4, GIGABYTE)]), 4)
-    assert finding.strides_of(12) == (1,)
-    assert finding.strides_of(4) == (3,)
-    assert finding.strides_of(6) == ()
+    finding = plan_topology(make_demand(12, [AllReduceDemand(12, GIGABYTE), AllReduceDemand(4, GIGABYTE)]), 4)
+    assert finding.list_group_strides(12) == (1,)
+    assert finding.list_group_strides(4) == (3,)
+    assert finding.list_group_strides(6) == ()
 
 
 @st.composite
@@ -128,28 +128,28 @@ def test_every_finding_is_connected_within_its_degree_and_can_be_wired(true_hops
     @given(jobs(), st.sampled_from(["averages", "published"]))
     def check(job, shares):
         demand, degree, simplex = job
-        finding = find(demand, degree, simplex=simplex, shares=shares)
+        finding = plan_topology(demand, degree, simplex=simplex, shares=shares)
         topology, nodes = finding.topology, demand.nodes
         hops = true_hops(nodes, topology.edges)
         assert hops.min() >= 0
-        assert diameter(topology) == hops.max()
+        assert compute_diameter(topology) == hops.max()
         sends = Counter(source for source, _ in topology.edges)
         receives = Counter(target for _, target in topology.edges)
         assert max(*sends.values(), *receives.values()) <= degree
         assert finding.ring_degree + finding.matching_degree == degree
         wanted = set(zip(demand.source.tolist(), demand.target.tolist(), strict=True))
-        for pair in finding.links_of:
+        for pair in finding.link_count_by_pair:
             assert pair in wanted or (not simplex and pair[::-1] in wanted)
-        wiring = wire(topology)
+        wiring = make_wiring(topology)
         assert len(wiring.links) == len(topology.edges)
         regular = set(sends.values()) == {degree}
         if not simplex and nodes % 2 == 0:
             assert regular
-            one_plane_an_interface = wire(topology, planes=degree)
+            one_plane_an_interface = make_wiring(topology, planes=degree)
             assert all(link.source.index == link.target.index for link in one_plane_an_interface.links)
-        seen["bought"] += bool(finding.links_of)
-        seen["twice"] += max(finding.links_of.values(), default=0) > 1
-        seen["planes with matchings"] += not simplex and nodes % 2 == 0 and bool(finding.links_of)
+        seen["bought"] += bool(finding.link_count_by_pair)
+        seen["twice"] += max(finding.link_count_by_pair.values(), default=0) > 1
+        seen["planes with matchings"] += not simplex and nodes % 2 == 0 and bool(finding.link_count_by_pair)
         seen["odd duplex"] += not simplex and nodes % 2
         seen["simplex"] += simplex
 
@@ -167,7 +167,7 @@ def test_dense_demands_among_many_nodes_are_matched_nearly_as_heavily():
     weights = chance.lognormal(0, 2, len(one))
     demand = make_demand(nodes, [], zip(one.tolist(), other.tolist(), weights.tolist(), strict=True))
     table = dict(zip(zip(one.tolist(), other.tolist(), strict=True), weights.tolist(), strict=True))
-    (first, *_) = find(demand, 3, matching_degree=1).matchings
+    (first, *_) = plan_topology(demand, 3, matching_degree=1).matchings
     assert sum(table[pair] for pair in first) >= 0.9 * match_edges(nodes, one, other, weights).weight
 
 

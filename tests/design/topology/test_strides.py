@@ -148,11 +148,11 @@ def test_exhaustive_refuses_what_it_cannot_finish():
 
 
 def test_the_limit_counts_the_sets_that_are_looked_at(monkeypatch):
-    monkeypatch.setattr(strides, "EXHAUSTIVE_LIMIT", 21)
+    monkeypatch.setattr(strides, "MAX_EXHAUSTIVE_SETS", 21)
     assert (
         select_permutations(16, 3, list_totient_strides(16), "exhaustive", simplex=True)[0] == 1
     )  # 7 over 2
-    monkeypatch.setattr(strides, "EXHAUSTIVE_LIMIT", 20)
+    monkeypatch.setattr(strides, "MAX_EXHAUSTIVE_SETS", 20)
     with pytest.raises(TopologyError, match="21 sets of strides"):
         select_permutations(16, 3, list_totient_strides(16), "exhaustive", simplex=True)
 

@@ -43,7 +43,7 @@ def test_an_unknown_device_is_refused_by_its_name():
 
 def test_instances_of_different_devices_meet_on_pcie():
     """Of 31.5 GB/s a device has, each of two logical servers gets half."""
-    whole, half = (WorkloadChoice("vgg16", device=name).cluster(4) for name in ("a100", "a100/2"))
+    whole, half = (WorkloadChoice("vgg16", device=name).make_cluster(4) for name in ("a100", "a100/2"))
     assert whole.local_bytes_per_s == 300e9
     assert half.local_bytes_per_s == 15.75e9
 

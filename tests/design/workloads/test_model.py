@@ -75,13 +75,13 @@ def test_a_cache_is_filled_with_what_it_keeps(make_operator):
     attention = make_operator("attention", output_bytes=100)
     caches = [make_operator(name, kind="cache", output_bytes=size) for name, size in (("c", 30), ("d", 40))]
     workload = Workload("w", (attention, *caches, make_operator("e")), ((0, 1), (1, 2), (2, 3), (0, 3)), 1)
-    assert [workload.edge_bytes(edge) for edge in workload.edges] == [30, 30, 40, 100]
+    assert [workload.compute_edge_bytes(edge) for edge in workload.edges] == [30, 30, 40, 100]
 
 
 def test_sums_over_all_operators(make_operator):
     workload = Workload("w", tuple(make_operator(name, parameter_bytes=7) for name in "abc"), (), 4)
     assert workload.parameter_bytes == 21
-    assert workload.index_of_operator == {"a": 0, "b": 1, "c": 2}
+    assert workload.index_by_operator == {"a": 0, "b": 1, "c": 2}
 
 
 @pytest.mark.parametrize(

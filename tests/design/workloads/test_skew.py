@@ -21,7 +21,7 @@ from testbed.errors import WorkloadError
 
 def skewed(skew: float, nodes: int = 8):
     choice = WorkloadChoice("moe", settings={"layers": "2"}, device="a100", skew=skew)
-    workload, cluster = choice.workload(nodes), choice.cluster(nodes)
+    workload, cluster = choice.make_workload(nodes), choice.make_cluster(nodes)
     return workload, default_strategy(workload, nodes), cluster
 
 
@@ -84,4 +84,4 @@ def test_no_expert_gets_a_sample_twice():
 )
 def test_a_skew_that_cannot_be_is_refused(name, skew, message):
     with pytest.raises(WorkloadError, match=message):
-        apply_skew(WorkloadChoice(name).workload(8), skew)
+        apply_skew(WorkloadChoice(name).make_workload(8), skew)

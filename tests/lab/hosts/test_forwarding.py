@@ -18,7 +18,7 @@ skip_without("pydantic")
 
 from patch_lists import wiring_of
 
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.route_sets import map_routes
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
@@ -86,7 +86,7 @@ topologies = st.one_of(
 def test_following_the_routes_reaches_every_address_over_the_planned_links(small_lab_text, drawn):
     simplex, nodes, degree = drawn
     lab = parse_lab(small_lab_text(nodes, degree), "x.yaml")
-    wiring = wire(find_topology(nodes, degree, simplex=simplex))
+    wiring = make_wiring(find_topology(nodes, degree, simplex=simplex))
     routes = find_routes(wiring)
     macs = macs_of(lab)
     plan = plan_forwarding(lab, wiring, routes, macs)
@@ -111,7 +111,7 @@ def planned_routes(topology, seed):
     """Return the routes of a plan whose pairs send drawn amounts, on the wiring of its topology too."""
     sent = np.random.default_rng(seed).random((topology.nodes, topology.nodes))
     routes = balancing.route(topology, make_matrix_demand(sent * (1 - np.eye(topology.nodes))), seed=seed)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return routes, wiring, map_routes(routes, wiring)
 
 
@@ -130,7 +130,7 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
                 _, via = taken(plan[lab.hosts[here].name], address)
                 here, _ = owner[IPv4Address(via)]
                 path.append(here)
-            assert tuple(path) == routes.nodes_of(one.path)
+            assert tuple(path) == routes.list_nodes(one.path)
             followed += one.set > 0
         for host in lab.hosts:
             lines = [line.split() for line in plan[host.name].batch]
@@ -213,7 +213,7 @@ def lab(small_lab_text):
 
 @pytest.fixture
 def ring_plan(lab):
-    wiring = wire(find_topology(3, 2))
+    wiring = make_wiring(find_topology(3, 2))
     return plan_forwarding(lab, wiring, find_routes(wiring), macs_of(lab))
 
 

@@ -94,7 +94,7 @@ def check_rings(lab, design, files, gpus):
                 leaving = read[lab.hosts[here].name][ring.file][number].leaves
                 entering = read[lab.hosts[there].name][ring.file][number].enters
                 source = Nic(here, [nic.name for nic in lab.hosts[here].nics].index(leaving))
-                link = design.wiring.link_from[source]
+                link = design.wiring.link_by_transmitter[source]
                 assert link.target == Nic(there, [nic.name for nic in lab.hosts[there].nics].index(entering))
                 used.append(link)
     return used
@@ -257,7 +257,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
         "    </channel>\n"
     )
     # Host a sends to b by nic1 and receives from c by nic2: NCCL numbers them 1 and 0.
-    assert design.wiring.link_from[Nic(0, 0)].target.node == 1
+    assert design.wiring.link_by_transmitter[Nic(0, 0)].target.node == 1
     assert files.texts["a"]["ring-1.xml"] == (
         '<graphs version="1">\n'
         f'  <graph id="0" pattern="4" crossnic="1" nchannels="1" {speeds} samechannels="1">\n{channel}  </graph>\n'

@@ -17,7 +17,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 
 from testbed.design.collectives.exchange import compute_exchange_limit_mbps, compute_exchange_loads
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.strides import list_rings
@@ -35,7 +35,7 @@ from testbed.measure.collectives.spec import (
 )
 
 TOPOLOGY = find_topology(12, 4)
-WIRING = wire(TOPOLOGY)
+WIRING = make_wiring(TOPOLOGY)
 ROUTES = find_routes(WIRING)
 RINGS = list_rings(TOPOLOGY)
 MIB = 1 << 20

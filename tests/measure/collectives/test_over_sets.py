@@ -5,7 +5,7 @@ import pytest
 from libraries import library
 
 from testbed.design.model import RingOrder
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import make_demand, make_matrix_demand
@@ -22,7 +22,7 @@ def test_a_pair_takes_its_weights_and_both_ways_round_carry_half():
     exchange = Configuration("across", (), (1 << 20,), ((0, 2), (2, 0)))
     weights = compute_weights(exchange, sets)
     assert [sorted(of_pair)[-2:] for of_pair in weights] == [[0.5, 0.5]] * 2
-    shares = sum_link_shares(wire(RING), sets, exchange, weights)
+    shares = sum_link_shares(make_wiring(RING), sets, exchange, weights)
     assert len(shares) == 8
     assert list(shares.values()) == pytest.approx([0.5] * 8)
 
@@ -32,9 +32,9 @@ def test_shares_of_an_all_to_all_are_what_the_routes_say():
     topology = find_topology(8, 4)
     sets = balancing.route(topology, make_matrix_demand(random.random((8, 8)) * (1 - np.eye(8))))
     exchange = make_all_to_all("all", 8, (1024,))
-    shares = sum_link_shares(wire(topology), sets, exchange, compute_weights(exchange, sets))
+    shares = sum_link_shares(make_wiring(topology), sets, exchange, compute_weights(exchange, sets))
     each = (1 - np.eye(8)) / 7
-    assert sorted(shares.values()) == pytest.approx(sorted(sets.link_bytes(each)))
+    assert sorted(shares.values()) == pytest.approx(sorted(sets.compute_link_bytes(each)))
 
 
 def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
@@ -42,6 +42,8 @@ def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
     over = Configuration("ring", (RingOrder(1, (0, 1, 2, 3)),), (1024,))
     assert compute_weights(over, sets) == ((1.0, *[0.0] * (sets.sets - 1)),)
     alone = balancing.route(RING, make_demand(4), max_paths=1)
-    shares = sum_link_shares(wire(RING), alone, over, compute_weights(over, alone))
+    shares = sum_link_shares(make_wiring(RING), alone, over, compute_weights(over, alone))
     assert list(shares.values()) == pytest.approx([2 * 3 / 4] * 4)
-    assert shares == over.collective.link_shares(wire(RING), find_routes(wire(RING)), over)
+    assert shares == over.collective.compute_link_shares(
+        make_wiring(RING), find_routes(make_wiring(RING)), over
+    )

@@ -111,9 +111,9 @@ def clear_switch(file):
 
 def wait_for_keepers(runs):
     deadline = time.monotonic() + 90
-    words = ["pgrep", "-f", f"program.give_back {runs}"]
+    words = ["pgrep", "-f", f"program.cleanup {runs}"]
     while subprocess.run(words, capture_output=True, check=False).returncode == 0:
-        assert time.monotonic() < deadline, "the keeper does not end"
+        assert time.monotonic() < deadline, "the cleanup process does not end"
         time.sleep(0.1)
 
 
@@ -277,6 +277,6 @@ def test_nothing_is_left_after_kills_at_random_moments(lab, up, tmp_path):
         assert find_unfinished_operations(runs, load_lab(up)) == (), seed
         for status, error in lab.command("runs query", "select status, error from runs").rows:
             assert status == "interrupted", seed
-            # A process that is killed before its keeper starts leaves no reason.
+            # A process that is killed before its cleanup process starts leaves no reason.
             assert (error or "testbed run was killed").startswith("testbed run was killed"), seed
     assert stages == {"running", "patching"}

@@ -78,8 +78,8 @@ def test_what_was_added_is_read_back(store: RunStore):
     assert stored.lab == LAB
     assert stored.lab.scale == 250
     assert stored.topologies == (TOPOLOGY, replace(TOPOLOGY, name="other"))
-    assert stored.topology("other") == replace(TOPOLOGY, name="other")
-    assert stored.topology("none") is None
+    assert stored.find_topology("other") == replace(TOPOLOGY, name="other")
+    assert stored.find_topology("none") is None
     assert stored.circuits == {"ring": CIRCUITS, "other": CIRCUITS[:1]}
     assert (stored.phases[0].name, stored.phases[0].data) == (
         "apply",

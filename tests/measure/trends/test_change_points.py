@@ -31,7 +31,11 @@ DRAWS = {
 def test_series_without_a_change_are_false_alarms_at_the_stated_rate(kind):
     random, rate, series = np.random.default_rng(7), 0.1, 200
     alarms = sum(
-        bool(find_change_points(DRAWS[kind](random, int(random.integers(8, 40))), rate=rate, seed=seed))
+        bool(
+            find_change_points(
+                DRAWS[kind](random, int(random.integers(8, 40))), false_alarm_rate=rate, seed=seed
+            )
+        )
         for seed in range(series)
     )
 
@@ -76,7 +80,7 @@ def test_the_confidence_is_that_of_all_orders():
         find_best_segment(np.array(order))[0] >= gain * (1 - 1e-9) for order in permutations(values)
     )
 
-    (point,) = find_change_points(values, rate=0.2)
+    (point,) = find_change_points(values, false_alarm_rate=0.2)
     assert as_good == 72  # of 720: the three large ones before or after the three small ones, in any order
     assert point.confidence == pytest.approx(1 - as_good / 720, abs=0.05)
 
@@ -137,7 +141,7 @@ def test_the_best_segment_is_the_best_of_all(values):
 
 def test_a_loss_that_was_repaired_is_two_changes():
     values = [-1.0] * 6 + [-2.5] * 6 + [-1.0] * 6
-    points = find_change_points(values, rate=0.02)
+    points = find_change_points(values, false_alarm_rate=0.02)
 
     assert [(point.index, point.before, point.after) for point in points] == [
         (6, -1.0, -2.5),

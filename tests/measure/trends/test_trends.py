@@ -40,7 +40,7 @@ def test_a_regression_is_found_with_the_epoch_before_it(laboratory):
     assert change.point.after == pytest.approx(60, abs=1)
     assert change.point.confidence > 0.99
     assert [one["why"] for one in change.epochs] == ["--simplex"]
-    told = "\n".join(change.lines())
+    told = "\n".join(change.format_lines())
     assert f"fell from {change.point.before:.4g} to {change.point.after:.4g} Mbit/s with run {ids[7]}" in told
     assert "after epoch 2 (apply, 2026-03-08 00:00 UTC): --simplex" in told
 
@@ -60,7 +60,7 @@ def test_light_that_is_lost_between_runs_is_a_regression_and_light_that_comes_ba
     assert (lost.series.name, lost.series.lab) == ("a/nic1:transmit", "t4")
     assert lost.difference == pytest.approx(-1.5, abs=0.05)
     assert lost.epochs == ()
-    assert "no change of the lab" in "\n".join(lost.lines())
+    assert "no change of the lab" in "\n".join(lost.format_lines())
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ResultsError
 from testbed.lab.hosts.fleet import CommandResult
@@ -28,7 +28,7 @@ from testbed.operate.light import SwitchReading, compute_budget
 from testbed.operate.plan import list_circuits
 from testbed.operate.session import LabSession
 
-WIRING = wire(find_topology(12, 4))
+WIRING = make_wiring(find_topology(12, 4))
 DAY_S = 86400.0
 BEGIN_S = 1_800_000_000.0
 LIT = ReceiverReading(lanes_dbm=(-1.8,), sent_dbm=(0.0,), window=PowerThresholds(-14.0, -11.0, 2.0, 3.0))

@@ -17,7 +17,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
@@ -31,7 +31,7 @@ from testbed.operate.session import LabSession
 pytestmark = pytest.mark.kernel
 
 RATES_GBPS = {25: 1, 100: 4, 400: 4}
-WIRING = wire(find_topology(3, 2))
+WIRING = make_wiring(find_topology(3, 2))
 
 
 def three_hosts(lab, rate_gbps):

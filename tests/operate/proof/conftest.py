@@ -15,7 +15,7 @@ from needs import needs
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.design.model import Nic
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
@@ -39,7 +39,7 @@ from testbed.operate.unfinished import IncompleteOperation
 
 PYTHON = str(Path(sys.executable).resolve())
 _TOPOLOGY = find_topology(4, 2)
-RING = Design("ring", _TOPOLOGY, wire(_TOPOLOGY), find_routes(wire(_TOPOLOGY)))
+RING = Design("ring", _TOPOLOGY, make_wiring(_TOPOLOGY), find_routes(make_wiring(_TOPOLOGY)))
 EPOCH, FLOOR_DBM, SENSITIVITY_DBM = 7, -60.0, -20.0
 WINDOW = PowerThresholds(SENSITIVITY_DBM, -18.0, 1.0, 2.0)
 
@@ -327,10 +327,10 @@ def worlds(testbed12):
     """Return a function that makes a healthy world of twelve hosts, or of those that are named."""
 
     def make(hosts="abcdefghijkl", *, simplex=False, degree=4, **options):
-        wiring = wire(find_topology(len(hosts), degree, simplex=simplex))
+        wiring = make_wiring(find_topology(len(hosts), degree, simplex=simplex))
         return World(make_shard(testbed12, hosts), wiring, **options)
 
-    make.other_wiring = SimpleNamespace(pairs=wire(find_topology(12, 2)))
+    make.other_wiring = SimpleNamespace(pairs=make_wiring(find_topology(12, 2)))
     return make
 
 

@@ -11,7 +11,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
@@ -50,7 +50,7 @@ def test_the_recorded_host_holds_what_its_plan_leaves_there(testbed12):
     hosts = tuple(replace(host, nics=host.nics[:3]) for host in testbed12.hosts[:4])
     lab = replace(testbed12, hosts=hosts)
     state = parse_state(RECORDED)
-    wiring = wire(find_topology(4, 3))
+    wiring = make_wiring(find_topology(4, 3))
     macs = {host.name: {nic.name: "02:00:00:00:00:01" for nic in host.nics} for host in lab.hosts}
     planned = plan_state(plan_forwarding(lab, wiring, find_routes(wiring), macs)["a"])
     assert {route.target: route for route in state.routes if route.protocol == "107"} == planned.routes

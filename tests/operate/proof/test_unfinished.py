@@ -14,7 +14,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 
 from testbed.design.model import Link
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.kernel_state import EMPTY_STATE, list_installation_states, plan_state
 from testbed.lab.model import make_shard
@@ -300,7 +300,7 @@ def test_another_topology_that_is_named_is_compared_as_it_is(worlds):
 
 def test_circuits_between_hosts_that_the_apply_is_not_for_are_not_counted(worlds):
     """A ring of four hosts was to be replaced on two of them; the apply leaves the links of c and d alone."""
-    world, ring = worlds("ab", degree=1), wire(find_topology(4, 2))
+    world, ring = worlds("ab", degree=1), make_wiring(find_topology(4, 2))
     world.leave_unfinished(ring)
     (one,) = world.left
     world.left = (replace(one, replaced=(replace(one.replaced[0], hosts=tuple("abcd"), nics={}),)),)

@@ -20,7 +20,7 @@ skip_without("sqlalchemy")
 import sqlite3
 
 from testbed.cli.app import run_app
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
@@ -51,7 +51,7 @@ def four_hosts(lab):
 
 def ring(*, simplex=False):
     topology = find_topology(4, 2, simplex=simplex)
-    wiring = wire(topology)
+    wiring = make_wiring(topology)
     return Design("ring", topology, wiring, find_routes(wiring))
 
 

@@ -25,7 +25,7 @@ from testbed.design.reproductions.mixnet.model import FAT_TREE, MIXNET, TOPOOPT
 from testbed.design.reproductions.mixnet.models import JOBS, SERVER_GPUS, SETTING
 from testbed.design.reproductions.mixnet.setup import Scale
 
-SERVERS = 128
+SERVER_COUNT = 128
 CLAIMS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
 """Performance per dollar relative to a fat-tree, by rate in Gbit/s: range over the four models (abstract)."""
 EXPECTED = {100: (1.31, 1.61), 400: (2.06, 2.44)}
@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 
 
-def compute_network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
+def compute_network_usd(design: str, gbps: float, servers: int = SERVER_COUNT) -> float:
     """Return the price in US dollars of a network of servers with eight NICs each.
 
     Totals for 128 servers at 100 Gbit/s, in millions; they equal the published totals:
@@ -69,7 +69,7 @@ def compute_network_usd(design: str, gbps: float, servers: int = SERVERS) -> flo
     )
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     times = compute_times(JOBS, SETTING, scale.rates_gbps)
     rows = []
     for row in times.select_rows(design=MIXNET).records:
@@ -84,7 +84,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(_compare_all(table))
 
 
@@ -106,7 +106,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
                 )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     first_model = table.select_rows(model=table.list_values("model")[0])
     rates = tuple(f"{gbps:g}" for gbps in first_model.get_numbers("gbps"))
     costs = tuple(
@@ -127,4 +127,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Cost, and performance per dollar of MixNet", tuple(panels))
 
 
-FIGURE = Figure(2, "Cost and performance per dollar", _make, _compare, _draw)
+FIGURE = Figure(2, "Cost and performance per dollar", _make_table, _compare_with_paper, _make_plot)

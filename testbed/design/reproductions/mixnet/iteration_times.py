@@ -18,7 +18,7 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.mixnet.model import DESIGNS, FAT_TREE, TOPOOPT, iteration_s
+from testbed.design.reproductions.mixnet.model import DESIGNS, FAT_TREE, TOPOOPT, compute_iteration_s
 from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
 from testbed.design.reproductions.mixnet.published import TIMES
 from testbed.design.reproductions.mixnet.setup import Scale
@@ -38,7 +38,7 @@ def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence
     rows = []
     for job in jobs:
         ours = {
-            (gbps, design): iteration_s(job, setting, gbps, design)
+            (gbps, design): compute_iteration_s(job, setting, gbps, design)
             for gbps in rates_gbps
             for design in DESIGNS
         }
@@ -88,13 +88,13 @@ def count_last(table: Table, column: str = "ours") -> tuple[int, int]:
     return slowest_pairs, len(rows)
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     table = compute_times(JOBS, SETTING, scale.rates_gbps)
     progress(len(table.rows), len(table.rows), "iteration times")
     return table
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(_compare_all(table))
 
 
@@ -142,7 +142,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
         )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = []
     for column, title in (("published", "published"), ("ours", "ours")):
         for model in table.list_values("model"):
@@ -163,4 +163,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Iteration times of mixtures of experts on 1,024 GPUs", tuple(panels), max_columns=4)
 
 
-FIGURE = Figure(1, "Iteration times", _make, _compare, _draw)
+FIGURE = Figure(1, "Iteration times", _make_table, _compare_with_paper, _make_plot)

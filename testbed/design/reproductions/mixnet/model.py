@@ -244,7 +244,7 @@ EXCHANGES: dict[str, Callable[[MoeJob, Setting, float], float]] = {
 }
 
 
-def iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> float:
+def compute_iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> float:
     """Return the seconds of an iteration on a design at `gbps` per NIC."""
     layers = list_stage_layers(job)
     times = [compute_layer_times(job, setting, layer) for layer in layers]

@@ -116,7 +116,7 @@ _COLUMNS = (
 )
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     for index, variant in enumerate(VARIANTS):
         table = compute_times(variant.jobs(), variant.setting, scale.rates_gbps)
@@ -139,7 +139,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"median difference, {row['parameter']} {row['value']}".strip(),
@@ -154,7 +154,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     rows = tuple(float(index + 1) for index in range(len(table.rows)))
     medians = tuple(100 * difference for difference in table.get_numbers("median_difference"))
     ratios = tuple(
@@ -173,4 +173,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Sensitivity to the assumed parameters", panels)
 
 
-FIGURE = Figure(3, "Sensitivity to the assumed parameters", _make, _compare, _draw)
+FIGURE = Figure(3, "Sensitivity to the assumed parameters", _make_table, _compare_with_paper, _make_plot)

@@ -31,7 +31,7 @@ MODULES = {
 }
 
 
-def figure(number: int) -> Figure[Scale]:
+def load_figure(number: int) -> Figure[Scale]:
     """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
@@ -47,10 +47,10 @@ def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
     if 1 in tables:
         rows = tables[1].records
         counts = ("gpus", "radix", "design", "switches", "transceivers")
-        sections["counts"] = [{key: _to_integer(row[key]) for key in counts} for row in rows]
+        sections["counts"] = [{key: _convert_whole_number(row[key]) for key in counts} for row in rows]
         savings = ("gpus", "radix", "cost_saved", "power_saved")
         sections["savings"] = [
-            {key: _to_integer(row[key]) if key in counts else row[key] for key in savings}
+            {key: _convert_whole_number(row[key]) if key in counts else row[key] for key in savings}
             for row in rows
             if row["design"] == "rail-only"
         ]
@@ -75,7 +75,7 @@ def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
     return sections
 
 
-def _to_integer(cell: str | float) -> str | int:
+def _convert_whole_number(cell: str | float) -> str | int:
     return cell if isinstance(cell, str) else int(cell)
 
 

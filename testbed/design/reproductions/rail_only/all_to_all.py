@@ -17,7 +17,7 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.rail_only.model import DGX_A100, DGX_H100, Platform, slowdown
+from testbed.design.reproductions.rail_only.model import DGX_A100, DGX_H100, Platform, compute_slowdown
 from testbed.design.reproductions.rail_only.setup import Scale
 
 PUBLISHED = {DGX_A100.name: 8.2, DGX_H100.name: 11.2}
@@ -31,7 +31,7 @@ _PAIR_BYTES = 100_000
 _COLUMNS = ("platform", "domains", "formula", "two_steps", "one_step")
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [(platform, domains) for platform in (DGX_A100, DGX_H100) for domains in scale.domains]
     rows = []
     for number, (platform, domains) in enumerate(cases, 1):
@@ -40,7 +40,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         spine_s = _simulate_s(_make_one_step_graph(gpus), rail_optimized(gpus, *rates))
         two_s = _simulate_s(_make_two_step_graph(gpus, platform), rail_only(gpus, *rates))
         one_s = _simulate_s(_make_one_step_graph(gpus), rail_only(gpus, *rates))
-        formula = slowdown(platform.domain, domains, platform)
+        formula = compute_slowdown(platform.domain, domains, platform)
         rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
         progress(number, len(cases), f"{platform.name}, {domains} domains")
     return Table.from_rows(_COLUMNS, rows)
@@ -78,7 +78,7 @@ def _make_two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
     return job.build()
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for name, published in PUBLISHED.items():
         part = table.select_rows(platform=name)
@@ -123,7 +123,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     names = {"formula": "formula", "two_steps": "simulated in two steps", "one_step": "simulated in one step"}
     rows = [
         (row["platform"], row["domains"], label, 100 * float(row[name]))
@@ -143,4 +143,4 @@ def _draw(table: Table) -> Plot:
     return Plot("All-to-all without a spine", panels, max_columns=2)
 
 
-FIGURE = Figure(2, "All-to-all without a spine", _make, _compare, _draw)
+FIGURE = Figure(2, "All-to-all without a spine", _make_table, _compare_with_paper, _make_plot)

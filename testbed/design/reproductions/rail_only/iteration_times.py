@@ -19,8 +19,8 @@ from testbed.design.reproductions.rail_only.model import (
     JOBS,
     Accounting,
     Megatron,
+    compute_iteration_s,
     fit_efficiency,
-    iteration_s,
 )
 from testbed.design.reproductions.rail_only.setup import Scale
 
@@ -38,7 +38,7 @@ The time is quoted from memory.
 _COLUMNS = ("fit", "sums", "chunks", "efficiency", "model", "published_s", "ours_s")
 
 
-def _make(_scale: Scale, progress: Progress) -> Table:
+def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = []
     for sums in (4, 6):
         for chunks in (1, 2, 4):
@@ -46,7 +46,7 @@ def _make(_scale: Scale, progress: Progress) -> Table:
                 efficiency = fit_efficiency(fit, DGX_A100, sums, chunks)
                 accounting = Accounting(efficiency, sums, chunks)
                 for job in JOBS:
-                    ours_s = iteration_s(job, DGX_A100, accounting)
+                    ours_s = compute_iteration_s(job, DGX_A100, accounting)
                     rows.append(
                         (fit.name, sums, chunks, efficiency, job.name, job.published_s or 0.0, ours_s)
                     )
@@ -65,7 +65,7 @@ def select_main_fit(table: Table) -> Table:
     return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=STAGE_CHUNKS)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     main = select_main_fit(table)
     other_fits = [
         row
@@ -95,7 +95,7 @@ def _compare_row(row: Record, kind: str) -> Comparison:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     main = select_main_fit(table)
     names = tuple(str(name).removeprefix("GPT ") for name in main.list_values("model"))
     series = (
@@ -106,4 +106,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Iteration times of GPT jobs on DGX A100", (panel,))
 
 
-FIGURE = Figure(3, "Iteration times", _make, _compare, _draw)
+FIGURE = Figure(3, "Iteration times", _make_table, _compare_with_paper, _make_plot)

@@ -58,7 +58,7 @@ def compute_all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, 
     return max(over_rail_s, inside_s) if has_spine else over_rail_s + y * inside_s
 
 
-def slowdown(x: int, y: int, platform: Platform) -> float:
+def compute_slowdown(x: int, y: int, platform: Platform) -> float:
     """Return the extra time of an all-to-all without a spine, as a fraction of its time with a spine.
 
     For large groups this fraction approaches the rate of a rail divided by the rate in a domain.
@@ -88,17 +88,17 @@ def count_parts(gpus: int, endpoints: int, radix: int) -> tuple[int, int]:
     return (2 * tiers - 1) * gpus // radix, 2 * tiers * gpus
 
 
-def saving(gpus: int, domain: int, radix: int, port_to_transceiver: float) -> float:
+def compute_saving(gpus: int, domain_size: int, radix: int, port_to_transceiver: float) -> float:
     """Return the fraction of price or power that a rail-only network saves.
 
     A switch port costs (or draws) `port_to_transceiver` times as much as a transceiver.
     """
 
-    def total(endpoints: int) -> float:
+    def compute_total_cost(endpoints: int) -> float:
         switches, transceivers = count_parts(gpus, endpoints, radix)
         return switches * radix * port_to_transceiver + transceivers
 
-    return 1 - total(gpus // domain) / total(gpus)
+    return 1 - compute_total_cost(gpus // domain_size) / compute_total_cost(gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Accounting:
     chunks: int = 2
 
 
-def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
+def compute_iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
     """Return the time of an iteration: microbatches in a pipeline, its bubble and hops, and the sum of gradients."""
     p, m = job.pipeline, job.microbatches
     x_tensor = min(job.tensor, platform.domain)
@@ -192,13 +192,15 @@ def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> fl
     return (m + (p - 1) / accounting.chunks) * microbatch_s + hops_s + sum_s
 
 
-def fit_efficiency(job: Megatron, platform: Platform, sums: int, chunks: int) -> float:
+def fit_efficiency(job: Megatron, platform: Platform, sum_count: int, chunk_count: int) -> float:
     """Return the efficiency at which the model gives the published time. Raises `ValueError` without such a time."""
     if job.published_s is None:
         raise ValueError(f"{job.name} has no published time")
     low, high = 1e-3, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        is_faster = iteration_s(job, platform, Accounting(middle, sums, chunks)) < job.published_s
+        is_faster = (
+            compute_iteration_s(job, platform, Accounting(middle, sum_count, chunk_count)) < job.published_s
+        )
         low, high = (low, middle) if is_faster else (middle, high)
     return (low + high) / 2

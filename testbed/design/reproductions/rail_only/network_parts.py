@@ -15,10 +15,10 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.rail_only.model import count_parts, saving
+from testbed.design.reproductions.rail_only.model import compute_saving, count_parts
 from testbed.design.reproductions.rail_only.setup import Scale
 
-DOMAIN = 256
+DOMAIN_SIZE = 256
 """GPUs per domain in table II. Of all sizes from 8 to 512, only this size (DGX GH200) gives all 24 published counts."""
 
 FULL, RAIL = "full bisection", "rail-only"
@@ -38,17 +38,20 @@ PUBLISHED = {
 _COLUMNS = ("gpus", "radix", "design", "switches", "transceivers", "cost_saved", "power_saved")
 
 
-def _make(_scale: Scale, progress: Progress) -> Table:
+def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = []
     for gpus, radix in PUBLISHED:
-        saved = saving(gpus, DOMAIN, radix, COST), saving(gpus, DOMAIN, radix, POWER)
+        saved = (
+            compute_saving(gpus, DOMAIN_SIZE, radix, COST),
+            compute_saving(gpus, DOMAIN_SIZE, radix, POWER),
+        )
         rows.append((gpus, radix, FULL, *count_parts(gpus, gpus, radix), 0.0, 0.0))
-        rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN, radix), *saved))
+        rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN_SIZE, radix), *saved))
     progress(len(rows), len(rows), "counts")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(line for row in table.records for line in _compare_row(row))
 
 
@@ -67,7 +70,7 @@ def _compare_row(row: Record) -> Iterator[Comparison]:
             )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"{gpus:g} GPUs",
@@ -82,4 +85,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Parts of a network (domains of 256 GPUs)", panels, max_columns=2)
 
 
-FIGURE = Figure(1, "Switches and transceivers", _make, _compare, _draw)
+FIGURE = Figure(1, "Switches and transceivers", _make_table, _compare_with_paper, _make_plot)

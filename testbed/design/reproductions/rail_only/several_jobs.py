@@ -24,7 +24,7 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.rail_only.model import DGX_A100
 from testbed.design.reproductions.rail_only.setup import Scale
-from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, tile
+from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, tile_jobs
 
 CLUSTER = RailCluster(16, DGX_A100.domain)
 JOBS = (
@@ -51,8 +51,8 @@ _COLUMNS = (
 )
 
 
-def _make(_scale: Scale, progress: Progress) -> Table:
-    tiling = tile(CLUSTER, JOBS)
+def _make_table(_scale: Scale, progress: Progress) -> Table:
+    tiling = tile_jobs(CLUSTER, JOBS)
     random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
     placed = [
         (rectangle.list_tensor_groups(CLUSTER), rectangle.list_data_groups(CLUSTER))
@@ -107,7 +107,7 @@ def _count_gpus_in_use(table: Table) -> float:
     return sum(float(row["gpus"]) for row in table.records if not row["reason"])
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     reasons = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
     return (
         Comparison("GPUs in use", UNPUBLISHED, 100 * _count_gpus_in_use(table) / CLUSTER.gpus, reasons, " %"),
@@ -145,7 +145,7 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
     }
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     job_numbers = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
     placed = [row for row in table.records if not row["reason"]]
     for number, row in enumerate(placed, 1):
@@ -169,4 +169,4 @@ def _draw(table: Table) -> Plot:
     )
 
 
-FIGURE = Figure(6, "Several jobs as rectangles", _make, _compare, _draw)
+FIGURE = Figure(6, "Several jobs as rectangles", _make_table, _compare_with_paper, _make_plot)

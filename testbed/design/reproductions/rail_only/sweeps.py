@@ -21,8 +21,8 @@ from testbed.design.reproductions.rail_only.model import (
     Accounting,
     Megatron,
     Platform,
+    compute_iteration_s,
     fit_efficiency,
-    iteration_s,
 )
 from testbed.design.reproductions.rail_only.setup import Scale
 
@@ -38,7 +38,7 @@ BATCHES = (768, 1536, 3072, 6144)
 _COLUMNS = ("sweep", "domain", "domain_gbps", "rail_gbps", "batch", "iteration_s")
 
 
-def _make(_scale: Scale, progress: Progress) -> Table:
+def _make_table(_scale: Scale, progress: Progress) -> Table:
     accounting = Accounting(fit_efficiency(GPT_310B, DGX_A100, 6, 2))
     rows = []
 
@@ -65,11 +65,11 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
     Groups that are k times as wide leave 1/k of the pipeline stages, so the number of GPUs stays the same.
     """
     widths = [width for width in WIDTHS if width <= platform.domain]
-    wider = [replace(job, tensor=t, pipeline=job.pipeline * job.tensor // t) for t in widths]
-    return min(iteration_s(candidate, platform, accounting) for candidate in wider)
+    wider = [replace(job, tensor=time_s, pipeline=job.pipeline * job.tensor // time_s) for time_s in widths]
+    return min(compute_iteration_s(candidate, platform, accounting) for candidate in wider)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     part = table.select_rows(sweep="domain")
     ideal_s = part.get_number("iteration_s", domain=DOMAINS[-1])
     note = "the slides have the curves, but no values"
@@ -85,7 +85,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     domain = table.select_rows(sweep="domain")
     bandwidth = table.select_rows(sweep="bandwidth")
     panels = [
@@ -119,4 +119,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Iteration of a GPT with 1T parameters, by the model", tuple(panels), max_columns=2)
 
 
-FIGURE = Figure(5, "Sweeps of domain size, bandwidth and batch", _make, _compare, _draw)
+FIGURE = Figure(5, "Sweeps of domain size, bandwidth and batch", _make_table, _compare_with_paper, _make_plot)

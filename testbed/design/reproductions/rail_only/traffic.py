@@ -36,7 +36,7 @@ def yield_traffic(job: Megatron) -> Iterator[tuple[str, float, float]]:
     yield PIPELINE, 2 * (p - 1) / p * job.microbatches * job.activation_bytes / t, 2 * (p - 1) / p
 
 
-def _make(_scale: Scale, progress: Progress) -> Table:
+def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = [
         (job.name, kind, size / 1e9, pairs, job.gpus)
         for job in JOBS
@@ -46,7 +46,7 @@ def _make(_scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job in JOBS:
         part = table.select_rows(model=job.name)
@@ -98,7 +98,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     names = tuple(str(name).removeprefix("GPT ") for name in table.list_values("model"))
     series = tuple(
         Series(kind, names, table.select_rows(kind=kind).get_numbers("gb_per_gpu")) for kind in KINDS
@@ -125,4 +125,4 @@ def _make_heat_map() -> Panel:
     return Panel("48 GPUs: 8 tensor, 3 data, 2 pipeline", "receiving GPU", "sending GPU", tuple(rows), "heat")
 
 
-FIGURE = Figure(4, "Traffic of GPT jobs", _make, _compare, _draw)
+FIGURE = Figure(4, "Traffic of GPT jobs", _make_table, _compare_with_paper, _make_plot)

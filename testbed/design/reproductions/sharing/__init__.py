@@ -17,7 +17,7 @@ from testbed.design.reproductions.sharing.setup import Scale
 MODULES = {1: "iteration_times"}
 
 
-def figure(number: int) -> Figure[Scale]:
+def load_figure(number: int) -> Figure[Scale]:
     """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(

@@ -88,7 +88,7 @@ def make_model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[Jo
 def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
     """Return the iteration times of each job over a simulated link. Jobs use the hosts' transport with MLTCP."""
     link = PacketLink()
-    packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
+    packet_s = link.compute_time_s(bytes(DATA.size + PAYLOAD))
     jobs = [
         SendingJob(
             PERIOD_MS * 1e-3 * (1 - fraction),
@@ -106,7 +106,7 @@ def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
     ]
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = [line for jobs in JOB_SETS for policy in POLICIES for line in _compare_set(table, jobs, policy)]
     return (*_compare_headlines(table), *lines)
 
@@ -159,7 +159,7 @@ def _compute_mean_ms(table: Table, jobs: JobSet, policy: str, source: str) -> fl
     return float(np.mean(_select_rows(table, jobs, policy, source).get_numbers("mean_ms")))
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(
         Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _make_bars(table, jobs), "bars")
         for jobs in JOB_SETS
@@ -177,4 +177,4 @@ def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
     )
 
 
-FIGURE = Figure(1, "Jobs on one link under four policies", _make_table, _compare, _draw)
+FIGURE = Figure(1, "Jobs on one link under four policies", _make_table, _compare_with_paper, _make_plot)

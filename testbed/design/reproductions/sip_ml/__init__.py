@@ -21,7 +21,7 @@ from testbed.design.reproductions.sip_ml.setup import Scale
 MODULES = {1: "iteration_times", 2: "strategies", 3: "reconfiguration"}
 
 
-def figure(number: int) -> Figure[Scale]:
+def load_figure(number: int) -> Figure[Scale]:
     """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(

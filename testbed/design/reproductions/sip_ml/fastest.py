@@ -9,10 +9,10 @@ from testbed.design.reproductions.sip_ml.model import (
     Placement,
     Rates,
     compute_iteration,
-    fat_tree,
+    make_fat_tree_rates,
     make_ocs_rates,
     make_ring_rates,
-    place,
+    place_operators,
 )
 from testbed.design.reproductions.sip_ml.setup import Model
 from testbed.design.workloads.model import Workload
@@ -41,7 +41,7 @@ def find_fastest(
     tries = []
     pieces = 1
     while pieces <= width:
-        placement = place(workload, model.batch / copies, width, pieces, _get_reach(fabric))
+        placement = place_operators(workload, model.batch / copies, width, pieces, _get_reach(fabric))
         tries.append(
             (
                 compute_iteration(
@@ -65,4 +65,4 @@ def _find_rates(
         return make_ocs_rates(placement, copies, int(amount), reconfiguration_s)
     if fabric == "sip-ring":
         return make_ring_rates(placement, copies, int(amount))
-    return fat_tree(amount, CAPS_GBPS[fabric])
+    return make_fat_tree_rates(amount, CAPS_GBPS[fabric])

@@ -27,7 +27,7 @@ SEVERAL_TBPS_WAVELENGTHS = 80
 _SPEED_UP = PublishedValue("1.3 to 9.1 x over all models and sizes", "A")
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     copies = scale.gpus // scale.width
     for step, model in enumerate(MODELS):
@@ -50,17 +50,19 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def compute_speed_ups(
-    table: Table, *, released: bool = False
+    table: Table, *, uses_released_weights: bool = False
 ) -> Iterator[tuple[str, str, float, float, float]]:
     """Yield (model, optical fabric, wavelengths, NIC rate, speed-up over a fat-tree of GPUs with that NIC rate).
 
-    With `released`, gradients count as in the authors' released scripts: the scripts' own sizes of the weights, sent at
-    the rate of a GPU.
+    With `uses_released_weights`, gradients count as in the authors' released scripts: the scripts' own sizes of the
+    weights, sent at the rate of a GPU.
     """
     weights = {model.name: model.released_bytes for model in MODELS}
 
     def iteration_ms(row: dict[str, str | float], gbps: float) -> float:
-        data_ms = 2 * weights[str(row["model"])] * 8e-6 / gbps if released else float(row["data_ms"])
+        data_ms = (
+            2 * weights[str(row["model"])] * 8e-6 / gbps if uses_released_weights else float(row["data_ms"])
+        )
         return float(row["model_ms"]) + data_ms
 
     for nic_gbps in NICS_GBPS:
@@ -83,7 +85,7 @@ def count_slowdowns(table: Table) -> int:
     )
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     fewest_wavelengths, *_, most_wavelengths = sorted(
         number for number in map(float, table.list_values("wavelengths")) if number
     )
@@ -94,7 +96,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         for nic_gbps in NICS_GBPS:
             ratios = [
                 ratio
-                for *_, wavelengths, nic, ratio in compute_speed_ups(table, released=released)
+                for *_, wavelengths, nic, ratio in compute_speed_ups(table, uses_released_weights=released)
                 if nic == nic_gbps and wavelengths >= SEVERAL_TBPS_WAVELENGTHS
             ]
             for name, ratio in (("least", min(ratios)), ("greatest", max(ratios))):
@@ -117,10 +119,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(comparisons)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     return make_plot_by_model(
         table, "Iteration of hybrid strategies, by fabric", "rate of a GPU (Gbit/s)", "fabric", "gbps"
     )
 
 
-FIGURE = Figure(1, "Iterations by fabric and wavelengths", _make, _compare, _draw)
+FIGURE = Figure(1, "Iterations by fabric and wavelengths", _make_table, _compare_with_paper, _make_plot)

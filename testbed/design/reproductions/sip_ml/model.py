@@ -70,27 +70,27 @@ class Placement:
             np.add.at(held_bytes, list(gpus), operator.gradient_bytes / len(gpus))
         return held_bytes
 
-    def piece_seconds(self, operator_index: int) -> tuple[float, float]:
+    def compute_piece_seconds(self, operator_index: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
         return compute_operator_seconds(
             self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
         )
 
-    def message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
+    def compute_message_bytes(self, edge: tuple[int, int], *, is_backward: bool = False) -> float:
         """Return the bytes that a piece of the producer sends to each GPU that holds a piece of the consumer.
 
-        With `backward`, the consumer sends gradients to the producer. If the pieces of an operator sum their outputs,
-        they send twice as much: a part of the sum, then the sum.
+        With `is_backward`, the consumer sends gradients to the producer. If the pieces of an operator sum their
+        outputs, they send twice as much: a part of the sum, then the sum.
         """
         producer, consumer = edge
         pieces = len(self.gpus[producer])
-        operator = self.workload.operators[consumer if backward else producer]
-        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums_outputs(
-            operator, backward=backward
+        operator = self.workload.operators[consumer if is_backward else producer]
+        sum_count = len(self.gpus[consumer if is_backward else producer]) > 1 and _sums_outputs(
+            operator, is_backward=is_backward
         )
-        return (1 + sums) * self.workload.edge_bytes(edge) * self.samples / pieces
+        return (1 + sum_count) * self.workload.compute_edge_bytes(edge) * self.samples / pieces
 
-    def traffic(self) -> Floats:
+    def compute_traffic(self) -> Floats:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
         sent_bytes = np.zeros((self.width, self.width))
         for edge in self.workload.edges:
@@ -99,17 +99,19 @@ class Placement:
                 for target in targets:
                     if source != target:
                         pieces = self.gpus[edge[0]].count(source)
-                        sent_bytes[source, target] += pieces * self.message_bytes(edge)
-                        sent_bytes[target, source] += pieces * self.message_bytes(edge, backward=True)
+                        sent_bytes[source, target] += pieces * self.compute_message_bytes(edge)
+                        sent_bytes[target, source] += pieces * self.compute_message_bytes(
+                            edge, is_backward=True
+                        )
         return sent_bytes
 
 
-def _sums_outputs(operator: Operator, *, backward: bool) -> bool:
-    return (operator.backward_reduce_bytes if backward else operator.forward_reduce_bytes) > 0
+def _sums_outputs(operator: Operator, *, is_backward: bool) -> bool:
+    return (operator.backward_reduce_bytes if is_backward else operator.forward_reduce_bytes) > 0
 
 
 @lru_cache(maxsize=256)
-def place(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
+def place_operators(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
     """Place a copy of a model on `width` GPUs, with each operator cut into `pieces` pieces.
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
@@ -173,7 +175,7 @@ class Iteration:
         return self.model_s + self.data_s
 
 
-def fat_tree(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
+def make_fat_tree_rates(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
     """Return the rates of a fat-tree. Gradients between copies have at most `cap_gbps`."""
     return Rates(None, rate_gbps, np.array(min(rate_gbps, cap_gbps)))
 
@@ -242,7 +244,7 @@ def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]
     """
     modelled_copies = min(copies, max(MIN_MODELLED_COPIES, 2 * MAX_ARC_LENGTH // placement.width + 1))
     nodes = modelled_copies * placement.width
-    model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.traffic()).astype(float)
+    model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.compute_traffic()).astype(float)
     data_bytes = np.zeros((nodes, nodes))
     if copies > 1:
         sent_bytes = np.tile(compute_ring_bytes(placement.gradient_bytes, copies), modelled_copies)
@@ -316,7 +318,7 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                 producer_index for producer_index, consumer_index in edges if consumer_index == op_index
             ):
                 edge = (op_index, producer) if is_backward else (producer, op_index)
-                size = placement.message_bytes(edge, backward=is_backward)
+                size = placement.compute_message_bytes(edge, is_backward=is_backward)
                 sources = placement.gpus[producer]
                 for shift in range(placement.width):
                     # Sources take turns, so that no port of a fat-tree receives from all at once.
@@ -325,7 +327,7 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                         if target in targets:
                             arrival_s = end_s if not shift else send(source, target, size, end_s)
                             arrived_s[target] = max(arrived_s[target], arrival_s)
-            seconds = placement.piece_seconds(op_index)[is_backward]
+            seconds = placement.compute_piece_seconds(op_index)[is_backward]
             end_times_s = []
             for gpu in placement.gpus[op_index]:
                 free_s[gpu] = max(free_s[gpu], arrived_s[gpu]) + seconds

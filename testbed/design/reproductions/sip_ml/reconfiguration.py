@@ -20,7 +20,7 @@ DELAYS_US = (20.0, 100.0, 1_000.0, 10_000.0, 30_000.0)
 """Times of a reconfiguration: 20 us in the released runs, 30 ms as the scripts' default and for commercial switches."""
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     copies = scale.gpus // scale.width
     for step, model in enumerate(MODELS):
@@ -36,7 +36,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.list_values("model"):
         for delay_us in (DELAYS_US[0], DELAYS_US[-1]):
@@ -48,7 +48,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     return make_plot_by_model(
         table,
         f"SiP-OCS whose circuits change, {WAVELENGTHS} wavelengths",
@@ -58,4 +58,4 @@ def _draw(table: Table) -> Plot:
     )
 
 
-FIGURE = Figure(3, "Reconfiguration of SiP-OCS", _make, _compare, _draw)
+FIGURE = Figure(3, "Reconfiguration of SiP-OCS", _make_table, _compare_with_paper, _make_plot)

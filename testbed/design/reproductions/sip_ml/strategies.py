@@ -22,7 +22,7 @@ WAVELENGTHS = 80
 _FIXED = PublishedValue("8 in all runs", "C")
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     electrical = [(rate, "fat-tree") for rate in (400, WAVELENGTHS * WAVELENGTH_GBPS)]
     for step, model in enumerate(MODELS):
@@ -44,7 +44,7 @@ def find_best_width(table: Table, model: str, fabric: str) -> int:
     return int(min(part.records, key=lambda row: float(row["iteration_ms"]))["width"])
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"{model}, {fabric}: GPUs of a copy with the shortest iteration",
@@ -57,10 +57,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     return make_plot_by_model(
         table, f"Iteration by strategy, {WAVELENGTHS} wavelengths", "GPUs of a copy", "fabric", "width"
     )
 
 
-FIGURE = Figure(2, "Strategies: GPUs of a copy of the model", _make, _compare, _draw)
+FIGURE = Figure(2, "Strategies: GPUs of a copy of the model", _make_table, _compare_with_paper, _make_plot)

@@ -33,7 +33,7 @@ MODULES = {
 }
 
 
-def figure(number: int) -> Figure[Scale]:
+def load_figure(number: int) -> Figure[Scale]:
     """Return a figure by its number in the paper. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(

@@ -18,8 +18,8 @@ from testbed.design.reproductions.topoopt.jobs import (
     READINGS,
     TOPOOPT,
     make_all_to_all_job,
-    run,
-    run_all_to_all,
+    simulate_all_to_all,
+    simulate_job,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.workloads.iteration.totals import Traffic
@@ -36,7 +36,7 @@ def compute_all_to_all_share(job_traffic: Traffic) -> float:
     return float(job_traffic.pairs.sum()) / tensors
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (degree, batch, name) for degree in scale.degrees for batch in scale.batches for name in _FABRICS
     ]
@@ -44,22 +44,22 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (degree, batch, name) in enumerate(cases, 1):
         job = make_all_to_all_job(scale.nodes, batch)
         if name in {TOPOOPT, SPLIT}:
-            runs = run_all_to_all(job.graph.nodes, batch, degree, RATE_GBPS)
+            runs = simulate_all_to_all(job.graph.nodes, batch, degree, RATE_GBPS)
             execution = runs.published if name == SPLIT else runs.fastest
         else:
-            execution = run(job, name, degree, RATE_GBPS)
+            execution = simulate_job(job, name, degree, RATE_GBPS)
         rows.append((degree, batch, compute_all_to_all_share(job.traffic), name, execution.iteration_s * 1e3))
         progress(number, len(cases), f"d = {degree}, batch {batch}, {name}")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
+def compute_slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
     """Return the iteration time on `slow` divided by the iteration time on `fast`."""
     case = table.select_rows(degree=degree, batch=batch)
     return case.get_number("iteration_ms", fabric=slow) / case.get_number("iteration_ms", fabric=fast)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     batches, degrees = table.get_numbers("batch"), table.get_numbers("degree")
     small, large = sorted(set(batches))[:2][-1], max(batches)
     lowest_degree, highest_degree = min(degrees), max(degrees)
@@ -73,7 +73,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         slow: str, fast: str, batch: float, degree: float, published: PublishedValue, note: str
     ) -> Comparison:
         pair = "the same with links split by bytes" if slow == SPLIT else f"{slow} over {fast}"
-        ours = slowdown(table, degree, batch, slow, fast)
+        ours = compute_slowdown(table, degree, batch, slow, fast)
         return Comparison(f"{pair}, batch {batch:g}, d = {degree:g}", published, ours, note, " x")
 
     return (
@@ -102,7 +102,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"degree {degree:g}",
@@ -116,4 +116,4 @@ def _draw(table: Table) -> Plot:
     return Plot("DLRM with growing all-to-all, links of 100 Gbit/s", panels)
 
 
-FIGURE = Figure(12, "DLRM with growing all-to-all", _make, _compare, _draw)
+FIGURE = Figure(12, "DLRM with growing all-to-all", _make_table, _compare_with_paper, _make_plot)

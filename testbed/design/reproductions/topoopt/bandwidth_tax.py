@@ -18,7 +18,7 @@ from testbed.design.reproductions.figure import (
     make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import run_all_to_all
+from testbed.design.reproductions.topoopt.jobs import simulate_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "tax", "tax_tensors_once")
@@ -40,17 +40,17 @@ def compute_tax_with_tensors_once(execution: Execution) -> float:
     return float((sent_bytes * hops * weight).sum() / (sent_bytes * weight).sum())
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [(degree, batch) for degree in scale.degrees for batch in scale.batches]
     rows: list[tuple[Cell, ...]] = []
     for case_number, (degree, batch) in enumerate(cases, 1):
-        execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
+        execution = simulate_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         rows.append((degree, batch, execution.bandwidth_tax, compute_tax_with_tensors_once(execution)))
         progress(case_number, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     batch = min(table.get_numbers("batch"))
     lines = []
     for degree in sorted(set(table.get_numbers("degree"))):
@@ -73,7 +73,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     labelled = Table.from_rows(
         ("degree", "batch", "tax"),
         [(f"degree {row['degree']:g}", f"{row['batch']:g}", row["tax"]) for row in table.records],
@@ -88,4 +88,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Bandwidth tax of DLRM's all-to-all", (panel,))
 
 
-FIGURE = Figure(13, "Bandwidth tax", _make, _compare, _draw)
+FIGURE = Figure(13, "Bandwidth tax", _make_table, _compare_with_paper, _make_plot)

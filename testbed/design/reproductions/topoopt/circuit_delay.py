@@ -17,7 +17,7 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.topoopt.jobs import make_default_job, run, run_on
+from testbed.design.reproductions.topoopt.jobs import make_default_job, simulate_job, simulate_on_fabric
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
@@ -28,7 +28,7 @@ _FABRICS = {"circuits": "circuits, no forwarding", "circuits-forwarding": "circu
 _COLUMNS = ("model", "degree", "delay_ms", "fabric", "iteration_ms")
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (model, degree, delay_s) for model in MODELS for degree in scale.degrees for delay_s in scale.delays_s
     ]
@@ -36,7 +36,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (model, degree, delay_s) in enumerate(cases, 1):
         job = make_default_job(model, scale.nodes)
         if delay_s == scale.delays_s[0]:
-            one_shot_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
+            one_shot_s = simulate_job(job, "TopoOpt", degree, RATE_GBPS).iteration_s
         nodes = job.graph.nodes
         two_iterations = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
         times = {}
@@ -47,7 +47,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
                 )
             )
             times[label] = float(
-                two_iterations.iteration_s(run_on(built_fabric, two_iterations.graph))[0, -1]
+                two_iterations.compute_iteration_s(simulate_on_fabric(built_fabric, two_iterations.graph))[
+                    0, -1
+                ]
             )
         times = {ONE_SHOT: one_shot_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
@@ -55,7 +57,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.list_values("model"):
         for degree in table.list_values("degree"):
@@ -75,7 +77,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"{model}, degree {degree:g}",
@@ -90,4 +92,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Circuits reconfigured within an iteration", panels, max_columns=2)
 
 
-FIGURE = Figure(17, "Circuits reconfigured within an iteration", _make, _compare, _draw)
+FIGURE = Figure(17, "Circuits reconfigured within an iteration", _make_table, _compare_with_paper, _make_plot)

@@ -26,14 +26,14 @@ from testbed.design.reproductions.topoopt.jobs import (
     TOPOOPT,
     Job,
     list_fabrics,
+    make_cluster,
     make_job,
-    run,
-    run_planned,
-    servers,
+    simulate_job,
+    simulate_planned,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.search.planner import optimise
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.strategies import default_strategy
 
@@ -64,12 +64,12 @@ class Candidate:
         return not self.job.traffic.pairs.any()
 
 
-def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
+def list_candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     """Return the default strategy with TopologyFinder's topology, and the planner's result if that is different."""
-    network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
+    network, cluster = workload(model, scale.nodes, preset="fig11"), make_cluster(scale.nodes)
     plain = default_strategy(network, scale.nodes)
     job = make_job(network, plain, cluster)
-    default = Candidate("default", job, find(job.traffic.demand, degree).topology)
+    default = Candidate("default", job, plan_topology(job.traffic.demand, degree).topology)
     result = optimise(
         network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
     )
@@ -78,13 +78,13 @@ def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     return default, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
 
 
-def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate: float) -> float:
+def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate_gbps: float) -> float:
     if fabric == TOPOOPT:
-        return run_planned(candidate.job, candidate.topology, rate).iteration_s
-    return run(candidate.job, fabric, degree, rate).iteration_s
+        return simulate_planned(candidate.job, candidate.topology, rate_gbps).iteration_s
+    return simulate_job(candidate.job, fabric, degree, rate_gbps).iteration_s
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (model, degree, rate_gbps)
         for model in MODELS
@@ -95,7 +95,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     options: tuple[Candidate, ...] = ()
     for number, (model, degree, rate) in enumerate(cases, 1):
         if rate == scale.rates_gbps[0]:
-            options = candidates(model, degree, scale)
+            options = list_candidates(model, degree, scale)
         for fabric in list_fabrics(rate):
             times = [_iteration_s(option, fabric, degree, rate) for option in options]
             fastest_index = min(range(len(times)), key=times.__getitem__)
@@ -106,7 +106,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
+def compute_ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
     """Return the iteration time on `fabric` divided by the iteration time on `base_fabric`."""
     part = table.select_rows(**case)
     return part.get_number("iteration_ms", fabric=fabric) / part.get_number(
@@ -114,7 +114,7 @@ def ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
     )
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     degree, rate = min(table.get_numbers("degree")), SEARCH_GBPS
     lines = []
     for model in table.list_values("model"):
@@ -127,7 +127,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             Comparison(
                 f"{model}: TopoOpt over ideal switch, d = {degree:g}",
                 UNPUBLISHED,
-                ratio(table, "TopoOpt", "ideal switch", **case),
+                compute_ratio(table, "TopoOpt", "ideal switch", **case),
                 "pure data parallel" if pure else "with transfers between pairs",
                 " x",
             ),
@@ -135,7 +135,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 Comparison(
                     f"{model}: {name} over TopoOpt, d = {degree:g}",
                     UNPUBLISHED if name == SIP_ML else PublishedValue("slower", "S"),
-                    ratio(table, name, "TopoOpt", **case),
+                    compute_ratio(table, name, "TopoOpt", **case),
                     unit=" x",
                 )
                 for name in ("Fat-tree", f"Fat-tree, {NIC_ONCE}", SIP_ML)
@@ -152,7 +152,7 @@ def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
         fabrics = set(table.select_rows(rate_gbps=link_gbps).list_values("fabric"))
         for tree in (name for name in READINGS if name in fabrics):
             mean = geometric_mean(
-                ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=link_gbps)
+                compute_ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=link_gbps)
                 for model in table.list_values("model")
             )
             note = "below 1: these prices buy a faster Fat-tree here" if mean < 1 else ""
@@ -167,7 +167,7 @@ def _select_drawn(table: Table) -> Table:
     return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[column])))
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     degree = min(table.get_numbers("degree"))
     panels = tuple(
         Panel(
@@ -187,4 +187,4 @@ def _draw(table: Table) -> Plot:
     return Plot(f"Iteration time on a dedicated cluster, d = {degree:g}", panels)
 
 
-FIGURE = Figure(11, "Models on a dedicated cluster", _make, _compare, _draw)
+FIGURE = Figure(11, "Models on a dedicated cluster", _make_table, _compare_with_paper, _make_plot)

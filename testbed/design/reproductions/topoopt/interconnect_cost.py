@@ -43,21 +43,21 @@ _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "co
 
 
 def _compute_costs(
-    nodes: int, degree: int, rate: float, equal_cost_gbps: float, reading: Reading
+    nodes: int, degree: int, rate_gbps: float, equal_cost_gbps: float, reading: Reading
 ) -> dict[str, Cost]:
     """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
-        "TopoOpt": compute_patch_panel_cost(nodes, degree, rate, reading),
-        "TopoOpt with OCS": compute_circuit_switch_cost(nodes, degree, rate, reading),
+        "TopoOpt": compute_patch_panel_cost(nodes, degree, rate_gbps, reading),
+        "TopoOpt with OCS": compute_circuit_switch_cost(nodes, degree, rate_gbps, reading),
         "Fat-tree": compute_fat_tree_cost(nodes, equal_cost_gbps, reading=reading),
         "oversubscribed Fat-tree": compute_fat_tree_cost(
-            nodes, degree * rate, oversubscription=2, reading=reading
+            nodes, degree * rate_gbps, oversubscription=2, reading=reading
         ),
-        "ideal switch": compute_ideal_switch_cost(nodes, degree * rate, reading),
+        "ideal switch": compute_ideal_switch_cost(nodes, degree * rate_gbps, reading),
     }
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (names, reading, nodes, degree, rate_gbps)
         for names, reading in READINGS.items()
@@ -79,11 +79,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
 def _compute_ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
     ours = table.select_rows(fabric="TopoOpt").get_numbers("cost_musd")
     return [
-        a / b for a, b in zip(table.select_rows(fabric=fabric).get_numbers("cost_musd"), ours, strict=True)
+        other_usd / topoopt_usd
+        for other_usd, topoopt_usd in zip(
+            table.select_rows(fabric=fabric).get_numbers("cost_musd"), ours, strict=True
+        )
     ]
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     slow = _compute_ratios_to_topoopt(
         present.select_rows(rate_gbps=present.list_values("rate_gbps")[0]), "ideal switch"
@@ -135,7 +138,7 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
         )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     """Return a plot of the cost per server, without the equal-cost Fat-tree, which coincides with TopoOpt."""
     table = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     servers = table.list_values("servers")[0]
@@ -160,4 +163,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Cost of interconnects (prices recalled)", panels)
 
 
-FIGURE = Figure(10, "Cost of interconnects", _make, _compare, _draw)
+FIGURE = Figure(10, "Cost of interconnects", _make_table, _compare_with_paper, _make_plot)

@@ -17,7 +17,7 @@ from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.fabrics.kind import ChosenFabric, FabricOptions, FabricRequest
 from testbed.design.model import Topology
 from testbed.design.routing.route_sets import MAX_SETS, RouteSets
-from testbed.design.topology.finder import find
+from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.catalogue import workload
 from testbed.design.workloads.iteration.task_graph import iteration, traffic
 from testbed.design.workloads.iteration.totals import Traffic
@@ -35,7 +35,7 @@ class Job:
     traffic: Traffic
 
 
-def servers(nodes: int) -> Cluster:
+def make_cluster(nodes: int) -> Cluster:
     """Return servers with four A100s of 80 GB each.
 
     A copy of CANDLE with gradients and momentum needs 195 GB per server.
@@ -52,14 +52,14 @@ def make_job(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
 def make_all_to_all_job(nodes: int, batch: int) -> Job:
     """Return DLRM with one table on each server, for `batch` samples per device."""
     model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
-    return make_job(model, default_strategy(model, nodes), servers(nodes))
+    return make_job(model, default_strategy(model, nodes), make_cluster(nodes))
 
 
 @cache
 def make_default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
     """Return the data-parallel job of a model of the paper, with each embedding table on one server."""
     model = workload(name, nodes, preset=preset)
-    return make_job(model, default_strategy(model, nodes), servers(nodes))
+    return make_job(model, default_strategy(model, nodes), make_cluster(nodes))
 
 
 ROUNDING = 0.01
@@ -98,7 +98,7 @@ def list_fabrics(rate_gbps: float) -> tuple[str, ...]:
     return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander", SIP_ML)
 
 
-def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
+def make_fabric_request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
     """Return the request for a fabric of `list_fabrics`, except TopoOpt, which depends on the job."""
     if name in READINGS:
         host_gbps = compute_equal_cost_gbps(nodes, degree, rate_gbps, READINGS[name])
@@ -106,21 +106,23 @@ def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricReque
     return _REQUEST_FACTORIES[name](nodes, degree, rate_gbps)
 
 
-def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
+def simulate_job(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
     """Simulate one iteration on a fabric of `list_fabrics`, with AllReduces as fluid rings."""
     if name == TOPOOPT:
-        return run_planned(job, find(job.traffic.demand, degree).topology, rate_gbps)
-    return run_on(build_fabric(request(name, job.graph.nodes, degree, rate_gbps)), job.graph)
+        return simulate_planned(job, plan_topology(job.traffic.demand, degree).topology, rate_gbps)
+    return simulate_on_fabric(
+        build_fabric(make_fabric_request(name, job.graph.nodes, degree, rate_gbps)), job.graph
+    )
 
 
-def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
+def simulate_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
     """Simulate one iteration on a topology with each of its `plan_routes`, and return the fastest execution."""
 
     def run_with(routes: RouteSets) -> Execution:
         fabric_request = FabricRequest(
             "direct", topology.nodes, topology.degree, rate_gbps, topology=topology, routes=routes
         )
-        return run_on(build_fabric(fabric_request), job.graph)
+        return simulate_on_fabric(build_fabric(fabric_request), job.graph)
 
     return min(
         (run_with(routes) for routes in plan_routes(job, topology)),
@@ -134,7 +136,7 @@ def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
     return tuple(route_job(topology, job.graph, max_paths=sets) for sets in (MAX_SETS, 1))
 
 
-def run_on(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Execution:
+def simulate_on_fabric(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Execution:
     """Simulate one iteration. AllReduces are fluid rings: one message per link, with the latencies added."""
     chosen_fabric = chosen_fabric.as_fluid()
     if chosen_fabric.circuits is not None:
@@ -156,17 +158,17 @@ class WiredRun(NamedTuple):
 
 
 @cache
-def run_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> WiredRun:
+def simulate_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> WiredRun:
     """Simulate `make_all_to_all_job` on TopoOpt, for three figures.
 
     The published rule splits links by bytes. Like the planner, `fastest` also tries rings alone.
     """
     job = make_all_to_all_job(nodes, batch)
-    split = find(job.traffic.demand, degree).matching_degree
+    split = plan_topology(job.traffic.demand, degree).matching_degree
     runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split, 0}}
     return WiredRun(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))
 
 
 def _run_with_degree(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
-    topology = find(job.traffic.demand, degree, matching_degree=matching_degree).topology
-    return run_planned(job, topology, rate_gbps)
+    topology = plan_topology(job.traffic.demand, degree, matching_degree=matching_degree).topology
+    return simulate_planned(job, topology, rate_gbps)

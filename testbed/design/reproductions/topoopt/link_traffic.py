@@ -16,23 +16,23 @@ from testbed.design.reproductions.figure import (
     make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import run_all_to_all
+from testbed.design.reproductions.topoopt.jobs import simulate_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "share_of_links", "gb", "of_fullest")
-_POINTS = 51
+_POINT_COUNT = 51
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (degree, batch)
         for degree in scale.degrees
         for batch in sorted({min(scale.batches), max(scale.batches)})
     ]
-    quantiles = np.linspace(0.0, 1.0, _POINTS)
+    quantiles = np.linspace(0.0, 1.0, _POINT_COUNT)
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch) in enumerate(cases, 1):
-        execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
+        execution = simulate_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         lanes = execution.fabric.capacity_bps / execution.fabric.lane_bps
         loads = np.quantile(np.repeat(execution.link_bytes / lanes, np.rint(lanes).astype(int)), quantiles)
         rows += [
@@ -43,7 +43,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"least over most loaded link, d = {degree:g}, batch {batch:g}",
@@ -55,7 +55,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     def panel(batch: float) -> Panel:
         table_by_degree = Table.from_rows(
             ("degree", "gb", "share"),
@@ -71,4 +71,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))
 
 
-FIGURE = Figure(15, "Traffic of links", _make, _compare, _draw)
+FIGURE = Figure(15, "Traffic of links", _make_table, _compare_with_paper, _make_plot)

@@ -20,14 +20,14 @@ from testbed.design.reproductions.figure import (
     make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run
+from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, simulate_job
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _FABRICS = ("TopoOpt", "expander")
 _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
-def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def compute_path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return for each path of each ordered pair of servers its number of links, and the pair's fraction on it.
 
     Both arrays have the shape (paths,).
@@ -41,12 +41,14 @@ def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]
     return np.concatenate(lengths), parts.ravel()
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for step, (name, degree) in enumerate(cases, 1):
         job = make_all_to_all_job(scale.nodes, min(scale.batches))
-        points = _compute_cumulative_shares(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
+        points = _compute_cumulative_shares(
+            *compute_path_lengths(simulate_job(job, name, degree, RATE_GBPS).fabric)
+        )
         rows += [(name, degree, *point) for point in points]
         progress(step, len(cases), f"{name}, d = {degree}")
     return Table.from_rows(_COLUMNS, rows)
@@ -65,7 +67,7 @@ def compute_mean_length(table: Table, fabric: str, degree: float) -> float:
     return sum(1 - share for share in shares)
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(
         Comparison(
             f"mean links of a path, {name}, d = {degree:g}",
@@ -81,7 +83,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     )
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     table_by_fabric = Table.from_rows(
         ("fabric", "links", "share"),
         [
@@ -99,4 +101,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Path lengths between servers", (panel,))
 
 
-FIGURE = Figure(14, "Path lengths", _make, _compare, _draw)
+FIGURE = Figure(14, "Path lengths", _make_table, _compare_with_paper, _make_plot)

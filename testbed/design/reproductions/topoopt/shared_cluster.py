@@ -27,7 +27,13 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, make_default_job, run
+from testbed.design.reproductions.topoopt.jobs import (
+    NIC_ONCE,
+    READINGS,
+    ROUNDING,
+    make_default_job,
+    simulate_job,
+)
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
@@ -44,7 +50,7 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 @cache
 def run_alone_s(model: str, fabric: str, nodes: int) -> float:
     """Return the seconds of an iteration of a job that shares no link."""
-    return run(make_default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
+    return simulate_job(make_default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
 @cache
@@ -57,28 +63,30 @@ def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 def draw_models(jobs: int, seed: int) -> list[str]:
     """Draw the models of `jobs` jobs. With the same seed, a shorter list is the start of a longer one."""
-    chance = np.random.default_rng([seed, 0])
-    return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
+    rng = np.random.default_rng([seed, 0])
+    return [str(name) for name in rng.choice(list(MIX), jobs, p=list(MIX.values()))]
 
 
 def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
     """Return the iteration times of jobs on a Fat-tree in seconds, shape (jobs * iterations,)."""
-    chance = np.random.default_rng([seed, 1])
-    servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
+    rng = np.random.default_rng([seed, 1])
+    servers = rng.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
     placed_jobs = [
         PlacedJob(
             make_default_job(model, scale.job_nodes, "fig16").graph,
             np.sort(own_servers),
-            float(chance.random()) * run_alone_s(model, fabric, scale.job_nodes),
+            float(rng.random()) * run_alone_s(model, fabric, scale.job_nodes),
         )
         for model, own_servers in zip(draw_models(jobs, seed), servers, strict=True)
     ]
     shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
     tree = _make_tree(fabric, scale.shared_nodes, seed)
-    return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
+    return shared.compute_iteration_s(
+        simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)
+    ).ravel()
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [(jobs, fabric) for jobs in scale.jobs for fabric in _FABRICS]
     rows: list[tuple[Cell, ...]] = []
     for number, (jobs, fabric) in enumerate(cases, 1):
@@ -95,13 +103,13 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
+def compute_ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
     """Return the time in `column` on a fabric divided by the time on TopoOpt."""
     part = table.select_rows(jobs=jobs)
     return part.get_number(column, fabric=fabric) / part.get_number(column, fabric="TopoOpt")
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     max_jobs, min_jobs = max(table.get_numbers("jobs")), min(table.get_numbers("jobs"))
     by_price, by_chance = "the prices set its rate", "paths by hash, servers at random"
     return (
@@ -124,7 +132,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             Comparison(
                 f"p99, {tree} over TopoOpt, the most of all loads",
                 PublishedValue("3.4 x", "S", 3.4),
-                max(ratio(table, "p99_ms", jobs, tree) for jobs in table.get_numbers("jobs")),
+                max(compute_ratio(table, "p99_ms", jobs, tree) for jobs in table.get_numbers("jobs")),
                 "",
                 " x",
             )
@@ -142,7 +150,7 @@ def _compute_ratio_to_topoopt(
     table: Table, figure: str, jobs: float, fabric: str, published: PublishedValue, note: str
 ) -> Comparison:
     quantity = f"{figure}, {fabric} over TopoOpt, {jobs:g} jobs"
-    return Comparison(quantity, published, ratio(table, f"{figure}_ms", jobs, fabric), note, " x")
+    return Comparison(quantity, published, compute_ratio(table, f"{figure}_ms", jobs, fabric), note, " x")
 
 
 def _compute_time_on_topoopt(
@@ -153,7 +161,7 @@ def _compute_time_on_topoopt(
     return Comparison(f"{figure} on TopoOpt, {jobs:g} jobs", published, ours_ms, note, " ms")
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(
         Panel(
             title,
@@ -166,4 +174,4 @@ def _draw(table: Table) -> Plot:
     return Plot("Shared cluster of 432 servers", panels)
 
 
-FIGURE = Figure(16, "Shared cluster", _make, _compare, _draw)
+FIGURE = Figure(16, "Shared cluster", _make_table, _compare_with_paper, _make_plot)

@@ -18,7 +18,7 @@ from testbed.design.reproductions.unfairness.setup import Scale
 MODULES = {1: "speed_ups", 2: "time_line"}
 
 
-def figure(number: int) -> Figure[Scale]:
+def load_figure(number: int) -> Figure[Scale]:
     """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(

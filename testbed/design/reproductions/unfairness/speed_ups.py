@@ -20,7 +20,7 @@ _COLUMNS = ("jobs", "job", "model", "length", "fair_ms", "unfair_ms", "speed_up"
 _DRIFT_TOLERANCE = 0.01
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     lengths = {"main": scale.iterations, "check": scale.check_iterations}
     for number, row in enumerate(ROWS, 1):
@@ -44,7 +44,7 @@ def compute_speed_ups(table: Table, row: Row, length: str = "main") -> tuple[flo
     return table.select_rows(jobs=row.name, length=length).get_numbers("speed_up")
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     return tuple(line for row in ROWS for line in _compare_row(table, row))
 
 
@@ -70,7 +70,7 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
     ]
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in ROWS)
     return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, max_columns=2)
 
@@ -80,4 +80,4 @@ def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:
     return Series("published", names, row.published), Series("ours", names, compute_speed_ups(table, row))
 
 
-FIGURE = Figure(1, "Speed-up from unfairness", _make, _compare, _draw)
+FIGURE = Figure(1, "Speed-up from unfairness", _make_table, _compare_with_paper, _make_plot)

@@ -25,7 +25,7 @@ _COLUMNS = ("shares", "job", "ms", "gbps", "iteration_ms")
 _DLRM = ROWS[1]
 
 
-def _make(scale: Scale, progress: Progress) -> Table:
+def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (shares, weights) in enumerate(SHARES.items(), 1):
         contention = _simulate(weights, _PLOTTED_ITERATIONS + 1, trace_rows=1000)
@@ -48,7 +48,7 @@ def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) 
     return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(trace_rows=trace_rows))
 
 
-def _compare(table: Table) -> tuple[Comparison, ...]:
+def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job, published in zip(("job 1", "job 2"), _DLRM.published, strict=True):
         fair, unfair = (
@@ -62,7 +62,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     return tuple(lines)
 
 
-def _draw(table: Table) -> Plot:
+def _make_plot(table: Table) -> Plot:
     panels = tuple(
         Panel(
             f"bandwidth shared {shares}",
@@ -76,4 +76,4 @@ def _draw(table: Table) -> Plot:
     return Plot("SIMULATED: two DLRM jobs on one link", panels, max_columns=1)
 
 
-FIGURE = Figure(2, "Two jobs at 50/50 and 60/40", _make, _compare, _draw)
+FIGURE = Figure(2, "Two jobs at 50/50 and 60/40", _make_table, _compare_with_paper, _make_plot)

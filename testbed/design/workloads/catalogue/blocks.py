@@ -40,7 +40,7 @@ MIXED_PRECISION = Precision(number=2, state=14)
 SERVING_PRECISION = Precision(number=2, state=0, training=False)
 
 
-def operator(
+def make_operator(
     name: str,
     kind: str,
     *,
@@ -77,12 +77,12 @@ def operator(
     )
 
 
-def dense(
+def make_dense(
     name: str,
     inputs: int,
     outputs: int,
     *,
-    bias: bool = True,
+    has_bias: bool = True,
     ways: tuple[Way, ...] = ("data", "tensor", "place"),
     precision: Precision = SINGLE_PRECISION,
 ) -> Operator:
@@ -91,11 +91,11 @@ def dense(
     Tensor parallelism splits its columns. The forward pass then needs an AllGather of the output (half an AllReduce),
     the backward pass an AllReduce of the gradient of the input.
     """
-    return operator(
+    return make_operator(
         name,
         "dense",
         flops=2.0 * inputs * outputs,
-        parameters=inputs * outputs + bias * outputs,
+        parameters=inputs * outputs + has_bias * outputs,
         output=outputs,
         moved=inputs + outputs,
         precision=precision,
@@ -106,15 +106,15 @@ def dense(
     )
 
 
-def table(name: str, rows: int, width: int, bag: int) -> Operator:
-    """Return an embedding table: a sample reads and adds `bag` rows, in bag x width additions.
+def make_table(name: str, rows: int, width: int, rows_per_sample: int) -> Operator:
+    """Return an embedding table. A sample reads and adds `rows_per_sample` rows, with `width` additions per row.
 
     A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
     table, as in frameworks with dense gradients.
     """
     number = SINGLE_PRECISION.number
     parameters = rows * width * number
-    lookups = float(bag * width)
+    lookups = float(rows_per_sample * width)
     return Operator(
         name=name,
         kind="embedding",
@@ -122,44 +122,44 @@ def table(name: str, rows: int, width: int, bag: int) -> Operator:
         backward_flops=lookups,
         parameter_bytes=parameters,
         output_bytes=width * number,
-        moved_bytes=(lookups + width) * number + bag * 8,  # rows, their sum, 64-bit indices
+        moved_bytes=(lookups + width) * number + rows_per_sample * 8,  # rows, their sum, 64-bit indices
         gradient_bytes=parameters,
         ways=("place", "data"),
     )
 
 
-def convolution(
+def make_convolution(
     name: str,
     channels: tuple[int, int],
-    kernel: int,
-    side: tuple[int, int],
+    kernel_size: int,
+    sides: tuple[int, int],
     *,
-    bias: bool = True,
-    pooled: int | None = None,
+    has_bias: bool = True,
+    pooled_side: int | None = None,
 ) -> Operator:
     """Return a convolution: 2 k^2 c_in c_out operations per position of the output.
 
-    `channels` are (input, output) channels, and `side` is the side of the (input, output) maps. If `pooled` is given, a
-    pooling to maps of this side follows.
+    `channels` are the (input, output) channels, and `sides` the sides of the (input, output) maps. If `pooled_side` is
+    given, a pooling to maps of this side follows.
     """
-    (inputs, outputs), (read, output_side) = channels, side
-    weights = kernel * kernel * inputs * outputs
+    (inputs, outputs), (input_side, output_side) = channels, sides
+    weights = kernel_size * kernel_size * inputs * outputs
     written_numbers = outputs * output_side * output_side
-    output_numbers = written_numbers if pooled is None else outputs * pooled * pooled
-    return operator(
+    output_numbers = written_numbers if pooled_side is None else outputs * pooled_side * pooled_side
+    return make_operator(
         name,
         "convolution",
         flops=2.0 * weights * output_side * output_side,
-        parameters=weights + bias * outputs,
+        parameters=weights + has_bias * outputs,
         output=output_numbers,
-        moved=inputs * read * read
+        moved=inputs * input_side * input_side
         + written_numbers
-        + (written_numbers + output_numbers) * (pooled is not None),
+        + (written_numbers + output_numbers) * (pooled_side is not None),
         precision=SINGLE_PRECISION,
     )
 
 
-def merge(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
+def merge_operators(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
     """Return several operators merged into one operator, with the output of the last.
 
     `extra_parameters` counts single-precision parameters that belong to no part, for example of normalisation.
@@ -192,12 +192,12 @@ class Assembly:
         self._edges += [(source, index) for source in inputs]
         return index
 
-    def chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
+    def add_chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
         """Add a chain of operators, the first of which reads `inputs`. Return the index of the last as new inputs."""
         for operator in operators:
             inputs = (self.add(operator, *inputs),)
         return inputs
 
-    def workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
+    def build_workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:
         """Return the workload of all added operators."""
         return Workload(name, tuple(self._operators), tuple(self._edges), batch, training, origin)

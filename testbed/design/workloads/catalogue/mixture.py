@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.blocks import MIXED_PRECISION, Assembly, operator
+from testbed.design.workloads.catalogue.blocks import MIXED_PRECISION, Assembly, make_operator
 from testbed.design.workloads.catalogue.parameters import Parameters
-from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head
+from testbed.design.workloads.catalogue.transformers import Shape, make_attention, make_embedding, make_head
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
 
@@ -29,7 +29,7 @@ class Moe(Parameters):
     vocabulary: int = 32000
 
 
-def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
+def build_moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
     """Return a mixture of experts: an embedding, layers of attention, router and experts, and a head."""
     model = Assembly()
     check_routing(name, parameters.experts, parameters.routed)
@@ -43,15 +43,15 @@ def moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
         plain=True,
         gated=True,
     )
-    inputs = model.chain([embedding(shape, parameters.vocabulary)])
+    inputs = model.add_chain([make_embedding(shape, parameters.vocabulary)])
     for layer in range(parameters.layers):
         block = (
-            attention(f"attention{layer}", shape),
-            *expert_block(str(layer), shape, parameters.experts, parameters.routed),
+            make_attention(f"attention{layer}", shape),
+            *make_expert_block(str(layer), shape, parameters.experts, parameters.routed),
         )
-        inputs = model.chain(block, *inputs)
-    model.add(head(shape, parameters.vocabulary, tied=False), *inputs)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+        inputs = model.add_chain(block, *inputs)
+    model.add(make_head(shape, parameters.vocabulary, is_tied=False), *inputs)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def check_routing(name: str, experts: int, routed: int) -> None:
@@ -62,7 +62,7 @@ def check_routing(name: str, experts: int, routed: int) -> None:
         )
 
 
-def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[Operator, Operator]:
+def make_expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[Operator, Operator]:
     """Return the router, which passes the tokens on, and the experts.
 
     Capacity is unlimited and tokens are spread evenly: each token goes to `routed` experts and back. Parameters count
@@ -75,7 +75,7 @@ def expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[
 
 def _make_router(name: str, shape: Shape, experts: int) -> Operator:
     tokens, hidden = shape.tokens, shape.hidden
-    return operator(
+    return make_operator(
         name,
         "router",
         flops=2.0 * tokens * hidden * experts,
@@ -89,7 +89,7 @@ def _make_router(name: str, shape: Shape, experts: int) -> Operator:
 def _make_experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
     tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
     matrices = 3 if shape.gated else 2
-    return operator(
+    return make_operator(
         name,
         "experts",
         flops=2.0 * tokens * routed * matrices * hidden * inner,

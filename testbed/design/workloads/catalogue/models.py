@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from testbed.design.workloads.catalogue.mixture import Moe, moe
+from testbed.design.workloads.catalogue.mixture import Moe, build_moe
 from testbed.design.workloads.catalogue.parameters import Parameters, apply_changes, read_settings
-from testbed.design.workloads.catalogue.recommendation import Candle, Dlrm, Ncf, candle, dlrm, ncf
-from testbed.design.workloads.catalogue.serving import Serve, serve
-from testbed.design.workloads.catalogue.transformers import GPT_SIZES, Bert, Gpt, bert, gpt
-from testbed.design.workloads.catalogue.vision import Resnet50, Vgg16, resnet50, vgg16
+from testbed.design.workloads.catalogue.recommendation import (
+    Candle,
+    Dlrm,
+    Ncf,
+    build_candle,
+    build_dlrm,
+    build_ncf,
+)
+from testbed.design.workloads.catalogue.serving import Serve, build_serving
+from testbed.design.workloads.catalogue.transformers import GPT_SIZES, Bert, Gpt, build_bert, build_gpt
+from testbed.design.workloads.catalogue.vision import Resnet50, Vgg16, build_resnet50, build_vgg16
 from testbed.design.workloads.model import Workload, is_whole
 from testbed.errors import WorkloadError
 
@@ -42,7 +49,7 @@ _SOURCE_BY_PRESET = {
 
 MODELS: Mapping[str, Model] = {
     "dlrm": Model(
-        dlrm,
+        build_dlrm,
         Dlrm(),
         "Naumov et al. 2019",
         {
@@ -68,9 +75,9 @@ MODELS: Mapping[str, Model] = {
             },
         },
     ),
-    "dlrm-a2a": Model(dlrm, Dlrm(tables=128), "Naumov et al. 2019", {"fig12": {}}),
+    "dlrm-a2a": Model(build_dlrm, Dlrm(tables=128), "Naumov et al. 2019", {"fig12": {}}),
     "candle": Model(
-        candle,
+        build_candle,
         Candle(),
         "CANDLE Uno, Exascale Deep Learning for Cancer",
         {
@@ -85,7 +92,7 @@ MODELS: Mapping[str, Model] = {
         },
     ),
     "bert": Model(
-        bert,
+        build_bert,
         Bert(),
         "Devlin et al. 2019",
         {
@@ -105,17 +112,17 @@ MODELS: Mapping[str, Model] = {
             },
         },
     ),
-    "ncf": Model(ncf, Ncf(), "He et al. 2017", {"fig11": {}}),
-    "resnet50": Model(resnet50, Resnet50(), "He et al. 2016", {"fig11": {}}),
+    "ncf": Model(build_ncf, Ncf(), "He et al. 2017", {"fig11": {}}),
+    "resnet50": Model(build_resnet50, Resnet50(), "He et al. 2016", {"fig11": {}}),
     "vgg16": Model(
-        vgg16,
+        build_vgg16,
         Vgg16(),
         "Simonyan and Zisserman 2015",
         {"fig11": {}, "fig16": {}, "released": {"image": 229, "padding": 2, "pool": 3}},
     ),
-    "gpt": Model(gpt, Gpt(), "Brown et al. 2020, table 2.1", GPT_SIZES),
+    "gpt": Model(build_gpt, Gpt(), "Brown et al. 2020, table 2.1", GPT_SIZES),
     "moe": Model(
-        moe,
+        build_moe,
         Moe(),
         "Jiang et al. 2024 (Mixtral)",
         {
@@ -130,7 +137,7 @@ MODELS: Mapping[str, Model] = {
         },
     ),
     "serve": Model(
-        serve,
+        build_serving,
         Serve(),
         "Grattafiori et al. 2024 (Llama 3)",
         {

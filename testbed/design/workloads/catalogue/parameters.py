@@ -38,7 +38,7 @@ class Parameters:
                 type(self).__name__.lower(), field.name, getattr(self, field.name), is_sequence=is_sequence
             )
 
-    def samples(self, nodes: int) -> int:
+    def count_samples(self, nodes: int) -> int:
         """Return the number of samples of an iteration on `nodes` servers."""
         return self.batch or self.batch_per_device * self.devices_per_server * nodes
 

@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.blocks import SINGLE_PRECISION, Assembly, dense, operator, table
+from testbed.design.workloads.catalogue.blocks import (
+    SINGLE_PRECISION,
+    Assembly,
+    make_dense,
+    make_operator,
+    make_table,
+)
 from testbed.design.workloads.catalogue.parameters import Parameters, Widths
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -35,14 +41,14 @@ class Dlrm(Parameters):
     batch_per_device: int = 128
 
 
-def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
+def build_dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
     """Return DLRM: tables and bottom layers, concatenated or multiplied in pairs, and top layers."""
     model = Assembly()
     tables = [
-        model.add(table(f"table{table_index}", parameters.rows, parameters.width, parameters.bag))
+        model.add(make_table(f"table{table_index}", parameters.rows, parameters.width, parameters.bag))
         for table_index in range(parameters.tables)
     ]
-    vectors = (*model.chain(layers("bottom", parameters.features, parameters.bottom)), *tables)
+    vectors = (*model.add_chain(make_layers("bottom", parameters.features, parameters.bottom)), *tables)
     joined_width = parameters.bottom[-1] + parameters.tables * parameters.width
     if parameters.dot:
         pairs = _make_products(parameters)
@@ -50,8 +56,8 @@ def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
             (model.add(pairs, *vectors),),
             parameters.bottom[-1] + parameters.tables * (parameters.tables + 1) // 2,
         )
-    model.chain(layers("top", joined_width, parameters.top), *vectors)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add_chain(make_layers("top", joined_width, parameters.top), *vectors)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_products(parameters: Dlrm) -> Operator:
@@ -66,7 +72,7 @@ def _make_products(parameters: Dlrm) -> Operator:
         )
     vectors = parameters.tables + 1
     products = parameters.width + parameters.tables * vectors // 2
-    return operator(
+    return make_operator(
         "products",
         "products",
         flops=2.0 * vectors * vectors * parameters.width,
@@ -91,25 +97,26 @@ class Ncf(Parameters):
     batch_per_device: int = 128
 
 
-def ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
+def build_ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
     model = Assembly()
     factors = [model.add(part) for part in _make_table_pairs("factor", parameters, parameters.factor)]
     dense_tables = [model.add(part) for part in _make_table_pairs("dense", parameters, parameters.width)]
     product = model.add(
-        dense("product", parameters.pairs * parameters.factor, 1, bias=False, ways=("data",)), *factors
+        make_dense("product", parameters.pairs * parameters.factor, 1, has_bias=False, ways=("data",)),
+        *factors,
     )
-    last_inputs = model.chain(
-        layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables
+    last_inputs = model.add_chain(
+        make_layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables
     )
-    model.add(dense("score", parameters.top[-1] + 1, 1, ways=("data",)), product, *last_inputs)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add(make_dense("score", parameters.top[-1] + 1, 1, ways=("data",)), product, *last_inputs)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_table_pairs(branch: str, parameters: Ncf, width: int) -> list[Operator]:
     return [
-        table(f"{branch}_{role}{i}", rows, width, parameters.bag)
-        for i in range(parameters.pairs)
+        make_table(f"{branch}_{role}{pair_index}", rows, width, parameters.bag)
+        for pair_index in range(parameters.pairs)
         for role, rows in (("user", parameters.users), ("item", parameters.items))
     ]
 
@@ -134,22 +141,24 @@ class Candle(Parameters):
     batch_per_device: int = 256
 
 
-def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
+def build_candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
     """Return CANDLE Uno: five towers of dense layers, concatenated with two doses, and more dense layers."""
     model = Assembly()
     towers = [
         op_index
         for feature, width in UNO_INPUTS.items()
-        for op_index in model.chain(layers(feature, width, parameters.feature_layers))
+        for op_index in model.add_chain(make_layers(feature, width, parameters.feature_layers))
     ]
     joined_width = len(UNO_INPUTS) * parameters.feature_layers[-1] + UNO_DOSES
-    model.chain(layers("dense", joined_width, parameters.layers), *towers)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add_chain(make_layers("dense", joined_width, parameters.layers), *towers)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
-def layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
+def make_layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
     """Return a chain of dense layers. A layer of width 1 can only be data parallel."""
     return [
-        dense(f"{prefix}{i}", a, b) if b > 1 else dense(f"{prefix}{i}", a, b, ways=("data",))
-        for i, (a, b) in enumerate(pairwise((inputs, *widths)))
+        make_dense(f"{prefix}{number}", input_width, output_width)
+        if output_width > 1
+        else make_dense(f"{prefix}{number}", input_width, output_width, ways=("data",))
+        for number, (input_width, output_width) in enumerate(pairwise((inputs, *widths)))
     ]

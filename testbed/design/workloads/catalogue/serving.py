@@ -9,10 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from testbed.design.workloads.catalogue.blocks import SERVING_PRECISION, Assembly, operator
-from testbed.design.workloads.catalogue.mixture import check_routing, expert_block
+from testbed.design.workloads.catalogue.blocks import SERVING_PRECISION, Assembly, make_operator
+from testbed.design.workloads.catalogue.mixture import check_routing, make_expert_block
 from testbed.design.workloads.catalogue.parameters import Parameters
-from testbed.design.workloads.catalogue.transformers import Shape, attention, embedding, head, mlp
+from testbed.design.workloads.catalogue.transformers import (
+    Shape,
+    make_attention,
+    make_embedding,
+    make_head,
+    make_mlp,
+)
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
 
@@ -40,7 +46,7 @@ class Serve(Parameters):
     batch_per_device: int = 8
 
 
-def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
+def build_serving(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
     """Return the prefill side, the decode side, and the caches between them.
 
     Raises `WorkloadError` if both sides are omitted, and if `routed` exceeds `experts`.
@@ -70,7 +76,7 @@ def serve(name: str, parameters: Serve, nodes: int, origin: str) -> Workload:
             parameters.prompt + parameters.history,
             caches,
         )
-    return model.workload(name, parameters.samples(nodes), origin=origin, training=False)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin, training=False)
 
 
 def _add_side(
@@ -85,29 +91,32 @@ def _add_side(
 
     Prefill writes a cache after each attention, decode reads a cache before it.
     """
-    inputs = model.chain([_name_by_side(side, embedding(shape, parameters.vocabulary))])
+    inputs = model.add_chain([_name_by_side(side, make_embedding(shape, parameters.vocabulary))])
     caches: list[int] = []
     for layer_index in range(parameters.layers):
         feed_forward = (
-            expert_block(str(layer_index), shape, parameters.experts, parameters.routed)
+            make_expert_block(str(layer_index), shape, parameters.experts, parameters.routed)
             if parameters.experts
-            else (mlp(f"mlp{layer_index}", shape),)
+            else (make_mlp(f"mlp{layer_index}", shape),)
         )
-        layer = (attention(f"attention{layer_index}", shape, context=context), *feed_forward)
+        layer = (make_attention(f"attention{layer_index}", shape, context=context), *feed_forward)
         block = [_name_by_side(side, part) for part in layer]
         if side == "decode":
             caches.append(
                 model.add(
-                    cache(f"decode.cache{layer_index}", shape, context),
+                    make_cache(f"decode.cache{layer_index}", shape, context),
                     *filling_caches[layer_index : layer_index + 1],
                 )
             )
             inputs = (*inputs, caches[-1])
-        inputs = model.chain(block[:1], *inputs)
+        inputs = model.add_chain(block[:1], *inputs)
         if side == "prefill":
-            caches.append(model.add(cache(f"prefill.cache{layer_index}", shape, context), *inputs))
-        inputs = model.chain(block[1:], *inputs)
-    model.add(_name_by_side(side, head(replace(shape, tokens=1), parameters.vocabulary, tied=False)), *inputs)
+            caches.append(model.add(make_cache(f"prefill.cache{layer_index}", shape, context), *inputs))
+        inputs = model.add_chain(block[1:], *inputs)
+    model.add(
+        _name_by_side(side, make_head(replace(shape, tokens=1), parameters.vocabulary, is_tied=False)),
+        *inputs,
+    )
     return tuple(caches)
 
 
@@ -115,9 +124,9 @@ def _name_by_side(side: str, part: Operator) -> Operator:
     return replace(part, name=f"{side}.{part.name}")
 
 
-def cache(name: str, shape: Shape, tokens: int) -> Operator:
+def make_cache(name: str, shape: Shape, tokens: int) -> Operator:
     """Return an operator that only stores and passes on a layer's keys and values of `tokens` tokens."""
-    return operator(
+    return make_operator(
         name,
         "cache",
         flops=0.0,

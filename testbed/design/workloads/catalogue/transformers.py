@@ -15,7 +15,7 @@ from testbed.design.workloads.catalogue.blocks import (
     SINGLE_PRECISION,
     Assembly,
     Precision,
-    operator,
+    make_operator,
 )
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
@@ -55,7 +55,7 @@ class Shape:
         return self.hidden // self.heads * self.kv_heads
 
 
-def attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
+def make_attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
     """Return a block of normalisation, projections and attention of `tokens` queries over `context` keys.
 
     The context defaults to the block's own tokens. A shard has whole heads of keys and values, and the queries that
@@ -65,7 +65,7 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
     keys = tokens if context is None else context
     weights = 2 * hidden * hidden + 2 * hidden * kv_width
     extras = hidden if shape.plain else 2 * hidden + 2 * hidden + 2 * kv_width
-    return operator(
+    return make_operator(
         name,
         "attention",
         flops=2.0 * tokens * weights + 4.0 * tokens * keys * hidden,
@@ -82,13 +82,13 @@ def attention(name: str, shape: Shape, *, context: int | None = None) -> Operato
     )
 
 
-def mlp(name: str, shape: Shape) -> Operator:
+def make_mlp(name: str, shape: Shape) -> Operator:
     """Return a block of normalisation, one or (if gated) two products to the inner width, and a product back."""
     tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
     ups = 2 if shape.gated else 1
     weights = (ups + 1) * hidden * inner
     extras = hidden if shape.plain else 2 * hidden + ups * inner + hidden
-    return operator(
+    return make_operator(
         name,
         "mlp",
         flops=2.0 * tokens * weights,
@@ -103,10 +103,10 @@ def mlp(name: str, shape: Shape) -> Operator:
     )
 
 
-def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
+def make_embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
     """Return the sum of word vectors and learned position vectors. If split, each shard has a part of the words."""
     tokens, hidden = shape.tokens, shape.hidden
-    return operator(
+    return make_operator(
         "embedding",
         "embedding",
         flops=float(tokens * hidden),
@@ -120,7 +120,7 @@ def embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0
     )
 
 
-def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None) -> Operator:
+def make_head(shape: Shape, vocabulary: int, *, is_tied: bool, tokens: int | None = None) -> Operator:
     """Return the output block: normalisation, a product with the vocabulary, softmax and loss.
 
     A tied head uses the word vectors of the embedding, read once per pass, so it only has the parameters of the
@@ -129,18 +129,18 @@ def head(shape: Shape, vocabulary: int, *, tied: bool, tokens: int | None = None
     """
     hidden, token_count = shape.hidden, shape.tokens if tokens is None else tokens
     weights = vocabulary * hidden
-    return operator(
+    return make_operator(
         "head",
         "head",
         flops=2.0 * token_count * weights,
-        parameters=(0 if tied else weights) + (hidden if shape.plain else 2 * hidden),
+        parameters=(0 if is_tied else weights) + (hidden if shape.plain else 2 * hidden),
         output=token_count,
         moved=token_count * (hidden + 3 * vocabulary),
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce=2 * token_count,
         backward_reduce=token_count * hidden,
-        shared=weights if tied else 0,
+        shared=weights if is_tied else 0,
         most_shards=vocabulary,
     )
 
@@ -164,7 +164,7 @@ class Bert(Parameters):
     batch_per_device: int = 16
 
 
-def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
+def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
     """Return BERT: a normalised embedding of words, positions and two segments, encoders, and the pooler.
 
     Raises `WorkloadError` for sequences longer than the positions.
@@ -187,34 +187,36 @@ def bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload:
             )
         inputs = (
             model.add(
-                embedding(
+                make_embedding(
                     shape, parameters.vocabulary, parameters.positions, extras=(2 + 2) * parameters.hidden
                 )
             ),
         )
     decoded = inputs
-    for i in range(parameters.layers):
-        encoder = (attention(f"attention{i}", shape), mlp(f"mlp{i}", shape))
-        inputs = model.chain(encoder, *inputs)
+    for layer in range(parameters.layers):
+        encoder = (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
+        inputs = model.add_chain(encoder, *inputs)
         if parameters.decoder:
-            self_attended = model.chain([attention(f"self{i}", shape)], *decoded)
-            cross_attended = model.chain([attention(f"cross{i}", shape)], *self_attended, *inputs)
-            decoded = model.chain([mlp(f"decoder_mlp{i}", shape)], *cross_attended)
+            self_attended = model.add_chain([make_attention(f"self{layer}", shape)], *decoded)
+            cross_attended = model.add_chain(
+                [make_attention(f"cross{layer}", shape)], *self_attended, *inputs
+            )
+            decoded = model.add_chain([make_mlp(f"decoder_mlp{layer}", shape)], *cross_attended)
     if parameters.vocabulary:
-        h = shape.hidden
+        head_index = shape.hidden
         model.add(
-            operator(
+            make_operator(
                 "pooler",
                 "dense",
-                flops=2.0 * h * h,
-                parameters=h * h + h,
-                output=h,
-                moved=2 * h,
+                flops=2.0 * head_index * head_index,
+                parameters=head_index * head_index + head_index,
+                output=head_index,
+                moved=2 * head_index,
                 precision=shape.precision,
             ),
             *(decoded if parameters.decoder else inputs),
         )
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +247,7 @@ GPT_SIZES = {
 }
 
 
-def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
+def build_gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
     """Return GPT: an embedding, layers of attention and MLP, and a head."""
     model = Assembly()
     shape = Shape(
@@ -256,11 +258,13 @@ def gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
         4 * parameters.hidden,
         MIXED_PRECISION,
     )
-    embedding_index = model.add(embedding(shape, parameters.vocabulary, parameters.sequence))
+    embedding_index = model.add(make_embedding(shape, parameters.vocabulary, parameters.sequence))
     blocks = (
-        block(f"{block.__name__}{layer}", shape)
+        block
         for layer in range(parameters.layers)
-        for block in (attention, mlp)
+        for block in (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
     )
-    model.add(head(shape, parameters.vocabulary, tied=True), *model.chain(blocks, embedding_index))
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add(
+        make_head(shape, parameters.vocabulary, is_tied=True), *model.add_chain(blocks, embedding_index)
+    )
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)

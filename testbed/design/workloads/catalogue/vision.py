@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.blocks import Assembly, convolution, dense, merge
+from testbed.design.workloads.catalogue.blocks import Assembly, make_convolution, make_dense, merge_operators
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -33,17 +33,23 @@ class Vgg16(Parameters):
     batch_per_device: int = 64
 
 
-def vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
+def build_vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
     """Return VGG16: 13 convolutions and 3 dense layers. Raises `WorkloadError` for a small image."""
     model = Assembly()
     inputs: tuple[int, ...] = ()
     channels, side = 3, parameters.image
     for group, widths in enumerate(VGG_GROUPS, 1):
         convolutions, side = _make_group(parameters, f"conv{group}_", (channels, *widths), side)
-        inputs, channels = model.chain(convolutions, *inputs), widths[-1]
+        inputs, channels = model.add_chain(convolutions, *inputs), widths[-1]
     sizes = (channels * side * side, 4096, 4096, parameters.classes)
-    model.chain((dense(f"dense{i}", a, b) for i, (a, b) in enumerate(pairwise(sizes), 1)), *inputs)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add_chain(
+        (
+            make_dense(f"dense{number}", input_size, output_size)
+            for number, (input_size, output_size) in enumerate(pairwise(sizes), 1)
+        ),
+        *inputs,
+    )
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_group(
@@ -55,7 +61,9 @@ def _make_group(
         output_side = side + 2 * parameters.padding - 2
         pooled = (output_side - parameters.pool) // 2 + 1 if number == len(channels) - 1 else None
         convolutions.append(
-            convolution(f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled=pooled)
+            make_convolution(
+                f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled_side=pooled
+            )
         )
         side = output_side if pooled is None else pooled
     if side < 1:
@@ -72,7 +80,7 @@ class Resnet50(Parameters):
     batch_per_device: int = 128
 
 
-def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
+def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
     """Return ResNet50: the stem, 16 bottlenecks and a dense layer. Raises `WorkloadError` for a small image."""
     model = Assembly()
     if parameters.image < RESNET_STRIDE:
@@ -81,40 +89,51 @@ def resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Worklo
         )
     side = _halve(parameters.image)
     pooled_side = _halve(side)
-    stem = convolution("stem", (3, 64), 7, (parameters.image, side), bias=False, pooled=pooled_side)
-    last_index, channels = model.add(merge("stem", "convolution", [stem], 2 * 64)), 64
+    stem = make_convolution(
+        "stem", (3, 64), 7, (parameters.image, side), has_bias=False, pooled_side=pooled_side
+    )
+    last_index, channels = model.add(merge_operators("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner_channels) in enumerate(RESNET_STAGES, 1):
-        for i in range(1, count + 1):
-            sides = (pooled_side, _halve(pooled_side) if stage > 1 and i == 1 else pooled_side)
+        for block_index in range(1, count + 1):
+            sides = (pooled_side, _halve(pooled_side) if stage > 1 and block_index == 1 else pooled_side)
             bottleneck = _make_bottleneck(
-                f"stage{stage}_{i}", channels, inner_channels, sides, project=i == 1
+                f"stage{stage}_{block_index}",
+                channels,
+                inner_channels,
+                sides,
+                has_projection=block_index == 1,
             )
             last_index, channels, pooled_side = (
                 model.add(bottleneck, last_index),
                 4 * inner_channels,
                 sides[1],
             )
-    model.add(dense("dense", channels, parameters.classes), last_index)
-    return model.workload(name, parameters.samples(nodes), origin=origin)
+    model.add(make_dense("dense", channels, parameters.classes), last_index)
+    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_bottleneck(
-    name: str, channels: int, inner_channels: int, sides: tuple[int, int], *, project: bool
+    name: str, channels: int, inner_channels: int, sides: tuple[int, int], *, has_projection: bool
 ) -> Operator:
-    """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions; with `project`, a 1x1 on the shortcut.
+    """Return a bottleneck: 1x1, 3x3 (with the stride) and 1x1 convolutions.
 
-    Each convolution is normalised, with a scale and a shift per channel.
+    With `has_projection`, the shortcut also has a 1x1 convolution. Each convolution is normalised, with a scale and a
+    shift per channel.
     """
     side, output_side = sides
     outputs = 4 * inner_channels
     parts = [
-        convolution(name, (channels, inner_channels), 1, (side, side), bias=False),
-        convolution(name, (inner_channels, inner_channels), 3, (side, output_side), bias=False),
+        make_convolution(name, (channels, inner_channels), 1, (side, side), has_bias=False),
+        make_convolution(name, (inner_channels, inner_channels), 3, (side, output_side), has_bias=False),
     ]
-    if project:
-        parts.append(convolution(name, (channels, outputs), 1, (side, output_side), bias=False))
-    parts.append(convolution(name, (inner_channels, outputs), 1, (output_side, output_side), bias=False))
-    return merge(name, "bottleneck", parts, 2 * (2 * inner_channels + outputs + outputs * project))
+    if has_projection:
+        parts.append(make_convolution(name, (channels, outputs), 1, (side, output_side), has_bias=False))
+    parts.append(
+        make_convolution(name, (inner_channels, outputs), 1, (output_side, output_side), has_bias=False)
+    )
+    return merge_operators(
+        name, "bottleneck", parts, 2 * (2 * inner_channels + outputs + outputs * has_projection)
+    )
 
 
 def _halve(side: int) -> int:

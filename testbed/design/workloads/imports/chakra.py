@@ -63,8 +63,8 @@ __all__ = [
     "Traces",
     "is_trace_folder",
     "read_job",
+    "read_seconds",
     "read_traces",
-    "seconds",
 ]
 
 DEVICE, SECONDS = "lightbed_device", "lightbed_seconds"
@@ -238,7 +238,7 @@ class _Reader:
                     operations = _read_count(node_id, node, "num_ops")
                     time_s = self._accelerator.compute_pass_seconds(operations, moved, devices=1)
                 else:
-                    time_s = seconds(node)
+                    time_s = read_seconds(node)
                 yield _Part((node_id,), 1, partial(add_compute, device=device, time_s=time_s))
             elif node.kind == wire.SEND:
                 endpoints, size = (
@@ -325,7 +325,7 @@ class _Reader:
             return _Part(node_ids, 1, add_wait)
         if kind < 0 or any("comm_size" not in self._nodes[node_id].attributes for node_id in node_ids):
             self._counts[_UNSIZED_NOTE] += len(node_ids) * (kind >= 0)
-            times_s = {2 * node_id[0]: seconds(self._nodes[node_id]) for node_id in node_ids}
+            times_s = {2 * node_id[0]: read_seconds(self._nodes[node_id]) for node_id in node_ids}
             return _Part(node_ids, len(node_ids) + 2, partial(add_timed, times_s=times_s))
         self._counts[_ALONE_NOTE] += len(members) == 1
         sizes = tuple(_read_count(node_id, self._nodes[node_id], "comm_size") for node_id in node_ids)
@@ -378,7 +378,7 @@ def _break_cycles(data: Sequence[set[int]], control: Sequence[set[int]]) -> list
     return dropped
 
 
-def seconds(node: Node) -> float:
+def read_seconds(node: Node) -> float:
     """Return the computing time of a node: from the exact attribute of our own traces, otherwise from its duration."""
     return float(node.attributes.get(SECONDS, node.duration_us * 1e-6))
 

@@ -109,23 +109,28 @@ def _read_node(message: bytes) -> Node:
     attributes: dict[str, Value] = {}
     for field_number, value in _read_fields(message):
         if field_number == _ID:
-            number = _as_integer(value)
+            number = _check_integer(value)
         elif field_number == _NAME:
-            name = _as_text(value)
+            name = _decode_text(value)
         elif field_number == _TYPE:
-            kind = _as_integer(value)
+            kind = _check_integer(value)
         elif field_number == _CONTROL:
             control.extend(_unpack_repeated(value))
         elif field_number == _DATA:
             predecessors.extend(_unpack_repeated(value))
         elif field_number == _DURATION:
-            duration_us = _as_integer(value)
+            duration_us = _check_integer(value)
         elif field_number == _INPUTS:
             inputs = next(
-                (_as_text(part) for number_, part in _read_fields(_as_bytes(value)) if number_ == 1), ""
+                (
+                    _decode_text(part)
+                    for node_number, part in _read_fields(_check_bytes(value))
+                    if node_number == 1
+                ),
+                "",
             )
         elif field_number == _ATTRIBUTE:
-            attributes.update(_read_attribute(_as_bytes(value)))
+            attributes.update(_read_attribute(_check_bytes(value)))
         elif field_number >= _FIRST_OLD_FIELD and kind <= COLLECTIVE:
             raise ValueError(f"node {number} has field {field_number}, which no node has; {_OLD_SCHEMA}")
     return Node(
@@ -149,7 +154,7 @@ def _read_attribute(message: bytes) -> dict[str, Value]:
     name, attribute_value = "", cast("Value | None", None)
     for field_number, value in _read_fields(message):
         if field_number == _ATTRIBUTE_NAME:
-            name = _as_text(value)
+            name = _decode_text(value)
         elif field_number in _VALUES:
             attribute_value = _VALUES[field_number](value)
     return {} if attribute_value is None else {name: attribute_value}
@@ -187,35 +192,35 @@ def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     raise ValueError(f"it has an unterminated number at byte {offset}")
 
 
-def _as_integer(value: int | bytes) -> int:
+def _check_integer(value: int | bytes) -> int:
     if isinstance(value, bytes):
         raise ValueError("it has bytes where a number belongs")  # noqa: TRY004 - of a file, not of a caller
     return value
 
 
-def _as_bytes(value: int | bytes) -> bytes:
+def _check_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise ValueError("it has a number where bytes belong")  # noqa: TRY004 - of a file, not of a caller
     return value
 
 
-def _as_text(value: int | bytes) -> str:
-    return _as_bytes(value).decode("utf-8", "replace")
+def _decode_text(value: int | bytes) -> str:
+    return _check_bytes(value).decode("utf-8", "replace")
 
 
-def _to_signed(value: int | bytes) -> int:
-    number = _as_integer(value)
+def _convert_to_signed(value: int | bytes) -> int:
+    number = _check_integer(value)
     return number - ((number >> 63) << 64)
 
 
 def _decode_zigzag(value: int | bytes) -> int:
-    number = _as_integer(value)
+    number = _check_integer(value)
     return (number >> 1) ^ -(number & 1)
 
 
-def _unpack_as(form: str) -> Callable[[int | bytes], Value]:
+def _make_unpacker(form: str) -> Callable[[int | bytes], Value]:
     def unpack(value: int | bytes) -> Value:
-        raw = _as_bytes(value)
+        raw = _check_bytes(value)
         if len(raw) != struct.calcsize(form):
             raise ValueError(f"it has {len(raw)} bytes instead of {struct.calcsize(form)}")
         number: Value = struct.unpack(form, raw)[0]
@@ -225,20 +230,20 @@ def _unpack_as(form: str) -> Callable[[int | bytes], Value]:
 
 
 _VALUES: dict[int, Callable[[int | bytes], Value]] = {
-    _DOUBLE: _unpack_as("<d"),
-    5: _unpack_as("<f"),
-    7: _to_signed,
-    _INT64: _to_signed,
-    11: _as_integer,
-    13: _as_integer,
+    _DOUBLE: _make_unpacker("<d"),
+    5: _make_unpacker("<f"),
+    7: _convert_to_signed,
+    _INT64: _convert_to_signed,
+    11: _check_integer,
+    13: _check_integer,
     15: _decode_zigzag,
     17: _decode_zigzag,
-    19: _unpack_as("<I"),
-    21: _unpack_as("<Q"),
-    23: _unpack_as("<i"),
-    25: _unpack_as("<q"),
-    _BOOL: _as_integer,
-    _STRING: _as_text,
+    19: _make_unpacker("<I"),
+    21: _make_unpacker("<Q"),
+    23: _make_unpacker("<i"),
+    25: _make_unpacker("<q"),
+    _BOOL: _check_integer,
+    _STRING: _decode_text,
 }
 """Decoders of the value of an attribute, by field number. Lists and bytes are skipped."""
 

@@ -81,7 +81,7 @@ def read_execution_trace(document: Mapping[str, Any], profile: Mapping[str, Any]
         timed_operators = [op for op in operators if op.event is not None or profile is None]
         _chain_threads(timed_operators)
         _follow_tensors(timed_operators)
-        nodes = [_to_node(op) for op in timed_operators if _is_task(op)]
+        nodes = [_make_node(op) for op in timed_operators if _is_task(op)]
         return [*metadata, *nodes, *_list_kernels(timed_operators, (profile or {}).get("traceEvents", ()))]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it is not an execution trace as PyTorch writes it: {error!r}") from error
@@ -173,7 +173,7 @@ def _list_storages(values: Any) -> set[int]:
     return {tensor[1] for tensor in _list_tensors(values)}
 
 
-def _to_node(op: _Operator) -> Node:
+def _make_node(op: _Operator) -> Node:
     predecessors = tuple(dict.fromkeys(op.after))
     collective_match = _COLLECTIVE.fullmatch(op.name)
     if collective_match is None:

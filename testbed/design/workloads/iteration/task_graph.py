@@ -35,13 +35,13 @@ from testbed.design.workloads.sharding import (
     count_row_samples,
     fuse_steps,
     list_single_steps,
+    list_trainable,
     make_backward_resharding,
     make_dispatch_resharding,
     make_forward_resharding,
     make_gradient_buckets,
     reverse_resharding,
     split_evenly,
-    trainable,
 )
 from testbed.design.workloads.strategies import check_strategy
 from testbed.errors import StrategyError
@@ -110,7 +110,7 @@ class _Iteration:
         self._step_of = {
             op_index: step for step, op_indices in enumerate(self._steps) for op_index in op_indices
         }
-        self._trainable = trainable(workload)
+        self._trainable = list_trainable(workload)
         self._cached_seconds: dict[tuple[int, int, int], float] = {}
         self._forward: dict[tuple[int, int], TasksByServer] = {}
         self._backward: dict[tuple[int, int], TasksByServer] = {}
@@ -474,7 +474,7 @@ def make_bundle_resharding(
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
     is_sliced = workload.is_sliced(bundle[0])
     reshardings = [
-        compute_resharding(producer, consumer, samples, workload.edge_bytes(edge), is_sliced)
+        compute_resharding(producer, consumer, samples, workload.compute_edge_bytes(edge), is_sliced)
         for edge in bundle
     ]
     if len(reshardings) == 1:

@@ -30,12 +30,12 @@ from testbed.design.workloads.sharding import (
     count_microbatch_samples,
     count_shard_bytes,
     list_replica_groups,
+    list_trainable,
     make_backward_resharding,
     make_dispatch_resharding,
     make_forward_resharding,
     reverse_resharding,
     split_evenly,
-    trainable,
 )
 from testbed.design.workloads.strategies import check_strategy
 
@@ -150,7 +150,7 @@ def list_gradient_sums(
     workload: Workload, op_index: int, sharding: Sharding
 ) -> tuple[tuple[Group, int], ...]:
     """Return the groups and bytes of one operator's AllReduces in one microbatch."""
-    has_backward = trainable(workload)[op_index]
+    has_backward = list_trainable(workload)[op_index]
     samples = ((workload.batch, 1),)
     return _list_allreduces(workload.operators[op_index], sharding, samples, workload.training, has_backward)
 
@@ -175,7 +175,7 @@ class TrafficTotals:
         check_strategy(workload, strategy, cluster.nodes)
         nodes = cluster.nodes
         pairs, allreduce = np.zeros(nodes * nodes), Counter[Group]()
-        terms = _TrafficTerms(workload, strategy, nodes, trainable(workload))
+        terms = _TrafficTerms(workload, strategy, nodes, list_trainable(workload))
         _add_pairs(pairs, terms.list_pairs(range(len(workload.operators)), workload.edges), 1)
         for op_index in range(len(workload.operators)):
             _add_allreduces(allreduce, terms.list_allreduces(op_index), 1)
@@ -226,7 +226,7 @@ class _TrafficTerms:
                 )
         for producer, consumer in edges:
             output = _Output(
-                self._workload.edge_bytes((producer, consumer)),
+                self._workload.compute_edge_bytes((producer, consumer)),
                 sliced=self._workload.is_sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )

@@ -158,17 +158,17 @@ def test_all_to_all_dlrm_has_a_table_for_each_server():
     job = workload("dlrm-a2a", 128, batch_per_device=64)
     assert sum(operator.kind == "embedding" for operator in job.operators) == 128
     assert job.batch == 64 * 4 * 128
-    assert job.operators[job.index_of_operator["top0"]].parameter_bytes == 4 * (
+    assert job.operators[job.index_by_operator["top0"]].parameter_bytes == 4 * (
         (128 * 128 + 2048) * 4096 + 4096
     )
 
 
 def test_dlrm_of_the_testbed_multiplies_in_pairs():
     job = workload("dlrm", 12, preset="testbed")
-    products = job.operators[job.index_of_operator["products"]]
+    products = job.operators[job.index_by_operator["products"]]
     assert products.output_bytes == 4 * (32768 + 13 * 12 // 2)
     assert products.forward_flops == 2 * 13 * 13 * 32768
-    assert job.operators[job.index_of_operator["top0"]].parameter_bytes == 4 * ((32768 + 78) * 1024 + 1024)
+    assert job.operators[job.index_by_operator["top0"]].parameter_bytes == 4 * ((32768 + 78) * 1024 + 1024)
     assert job.batch == 12 * 64
 
 
@@ -193,7 +193,7 @@ def test_the_released_transformer_is_the_artifacts():
 def test_the_released_vgg16_is_the_artifacts():
     """Its maps are 11 x 11 before the dense layers, for its padding is 2: a first layer of 61952 x 4096, 1157 MB."""
     job = workload("vgg16", 16, preset="released")
-    assert job.operators[job.index_of_operator["dense1"]].parameter_bytes == 1_015_021_568 + 16_384
+    assert job.operators[job.index_by_operator["dense1"]].parameter_bytes == 1_015_021_568 + 16_384
     assert summed_bytes(job) == pytest.approx(1157e6, rel=0.001)
 
 
@@ -201,8 +201,8 @@ def test_ncf_has_four_tables_a_pair():
     job = workload("ncf", 128, preset="fig11")
     sizes = [operator.parameter_bytes for operator in job.operators if operator.kind == "embedding"]
     assert sizes == [256_000_000] * 64 + [512_000_000] * 64
-    assert job.operators[job.index_of_operator["top0"]].parameter_bytes == 4 * (8192 * 4096 + 4096)
-    assert job.operators[job.index_of_operator["product"]].parameter_bytes == 4 * 2048
+    assert job.operators[job.index_by_operator["top0"]].parameter_bytes == 4 * (8192 * 4096 + 4096)
+    assert job.operators[job.index_by_operator["product"]].parameter_bytes == 4 * 2048
     assert job.operators[-1].parameter_bytes == 4 * (4097 + 1)
 
 
@@ -213,7 +213,7 @@ def test_experts_count_those_that_a_token_uses():
     job = workload(
         "moe", 4, layers=1, sequence=10, hidden=8, heads=2, kv_heads=1, inner=16, experts=4, routed=2
     )
-    experts = job.operators[job.index_of_operator["experts0"]]
+    experts = job.operators[job.index_by_operator["experts0"]]
     assert experts.parameter_bytes == 2 * 4 * 3 * 8 * 16
     assert experts.forward_flops == 2 * 10 * 2 * 3 * 8 * 16
     assert experts.output_bytes == 2 * 10 * 8
@@ -415,7 +415,7 @@ def test_batches_that_64_bits_do_not_hold_are_refused():
 def test_parameters_override_presets():
     job = workload("dlrm", 4, preset="fig16", tables=3, bottom=[64, 128], batch=100)
     assert sum(operator.kind == "embedding" for operator in job.operators) == 3
-    assert job.operators[job.index_of_operator["bottom1"]].parameter_bytes == 4 * (64 * 128 + 128)
+    assert job.operators[job.index_by_operator["bottom1"]].parameter_bytes == 4 * (64 * 128 + 128)
     assert job.batch == 100
 
 

@@ -167,8 +167,8 @@ def test_sizes_that_cannot_be_are_named(mlp, sizes, told):
 
 def test_a_mistyped_setting_is_named(mlp):
     with pytest.raises(WorkloadError, match="no open dimension 'btach'"):
-        WorkloadChoice(str(mlp), settings={"btach": "8"}).workload(4)
-    assert WorkloadChoice(str(mlp), settings={"batch_per_device": "8"}).workload(4).batch == 8 * 4 * 4
+        WorkloadChoice(str(mlp), settings={"btach": "8"}).make_workload(4)
+    assert WorkloadChoice(str(mlp), settings={"batch_per_device": "8"}).make_workload(4).batch == 8 * 4 * 4
 
 
 def test_tables_and_shapes(save):

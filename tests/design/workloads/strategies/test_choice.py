@@ -82,6 +82,8 @@ def test_one_number_is_asked_for_where_one_is_meant(settings):
 
 def test_so_it_is_for_the_devices_of_a_server():
     with pytest.raises(WorkloadError, match=r"devices_per_server is .*; give one whole number"):
-        WorkloadChoice("dlrm", settings={"devices_per_server": "2-3"}).cluster(4)
-    assert WorkloadChoice("dlrm", settings={"devices_per_server": "2"}).cluster(4).devices_per_server == 2
-    assert WorkloadChoice("dlrm", "testbed").cluster(4).devices_per_server == 1
+        WorkloadChoice("dlrm", settings={"devices_per_server": "2-3"}).make_cluster(4)
+    assert (
+        WorkloadChoice("dlrm", settings={"devices_per_server": "2"}).make_cluster(4).devices_per_server == 2
+    )
+    assert WorkloadChoice("dlrm", "testbed").make_cluster(4).devices_per_server == 1

@@ -1,7 +1,7 @@
-"""The keeper process: it restores hosts and releases the lease if `testbed run` is killed before it does so itself.
+"""Cleanup process: it restores hosts and releases the lease if `testbed run` is killed before it does so itself.
 
-`python -m testbed.measure.program.give_back` runs in its own session. Its input lists what may have to be given back.
-If the input ends without the word `done`, the process gives back everything on this list.
+`python -m testbed.measure.program.cleanup` runs in its own session. Its input names the lease and the earlier state of
+the hosts. If the input ends without the word `done`, the process restores the hosts and releases the lease.
 """
 
 from __future__ import annotations
@@ -22,42 +22,44 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Debts:
-    """Lease and earlier state of hosts that `testbed run` has not given back."""
+class PendingCleanup:
+    """Lease that is not yet released, and earlier state of hosts that are not yet restored, under `restore_lease`."""
 
     lease: str = ""
-    under: str = ""
+    restore_lease: str = ""
     state: dict[str, Any] | None = None
     hosts: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, lines: IO[str]) -> Debts | None:
-        """Read the debts from the lines. Return None if the lines end with `done`: then there are none."""
-        debts = cls()
+    def read(cls, lines: IO[str]) -> PendingCleanup | None:
+        """Read the pending cleanup from the lines. Return None if the lines end with `done`: nothing is pending."""
+        pending = cls()
         for line in lines:
             if line == "done\n":
                 return None
             if line.endswith("\n"):  # the last line may be incomplete
                 for name, value in json.loads(line).items():
-                    setattr(debts, name, value)
-        return debts
+                    setattr(pending, name, value)
+        return pending
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for the end of the input, settle the debts that it lists, and return 0."""
-    debts = Debts.read(sys.stdin)
-    if debts is None:
+    """Wait for the end of the input, clean up what it names, and return 0."""
+    pending = PendingCleanup.read(sys.stdin)
+    if pending is None:
         return 0
     from testbed.storage.address import choose_database
 
     runs_dir, lab_file, run_id, reason, owner = arguments
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     os.chdir("/")
-    _give_back(debts, Path(runs_dir), Path(lab_file), run_id, reason, owner)
+    _clean_up(pending, Path(runs_dir), Path(lab_file), run_id, reason, owner)
     return 0
 
 
-def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason: str, owner: str) -> None:
+def _clean_up(
+    pending: PendingCleanup, runs_dir: Path, lab_file: Path, run_id: str, reason: str, owner: str
+) -> None:
     from testbed.lab.inventory import load_lab
     from testbed.lab.simulated.lifecycle import find_running_lab
     from testbed.leases.store import LeaseStore
@@ -71,9 +73,9 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
     problem = ""
     try:
         store = LeaseStore(database, lab.name)
-        if debts.state is not None:
-            problem = _restore(debts, lab, runs_dir, reason, owner, store)
-        if lease := debts.lease or _find_lease(database, lab, reason, owner):
+        if pending.state is not None:
+            problem = _restore(pending, lab, runs_dir, reason, owner, store)
+        if lease := pending.lease or _find_lease(database, lab, reason, owner):
             from testbed.errors import LeaseDenied
 
             with suppress(LeaseDenied):
@@ -85,20 +87,22 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
             RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
 
 
-def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:
+def _restore(
+    pending: PendingCleanup, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore
+) -> str:
     """Restore the hosts. Return why this failed, or "" if it succeeded."""
     from testbed.lab.model import make_shard
     from testbed.leases.heartbeat import keep_alive
     from testbed.measure.program.light import LEASE_TTL_S, mark_hosts_not_restored, restore_hosts
     from testbed.operate.borrow import LabState
 
-    assert debts.state is not None
-    leased_lab = make_shard(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
-    state = LabState.from_json(debts.state, runs_dir, lab.name)
+    assert pending.state is not None
+    leased_lab = make_shard(lab, pending.hosts) if len(pending.hosts) < len(lab.hosts) else lab
+    state = LabState.from_json(pending.state, runs_dir, lab.name)
     try:
-        with keep_alive(lambda: store.extend(debts.under), LEASE_TTL_S / 4):
-            store.extend(debts.under)
-            restore_hosts(state, leased_lab, runs_dir, debts.under, owner, reason)
+        with keep_alive(lambda: store.extend(pending.restore_lease), LEASE_TTL_S / 4):
+            store.extend(pending.restore_lease)
+            restore_hosts(state, leased_lab, runs_dir, pending.restore_lease, owner, reason)
     except Exception as error:  # noqa: BLE001 - the lease is released, whatever the error
         return mark_hosts_not_restored(leased_lab, runs_dir, reason, error)
     return ""

@@ -1,4 +1,4 @@
-"""The keeper of a program: a process that restores hosts and releases the lease if our process is killed."""
+"""Handle of the cleanup process, which restores hosts and releases the lease if our process is killed."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from lightbed.children import child_environment, module_command
 if TYPE_CHECKING:
     from testbed.operate.borrow import LabState
 
-Debt = Literal["lease", "hosts"]
+CleanupStep = Literal["lease", "hosts"]
+"""Release the lease, or restore the hosts."""
 
 
 @dataclass
-class Keeper:
-    """A context manager that starts the keeper process (`give_back`) and tells it what there is to give back.
+class CleanupProcess:
+    """Context manager that starts the cleanup process (module `cleanup`) and tells it what to clean up.
 
-    When the block ends without debts, the keeper process ends. Otherwise it settles the debts. `reason` is the reason
-    stated for our lease: by this text, the keeper finds a lease that was granted just before we were killed.
+    `pending` holds the steps that our process still has to do. If none is left at the end of the block, the cleanup
+    process ends. Otherwise it does these steps. `reason` is the reason stated for our lease. By this text, the cleanup
+    process finds a lease that was granted just before our process was killed.
     """
 
     runs_dir: Path
     lab_file: Path
     run_id: str
     reason: str
-    debts: set[Debt] = field(default_factory=set)
+    pending: set[CleanupStep] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         from testbed.storage.address import get_database_address
@@ -49,9 +51,9 @@ class Keeper:
             self.reason,
             get_current_process(),
         ]
-        command = [*module_command("testbed.measure.program.give_back"), *map(str, arguments)]
+        command = [*module_command("testbed.measure.program.cleanup"), *map(str, arguments)]
         read_end, write_end = os.pipe()
-        log_path = self.runs_dir / self.run_id / "keeper.log"
+        log_path = self.runs_dir / self.run_id / "cleanup.log"
         try:
             with log_path.open("ab") as log_file:
                 streams = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
@@ -68,21 +70,21 @@ class Keeper:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with suppress(OSError):
-            if not self.debts:
+            if not self.pending:
                 self._pipe.write("done\n")
             self._pipe.close()
-        if not self.debts:  # with debts, the keeper waits for the lock of our run, so we must not wait for it
+        if not self.pending:  # a cleanup waits for the lock of our run, so we must not wait for it
             os.waitpid(self._process, 0)
 
     def note_lease(self, lease: str) -> None:
-        """Tell the keeper which lease to release."""
+        """Tell the cleanup process which lease to release."""
         self._write({"lease": lease})
 
     def note_state(self, state: LabState, hosts: Sequence[str], lease: str) -> None:
-        """Tell the keeper to which state it has to restore the hosts, and under which lease."""
-        self.debts.add("hosts")
-        self._write({"state": state.to_json(), "hosts": list(hosts), "under": lease})
+        """Tell the cleanup process to which state it has to restore the hosts, and under which lease."""
+        self.pending.add("hosts")
+        self._write({"state": state.to_json(), "hosts": list(hosts), "restore_lease": lease})
 
     def _write(self, document: dict[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # the program goes on if the keeper has died
+        with suppress(BrokenPipeError):  # the program goes on if the cleanup process has died
             self._pipe.write(json.dumps(document) + "\n")
