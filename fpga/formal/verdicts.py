@@ -69,14 +69,14 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
         }
         for prop in PROPERTIES:
             if prop.name == STATED_PROPERTY:
-                yield from _judge_stated(specification, findings, module)
+                yield from _judge_claims(specification, findings, module)
             elif prop.name in applicable_names:
                 yield _judge_property(specification, findings, traces, module, prop.name)
             else:
                 yield Result(module, prop.name, Verdict.NOT_APPLICABLE)
 
 
-def _judge_stated(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
+def _judge_claims(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
     """Yield a result for each claim of a module; it is VACUOUS if no run meets the assumptions."""
     failure_cycles = {failure.name.partition(".")[0]: failure.cycle for failure in findings.failures}
     undecided = {name.partition(".")[0] for name in findings.undecided}
@@ -85,9 +85,9 @@ def _judge_stated(specification: Specification, findings: Findings, module: str)
             continue
         if instance in failure_cycles:
             verdict = Verdict.FAILED
-        elif STATED_PROPERTY in findings.timed_out:
+        elif STATED_PROPERTY in findings.timed_out_properties:
             verdict = Verdict.TIMED_OUT
-        elif instance in undecided or not findings.others_proven:
+        elif instance in undecided or not findings.are_others_proven:
             verdict = Verdict.OPEN
         else:
             verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
@@ -113,7 +113,7 @@ def _judge_property(
             )
     undecided = any(subject in find_subjects(specification, assertion) for assertion in findings.undecided)
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
-    is_open = undecided or name in findings.timed_out
+    is_open = undecided or name in findings.timed_out_properties
     for candidate in findings.differences if is_open else select_causes(findings.differences):
         if subject == (candidate.module, candidate.property):
             part = get_part(candidate.element)
@@ -127,9 +127,9 @@ def _judge_property(
                 candidate.expected,
                 candidate.actual,
             )
-    if name in findings.timed_out:
+    if name in findings.timed_out_properties:
         return Result(module, name, Verdict.TIMED_OUT)
-    is_proven = findings.others_proven and not undecided
+    is_proven = findings.are_others_proven and not undecided
     return Result(module, name, Verdict.PROVEN if is_proven else Verdict.OPEN)
 
 
@@ -182,7 +182,7 @@ class _Traces:
 
     def _replay_trace(self, trace: str) -> tuple[Difference, ...]:
         specification = self._specification
-        ports, targets_instance = specification.meaning.ports, find_targets_check(specification)
+        ports, targets_instance = specification.expressions.ports, find_targets_check(specification)
         names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
         series = read_vcd(trace, [*names, f"{targets_instance}.target_o"])
         targets = find_target_differences(

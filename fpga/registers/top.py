@@ -164,9 +164,9 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
 def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
     """Yield the connections between registers and the datapath; ports that several registers set come first."""
     shared_ports, blocks = table.find_shared_ports(), table.find_blocks()
-    for port, uses_registers in shared_ports.items():
-        if uses_registers[0].access is Access.WRITE:
-            value = concatenate(f"{register.name}_o" for register in uses_registers)
+    for port, port_registers in shared_ports.items():
+        if port_registers[0].access is Access.WRITE:
+            value = concatenate(f"{register.name}_o" for register in port_registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:

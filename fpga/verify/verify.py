@@ -83,9 +83,9 @@ def _prove_core(delivered: DeliveredFolder, depth: int, budget_s: float) -> Iter
     datapath = delivered.datapath
     try:
         core = delivered.core
-        specification = Specification(datapath, delivered=core)
+        specification = Specification(datapath, delivered_design=core)
         renamed_wires = find_renamed_wires(core, specification)
-        specification = replace(specification, renamed=renamed_wires)
+        specification = replace(specification, delivered_wire_names=renamed_wires)
         yield from prove_specification(specification, cover=False, depth=depth, budget_s=budget_s).results
     except ToolMissing:
         raise
@@ -97,7 +97,7 @@ def _simulate_top(delivered: DeliveredFolder, streams: Streams) -> Iterator[Resu
     """Yield the results of the simulation of a top."""
     top = Top(delivered.datapath, streams).name
     try:
-        result = run_seeds(delivered.datapath, streams, delivered.files_around(streams))
+        result = run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
     except ToolMissing:
         raise
     except BadOutput as error:
@@ -126,7 +126,7 @@ def _judge_files(
     delivered: DeliveredFolder, *, core_fails: bool, top_fails: dict[Streams, bool]
 ) -> Iterator[FileVerdict]:
     """Yield a verdict for every file that is expected or present, sorted by name."""
-    digests = delivered.files()
+    digests = delivered.hash_files()
     verdicts = dict.fromkeys(delivered.origin.files, SOURCE_TEXT)
     documents = dict(write_document_texts([Top(delivered.datapath, streams) for streams in Streams]))
     for name, expected_text in documents.items():
@@ -171,7 +171,7 @@ def _judge_hardware(
     changed_names = [
         name
         for name in suspect_names
-        if name in generated_files and delivered.text(name) != generated_files[name]
+        if name in generated_files and delivered.read_text(name) != generated_files[name]
     ]
     extra_names = [name for name in suspect_names if name not in generated_files]
     if changed_names:

@@ -189,7 +189,7 @@ def _save_results(run: GuidedRun, png: Path | None, device_identity: DeviceIdent
         return store.save(run.calibration, raw=run.raw)
     except OSError as error:
         raise CalibrationError(
-            f"the calibration cannot be saved in {store.folder()} ({error.strerror})",
+            f"the calibration cannot be saved in {store.find_folder()} ({error.strerror})",
             device=device_identity.name,
             hint=f"Set {store.FOLDER_VARIABLE} to a writable folder",
         ) from error

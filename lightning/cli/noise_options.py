@@ -121,7 +121,7 @@ class Run:
             quirks=self.quirks,
         )
 
-    def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
+    def make_provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """Return the provenance of a result of this run."""
         return replace(self._make_provenance(model, seeds), faults=name_quirks(self.quirks))
 

@@ -119,7 +119,7 @@ def serve(
     repository = Repository(
         lambda model: run.open(model, seed),
         directory,
-        lambda model: _describe_origin(run.provenance(model, (seed,))),
+        lambda model: _describe_origin(run.make_provenance(model, (seed,))),
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     report_ready = partial(_print_ready, seed=seed, as_json=as_json)

@@ -58,7 +58,7 @@ def sweep(
         rows = zip(
             measured.words.tolist(),
             measured.levels.tolist(),
-            measured.curve.level(measured.words).tolist(),
+            measured.curve.compute_level(measured.words).tolist(),
             strict=True,
         )
         write_csv(csv, ("word", "level", "fit"), rows, identity)
@@ -105,7 +105,7 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
         return sweep_all(
-            bench.reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
+            bench.make_reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
         )[modulator]
     except ValueError as error:
         if isinstance(error, CalibrationError):

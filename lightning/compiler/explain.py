@@ -104,7 +104,7 @@ class Report:
             "clock_hz": self.clock_hz,
             "latency_s": self.latency_s,
             "memory_bytes": self.memory.size,
-            "memory_bytes_unshared": self.memory.unshared,
+            "memory_bytes_unshared": self.memory.unshared_size,
             "buffers": [asdict(buffer) for buffer in self.memory.buffers],
             "nodes": [_make_node_document(node) for node in self.nodes],
             "notes": list(self.notes),

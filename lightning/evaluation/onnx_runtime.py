@@ -52,7 +52,7 @@ class Session:
     network: Network
     session: Any
 
-    def scores(self, raw: Raw) -> Floats:
+    def compute_scores(self, raw: Raw) -> Floats:
         """Return the scores (images, ...) of raw inputs (images, ...)."""
         from lightning.networks.preprocess import preprocess
 
@@ -64,7 +64,7 @@ class Session:
         """Return the number of correctly classified test images."""
         inputs = fit_axes(dataset.x, self.network)
         parts = [slice(start, start + BATCH_SIZE) for start in range(0, len(inputs), BATCH_SIZE)]
-        return sum(count_correct(self.scores(inputs[part]), dataset.y[part]) for part in parts)
+        return sum(count_correct(self.compute_scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
 def open_float32_session(network: Network) -> Session:

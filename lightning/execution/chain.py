@@ -115,7 +115,7 @@ class Chain:
             kernel_in_lanes: Callable[..., None] = write_answers_in_lanes
             kernel_in_lanes(raw, keys, *self._lanes, *self.arrays, scores, totals)
         if self.tail:
-            scores[:] = self._finish(scores)
+            scores[:] = self._apply_tail(scores)
 
     def warm(self) -> None:
         """Load the kernels: compute zeros for one image and a batch, from writable and read-only memory."""
@@ -128,7 +128,7 @@ class Chain:
             np.empty((MIN_LANE_IMAGES, self.outputs), np.float32),
         )
 
-    def _finish(self, scores: Floats) -> Floats:
+    def _apply_tail(self, scores: Floats) -> Floats:
         tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}
         for node in self.tail:
             tensors[node.output] = compute_node(node, tensors, self.model.network.constants)

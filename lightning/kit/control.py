@@ -166,7 +166,7 @@ def compute_words(settings: Settings, calibration: Calibration | None) -> tuple[
         if settings.values[i] is not None
     }
     word_by_generator = (
-        {} if calibration is None else calibration.words({k: v for k, v in values.items() if v is not None})
+        {} if calibration is None else calibration.encode({k: v for k, v in values.items() if v is not None})
     )
     words = []
     for i, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):

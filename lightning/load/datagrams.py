@@ -162,7 +162,7 @@ def exchange(
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         try:
-            client.connect(target.address())
+            client.connect(target.resolve_address())
             return _LoadRun(
                 client, Outbox(client, model, rows, first_request, deadline_us), due_ns, first_request
             ).run()

@@ -58,7 +58,7 @@ def drive_http(
     due_ns = draw_schedule(rate, seconds, seed)
     rows = make_rows(data, model_input.shape, seed)
     requests = encode_requests(target, model, model_input, rows, binary=binary)
-    traces = send_on_time(target.address(), requests, due_ns, connections=connections)
+    traces = send_on_time(target.resolve_address(), requests, due_ns, connections=connections)
     return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
 
 

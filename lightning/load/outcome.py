@@ -108,12 +108,12 @@ class Outcome:
         """Number of answers that took longer than the deadline."""
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
 
-    def percentile_us(self, percent: float) -> float:
+    def compute_percentile_us(self, percent: float) -> float:
         """Return the latency that `percent` of the answers do not exceed, or NaN without answers."""
         latencies = self.latencies_us
         return float(np.percentile(latencies, percent, method="higher")) if len(latencies) else float("nan")
 
-    def lag_us(self, percent: float) -> float:
+    def compute_lag_us(self, percent: float) -> float:
         """Return a percentile of the delay of sending in microseconds, or NaN if nothing was sent.
 
         Sending is late if the generator is too slow or no connection is free.
@@ -121,7 +121,7 @@ class Outcome:
         lags = self.traces.lag[self.traces.lag != NOT_HAPPENED]
         return float(np.percentile(lags, percent, method="higher")) / 1e3 if len(lags) else float("nan")
 
-    def figures(self) -> dict[str, Any]:
+    def summarise(self) -> dict[str, Any]:
         """Return the results for a JSON document, with times in microseconds, or None without answers."""
         return {
             "rate": self.rate,
@@ -133,10 +133,10 @@ class Outcome:
             "lost": self.lost,
             "loss": round(self.loss, 6),
             "late": self.late_count,
-            "p50_us": _round_number(self.percentile_us(50)),
-            "p99_us": _round_number(self.percentile_us(99)),
-            "p999_us": _round_number(self.percentile_us(99.9)),
-            "generator_lag_p99_us": _round_number(self.lag_us(99)),
+            "p50_us": _round_number(self.compute_percentile_us(50)),
+            "p99_us": _round_number(self.compute_percentile_us(99)),
+            "p999_us": _round_number(self.compute_percentile_us(99.9)),
+            "generator_lag_p99_us": _round_number(self.compute_lag_us(99)),
         }
 
 

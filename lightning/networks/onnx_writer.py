@@ -58,7 +58,7 @@ class _Graph:
         self.nodes.append(proto)
         return output
 
-    def rank(self, tensor: str) -> int:
+    def get_rank(self, tensor: str) -> int:
         return len(self.network.shapes[tensor]) + 1
 
 
@@ -68,7 +68,7 @@ def _write_unchanged(graph: _Graph, node: Node) -> None:
 
 def _write_gemm(graph: _Graph, node: Node) -> None:
     x, weights, *bias = node.inputs
-    if graph.rank(x) == 2:
+    if graph.get_rank(x) == 2:
         graph.add("Gemm", [x, weights, *bias], node.output, transB=1)
         return
     transposed = graph.add_constant(graph.network.constants[weights].T, f"{node.output}//turned")

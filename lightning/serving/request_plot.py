@@ -16,7 +16,7 @@ from lightning.canvas import (
     Plot,
     add_heading,
     mark_simulated,
-    new_figure,
+    make_figure,
 )
 
 _CLOSE_UP_CYCLES = 160
@@ -41,7 +41,7 @@ def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
     spans = _choose_spans(request.cycles)
     targets = request.targets()
     counts = {name: values for name, values in request.trace.counts.items() if targets[name].any()}
-    figure = new_figure(4.0 + 3.2 * len(spans), 6.8)
+    figure = make_figure(4.0 + 3.2 * len(spans), 6.8)
     panels = figure.subplots(
         1 + len(counts), len(spans), sharex="col", squeeze=False,
         gridspec_kw={

@@ -81,7 +81,7 @@ def test_a_failed_step_is_an_error_with_its_hint_and_nothing_is_kept():
     failed = next(each for each in found["steps"] if not each["passed"])
     assert found["error"]["hint"] == failed["hint"] != ""
     assert "laser" in failed["hint"] or "interlock" in failed["hint"]
-    assert not list(Path(store.folder()).glob("*.json"))
+    assert not list(Path(store.find_folder()).glob("*.json"))
 
 
 @pytest.mark.socket

@@ -137,7 +137,7 @@ def list_entries(model: CompiledModel) -> Iterator[ProgramEntry]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = split_into_segments(layer, model.hardware)
-        pass_beats = layer.positions * sum(segment.beats * len(segment.rows) for segment in segments)
+        pass_beats = layer.position_count * sum(segment.beats * len(segment.rows) for segment in segments)
         for pass_number in range(count_passes(layer)):
             for segment in segments:
                 yield ProgramEntry(layer, pass_number, segment, pass_beats)

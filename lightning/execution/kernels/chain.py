@@ -77,7 +77,7 @@ def add_noise(
     activations: Array,
     weights: Array,
     pointers_of_layer: Array,
-    rows_of: Array,
+    row_indices_of_layer: Array,
     sums: Array,
     noise_model: Any,
     seed: Any,
@@ -95,7 +95,7 @@ def add_noise(
         add_output_noise(exact_sums, noise[1:], seed, key, stream, noisy_sums)
     else:
         light = np.zeros((HIGHEST_POWER, row_count))
-        add_levels(activations, weights, pointers_of_layer, rows_of, light)
+        add_levels(activations, weights, pointers_of_layer, row_indices_of_layer, light)
         light_variances = compute_light_variance(noise[2:], light).reshape(1, row_count)
         add_varying_noise(exact_sums, light_variances, means, spreads, seed, key, stream, noisy_sums)
     for row in range(row_count):
@@ -198,13 +198,13 @@ def finish_layer(
     table, steps, biases, scales, means, spreads, noise = parameters
     first_row, last_row = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
     if noise[0] != WITHOUT:
-        lit_activations, weights, pointers_of_layer, rows_of = lit_products
+        lit_activations, weights, pointers_of_layer, row_indices_of_layer = lit_products
         noise_model = means[first_row:last_row], spreads[first_row:last_row], noise
         add_noise(
             lit_activations,
             weights,
             pointers_of_layer,
-            rows_of,
+            row_indices_of_layer,
             sums,
             noise_model,
             seed,
@@ -258,10 +258,12 @@ def write_answers(
         look_up_activations(raw[image], table_of_bytes, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
             row_sums, lit_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
-            weights, pointers_of_layer, rows_of = select_weights(table[layer], values, pointers, row_indices)
+            weights, pointers_of_layer, row_indices_of_layer = select_weights(
+                table[layer], values, pointers, row_indices
+            )
             row_sums[:] = 0
-            add_products(lit_activations, weights, pointers_of_layer, rows_of, row_sums)
-            lit_products = lit_activations, weights, pointers_of_layer, rows_of
+            add_products(lit_activations, weights, pointers_of_layer, row_indices_of_layer, row_sums)
+            lit_products = lit_activations, weights, pointers_of_layer, row_indices_of_layer
             finish_layer(
                 row_sums,
                 keys[image],

@@ -104,7 +104,7 @@ class Calibration:
     raw: str = ""
     """Name of the raw data file next to the document; empty if there is none."""
 
-    def words(self, values: Mapping[int, int]) -> dict[int, int]:
+    def encode(self, values: Mapping[int, int]) -> dict[int, int]:
         """Return a gain word for each modulator's generator. `values` maps generators to 0..255; the others get 0.
 
         Raise `OutOfRange` for a value outside 0..255, or for a generator that drives no modulator.
@@ -116,7 +116,7 @@ class Calibration:
         """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
         return self._look_up(values, lambda encoder: encoder.words)
 
-    def operands(self, values: npt.ArrayLike) -> Floats:
+    def compute_operands(self, values: npt.ArrayLike) -> Floats:
         """Return the operands (0..1) that the rounded words of `look_up_words` produce, (n, 4)."""
         return self._look_up(values, lambda encoder: encoder.operands)
 
@@ -134,7 +134,9 @@ class Calibration:
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
         """Return the analogue results in units of 1/255, (n,), for (n,) counts above idle at (n, 4) values."""
-        return self.decoder.decode(levels, self.operands(values), _find_lit_pairs(_check_values(values)))
+        return self.decoder.decode(
+            levels, self.compute_operands(values), _find_lit_pairs(_check_values(values))
+        )
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> DecodedLevel:
         """Return the decoded result of one measurement.

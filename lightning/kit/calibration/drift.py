@@ -179,7 +179,7 @@ def _refresh_modulator(old: Modulator, sweeps: dict[int, Sweep], index: int) -> 
     full_encoder = make_encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
     shared_encoder = full_encoder if factor > 1 - 1e-9 else dim_encoder(sweep.curve, full_encoder, factor)
-    partner_share = float(partner.curve.share(sweep.partner_word))
+    partner_share = float(partner.curve.compute_share(sweep.partner_word))
     return replace(
         old, curve=sweep.curve, encoder=full_encoder, shared=shared_encoder, partner_share=partner_share
     )

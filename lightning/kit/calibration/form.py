@@ -241,7 +241,7 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
         raise ValueError(f"the {name} opens by {top - floor:g}")
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
-    expected = (modulator.curve.share(encoder.words) - floor) / opening
+    expected = (modulator.curve.compute_share(encoder.words) - floor) / opening
     if not (np.abs(encoder.operands - expected) <= OPERAND_TOLERANCE).all():
         raise ValueError(f"operands of the {name} do not follow from its curve and its words")
 

@@ -41,17 +41,17 @@ class NoiseModel:
     window: int
     """Decimated samples in one reading."""
 
-    def variance(self, levels: npt.ArrayLike) -> Floats:
+    def compute_variance(self, levels: npt.ArrayLike) -> Floats:
         """Return the variance in counts squared, for levels in counts above dark."""
         y = np.maximum(np.asarray(levels, dtype=float), 0.0)
         variance: Floats = self.constant + self.shot * y + self.rin * y**2
         return variance
 
-    def sigma(self, levels: npt.ArrayLike) -> Floats:
+    def compute_sigma(self, levels: npt.ArrayLike) -> Floats:
         """Return the standard deviation in counts."""
-        return np.sqrt(self.variance(levels))
+        return np.sqrt(self.compute_variance(levels))
 
-    def rin_db_hz(self, bandwidth_hz: float) -> float:
+    def compute_rin_db_hz(self, bandwidth_hz: float) -> float:
         """Return the laser's RIN in dB/Hz, for readings with this noise bandwidth; -inf if `rin` is 0."""
         return float(10 * np.log10(self.rin / bandwidth_hz)) if self.rin > 0 else -np.inf
 

@@ -224,7 +224,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         Callers cache the function, because some calls repeat thousands of times.
         """
         limited_call = (
-            call if self._worker is None else self._worker.limit_time(call, self.patience.limit_of_call(name))
+            call
+            if self._worker is None
+            else self._worker.limit_time(call, self.patience.get_call_limit_s(name))
         )
         lost_errors = self._lost_errors
 

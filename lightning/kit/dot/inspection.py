@@ -61,13 +61,13 @@ def inspect(
             hint="Inspect a part of it; VectorCore.dot takes vectors of any length",
         )
     values = _group_by_symbol(np.abs(left), np.abs(right))
-    tile = reader.tile(len(values), SYMBOL)
+    tile = reader.make_tile(len(values), SYMBOL)
 
     encoder_0, encoder_1, encoder_2, encoder_3 = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.look_up_words(values)[None]
     dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
     waveforms = make_envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
-    counts = reader.trace(waveforms, tile, rounds=rounds)
+    counts = reader.measure_trace(waveforms, tile, rounds=rounds)
     settled = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
     idle_samples = REACH_TICKS - FILTER_TICKS

@@ -67,25 +67,25 @@ class TileReader:
         alignment = Alignment.from_timing(calibration.timing, self.samples_per_tick)
         self.wiring = Wiring(channels, calibration.readout, alignment)
 
-    def tile(self, symbols: int, symbol: Symbol) -> Tile:
+    def make_tile(self, symbols: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile with this number of symbols on this device."""
         return Tile(symbols, symbol, self.samples_per_tick)
 
     def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
-        edges = self.tile(0, symbol).ticks
+        edges = self.make_tile(0, symbol).ticks
         return (ticks - edges) * self.samples_per_tick // symbol.samples
 
     def count_tiles_per_run(self, tile: Tile) -> int:
         """Return the number of tiles that fit in one run besides the dark tiles."""
-        return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
+        return min(self.memory // tile.samples, self.buffer) - 2 * self.count_dark_tiles(tile)
 
-    def dark_tiles(self, tile: Tile) -> int:
+    def count_dark_tiles(self, tile: Tile) -> int:
         """Return the number of dark tiles at each end of a run."""
         return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory else 1
 
-    def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+    def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
 
         `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
@@ -98,10 +98,10 @@ class TileReader:
         ]
         return np.concatenate(parts)
 
-    def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
+    def measure_trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
         """Play (4, samples) envelopes and return the decimated counts (samples,) of the window, mean of `rounds`."""
         self._load(envelopes)
-        program = self.program(tile, 1, 1)
+        program = self.make_program(tile, 1, 1)
         runs = [
             program.acquire_decimated(self.soc, load_envelopes=False, progress=False) for _ in range(rounds)
         ]
@@ -109,7 +109,7 @@ class TileReader:
         return counts
 
     def _measure_run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
-        edge_tiles = self.dark_tiles(tile)
+        edge_tiles = self.count_dark_tiles(tile)
         edge = np.repeat(dark[:, None, :], edge_tiles, axis=1)
         memory = np.concatenate([edge, envelopes, edge], axis=1)
         tiles = memory.shape[1]
@@ -123,13 +123,13 @@ class TileReader:
 
     def _run_pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
         """Return the raw sums in counts times ticks, (tiles, shots)."""
-        program = self.program(tile, tiles, shots)
+        program = self.make_program(tile, tiles, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
         sums: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0]
         return sums
 
-    def program(self, tile: Tile, tiles: int, shots: int) -> Any:
+    def make_program(self, tile: Tile, tiles: int, shots: int) -> Any:
         """Return the QICK program for a run of `tiles` tiles, including dark tiles."""
         return _load_program_class()(self.soc, tile, tiles, shots, self.wiring)
 

@@ -48,7 +48,7 @@ class TileMeter(Protocol):
 
     wiring: Wiring
 
-    def tile(self, symbols: int, symbol: Symbol) -> Tile:
+    def make_tile(self, symbols: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile."""
         ...
 
@@ -56,7 +56,7 @@ class TileMeter(Protocol):
         """Return the number of symbols in the longest tile."""
         ...
 
-    def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+    def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light above dark, (tiles, shots)."""
         ...
 
@@ -94,11 +94,11 @@ def measure_tiles(
     tiles: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int
 ) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
-    tile = tiles.tile(words.shape[1], symbol)
+    tile = tiles.make_tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
     alignment = tiles.wiring.alignment
     samples = make_envelopes(words, dark, tile, alignment)
-    return tiles.sums(samples, tile, make_envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
+    return tiles.measure_sums(samples, tile, make_envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
 
 
 def tune(tiles: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
@@ -149,14 +149,14 @@ def _measure_gate(
 
 def _compute_open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
     """Return the total open time of the gate in a tile of a sweep, in ticks."""
-    return SWEPT_SYMBOL_COUNT * symbol.settled / tiles.tile(1, symbol).samples_per_tick
+    return SWEPT_SYMBOL_COUNT * symbol.settled / tiles.make_tile(1, symbol).samples_per_tick
 
 
 def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
     length = min(TRAINING_SYMBOL_COUNT, tiles.count_max_symbols(symbol))
     values = draw_training_values(rng, length)
-    levels = measure_tiles(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
-    operands = coding.operands(values)
+    levels = measure_tiles(tiles, coding.encode(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
+    operands = coding.compute_operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
     weights, *_ = np.linalg.lstsq(design, levels, rcond=None)

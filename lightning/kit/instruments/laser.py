@@ -97,7 +97,7 @@ class SantecLaser:
 
     def is_on(self) -> bool:
         """Return whether the laser reports that the diode is on and the shutter open."""
-        return self._session.ask_truth(":POW:STAT?") and not self._session.ask_truth(":POW:SHUT?")
+        return self._session.ask_bool(":POW:STAT?") and not self._session.ask_bool(":POW:SHUT?")
 
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the power, -15 to 13 dBm, and return when it is steady."""
@@ -137,11 +137,11 @@ class SantecLaser:
         self._session.close()
 
     def _settle(self, subject: str) -> None:
-        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), subject)
+        self._session.wait_until(lambda: self._session.ask_bool("*OPC?"), subject)
 
     def _use_dbm(self) -> None:
         """Set the power unit to dBm, because someone may have chosen mW at the front panel."""
-        if self._session.ask_truth(":POW:UNIT?"):
+        if self._session.ask_bool(":POW:UNIT?"):
             self._session.send_command(":POW:UNIT 0")
 
     def _make_dark_error(self, reason: str) -> NotAsSet:

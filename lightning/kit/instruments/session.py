@@ -99,7 +99,7 @@ class Session:
             raise self._make_unreadable_error(query, reply, "a number")
         return value
 
-    def ask_truth(self, query: str) -> bool:
+    def ask_bool(self, query: str) -> bool:
         """Send a query and return the reply (`1` or `ON`, `0` or `OFF`) as a bool. Raise `InstrumentError`."""
         return self.ask_word(query, "1", "0", "ON", "OFF") in ("1", "ON")
 

@@ -107,7 +107,7 @@ class KeysightSupply:
 
     def is_on(self, output: int) -> bool:
         """Return whether an output is connected."""
-        return self._session.ask_truth(f"OUTP? {self._format_channel(output)}")
+        return self._session.ask_bool(f"OUTP? {self._format_channel(output)}")
 
     def close(self) -> None:
         """Disconnect; the outputs stay as they are."""

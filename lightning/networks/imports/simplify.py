@@ -154,7 +154,7 @@ constant is the first input."""
 def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
     """Return a constant as (rows,) if it has one value per row of `product` or one value for all, else None."""
     value = builder.constants[tensor]
-    rank = builder.rank(source)
+    rank = builder.get_rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
     axis = 1 if product.operation == "Conv" else rank - 1
     row_count = len(builder.constants[product.inputs[1]])

@@ -68,8 +68,10 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
         len(weights),
     )
     channels = builder.shapes[tensor][0]
-    if weights.ndim != builder.rank(tensor):
-        raise call.make_error(f"has weights {weights.shape} for activations of {builder.rank(tensor)} axes")
+    if weights.ndim != builder.get_rank(tensor):
+        raise call.make_error(
+            f"has weights {weights.shape} for activations of {builder.get_rank(tensor)} axes"
+        )
     if groups < 1 or output_channels % groups or channels != weights.shape[1] * groups:
         raise call.make_error(f"has weights {weights.shape} in {groups} groups for {channels} channels")
     if bias is not None and bias.shape != (output_channels,):

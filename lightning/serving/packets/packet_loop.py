@@ -27,7 +27,7 @@ from lightning.serving.packets.deferred import (
     DeferredRequests,
     Job,
     measure_elapsed_us,
-    run_guarded,
+    run_or_refuse,
 )
 from lightning.serving.packets.mmsg import ADDRESS_BYTES, SLOT_BYTES, Inbox, find_memory_address
 from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
@@ -202,7 +202,7 @@ class PacketLoop:
         job = Job(
             self.inbox.get_sender(slot), model, request, numbers.tobytes(), datatype, arrival_ns, deadline_ns
         )
-        result = run_guarded(lambda: self._answer_now(job, slot), model, request)
+        result = run_or_refuse(lambda: self._answer_now(job, slot), model, request)
         if result is False:
             if self.deferred.submit(job):
                 return

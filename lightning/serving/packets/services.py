@@ -32,15 +32,15 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class FastPath:
-    """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_round`).
+    """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_datagrams`).
 
     `answer` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the scores.
     """
 
     def __init__(self, chain: Any, number: int, answer: Bytes, scores: npt.NDArray[np.float32]) -> None:
-        from lightning.serving.packets.packet_kernel import answer_round
+        from lightning.serving.packets.packet_kernel import answer_datagrams
 
-        self._answer_round = answer_round
+        self._answer_datagrams = answer_datagrams
         self._arrays = chain.arrays
         request = _make_header(Kind.REQUEST, number, length=chain.inputs)
         self._templates = request, answer, _make_header(Kind.REFUSAL, number, code=Code.LATE)
@@ -57,7 +57,7 @@ class FastPath:
         self, inbox: Inbox, count: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
     ) -> None:
         """Answer or refuse the simple requests among the first datagrams, and write their outcomes."""
-        self._answer_round(
+        self._answer_datagrams(
             count,
             inbox.bytes,
             inbox.sizes,

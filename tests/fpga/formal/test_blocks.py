@@ -64,7 +64,7 @@ def missed_of(prover):
 def assert_proven(proof, reached):
     assert proof.failures == ()
     assert proof.undecided == ()
-    assert proof.proven
+    assert proof.is_proven
     assert proof.unreached == ()
     assert {name.rpartition(".")[2] for name in proof.reached} == reached
 

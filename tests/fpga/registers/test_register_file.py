@@ -342,7 +342,7 @@ def prove(text, *, values):
 def test_it_is_proven_for_a_small_map(warm_yosys, values):
     """The protocol by induction, the registers in the first 13 cycles: a write and a read, or two writes."""
     result = prove(emit_register_file(small_map()), values=values)
-    assert result.proven, result.log[-2000:]
+    assert result.is_proven, result.log[-2000:]
     assert not result.unreached
     assert len(result.reached) == (4 if values else 2)
 

@@ -113,7 +113,7 @@ def integer_scores(model, raw):
             [compute_integer_sums(vectors[:, group], rows) for group, rows in enumerate(layer.weights)],
             axis=1,
         )
-        scaled = ((sums + layer.bias) * layer.output_scale).reshape(len(raw), layer.positions, -1)
+        scaled = ((sums + layer.bias) * layer.output_scale).reshape(len(raw), layer.position_count, -1)
         shaped = scaled if layer.geometry is None else scaled.transpose(0, 2, 1)
         tensors[node.output] = shaped.reshape(len(raw), *network.shapes[node.output]).astype(np.float32)
     return tensors[network.output]

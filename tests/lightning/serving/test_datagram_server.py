@@ -216,7 +216,9 @@ def test_refusals(exact, client, fast_path, datagram, code, outcome):
     with DatagramServer(exact, fast_path=fast_path) as server:
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
-    assert {name: number for name, number in server.counts().outcomes().items() if number} == {outcome: 1}
+    assert {name: number for name, number in server.counts().list_outcomes().items() if number} == {
+        outcome: 1
+    }
     assert server.counts().is_balanced
 
 

@@ -70,7 +70,8 @@ def compute_pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     """Return the counts above dark of a full product of this pair, as the mean of its two sweeps."""
     first_modulator, second_modulator = 2 * pair, 2 * pair + 1
     amplitudes = [
-        sweeps[index].curve.amplitude / float(sweeps[PARTNERS[index]].curve.share(sweeps[index].partner_word))
+        sweeps[index].curve.amplitude
+        / float(sweeps[PARTNERS[index]].curve.compute_share(sweeps[index].partner_word))
         for index in (first_modulator, second_modulator)
     ]
     return float(np.mean(amplitudes))

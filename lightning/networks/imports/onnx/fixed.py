@@ -22,7 +22,7 @@ from lightning.networks.imports.onnx.choices import (
 )
 from lightning.networks.imports.onnx.parts import Versions, limit_opsets, read_array, sort_topologically
 from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
-from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
+from lightning.networks.imports.onnx.scope import Scope, Value, get_sample_shape
 from lightning.networks.imports.onnx.tracing import add_node, make_error, read_constant
 from lightning.networks.imports.simplify import build_network
 from lightning.networks.network import Network, Port, Preprocessing
@@ -118,7 +118,7 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
         scope.examples[port.name] = make_example(port)
     if len(ports) == 1:
         port = ports[0]
-        tensor = scope.builder.add_input(port.name, sample_shape(port.shape))
+        tensor = scope.builder.add_input(port.name, get_sample_shape(port.shape))
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         return tensor, ports
     entry = scope.builder.add_input(PACKED_INPUT, (sum(port.size for port in ports),))
@@ -126,7 +126,7 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
     for port in ports:
         span = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
         part = scope.builder.emit("Slice", [entry], f"{port.name}/part", span)
-        tensor = scope.builder.reshape(part, sample_shape(port.shape), f"{port.name}/shaped")
+        tensor = scope.builder.reshape(part, get_sample_shape(port.shape), f"{port.name}/shaped")
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         start += port.size
     return entry, ports

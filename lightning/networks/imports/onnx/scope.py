@@ -30,7 +30,7 @@ class Value:
     kind: str
 
 
-def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
+def get_sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the shape of one sample: without the first axis if its length is 1, else unchanged."""
     return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
 from lightning.networks.imports.onnx.parts import read_array, read_attributes
-from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
+from lightning.networks.imports.onnx.scope import Scope, Value, get_sample_shape
 from lightning.networks.operations.builder import Builder, Call
 from lightning.networks.operations.elementwise import ELEMENTWISE
 from lightning.networks.operations.operation_list import OPERATORS, translate
@@ -67,7 +67,7 @@ def _increase_axes(axes: Iterable[Any]) -> list[int]:
 
 
 def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
-    if call.input_name(1):
+    if call.get_input_name(1):
         return _shift_axes_input(builder, call, 1)
     if "axes" in call.attributes:
         return replace(
@@ -79,7 +79,7 @@ def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call
 
 
 def _shift_axes_input(builder: Builder, call: Call, index: int) -> Call | None:
-    axes = builder.constants.get(call.input_name(index))
+    axes = builder.constants.get(call.get_input_name(index))
     if axes is None:
         return None
     constant = builder.add_constant(np.array(_increase_axes(axes.reshape(-1)), np.int64), f"{call.name}.axes")
@@ -87,10 +87,10 @@ def _shift_axes_input(builder: Builder, call: Call, index: int) -> Call | None:
 
 
 def _shift_slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
-    starts = builder.constants.get(call.input_name(1))
+    starts = builder.constants.get(call.get_input_name(1))
     if starts is None:
         return None
-    if call.input_name(3):
+    if call.get_input_name(3):
         return _shift_axes_input(builder, call, 3)
     axes = builder.add_constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
     inputs = (*call.inputs, "", "")[:3]
@@ -167,7 +167,7 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
     tensors = [scope.tensor(name) for name in names if name]
     output_tensors = []
     for index, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        output_attributes = {**attributes, "place": index, "shape": sample_shape(array.shape)}
+        output_attributes = {**attributes, "place": index, "shape": get_sample_shape(array.shape)}
         output_tensors.append(
             builder.emit(ELECTRONIC, tensors, f"{node.name}", output_attributes) if name else ""
         )
@@ -286,7 +286,7 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     )
     if node.op_type in RESHAPE_OPERATIONS and not node.domain and len(node.output) == 1:
         source = scope.values[node.input[0]].tensor
-        return [scope.builder.reshape(source, sample_shape(outputs[0].shape), _read_name(node))]
+        return [scope.builder.reshape(source, get_sample_shape(outputs[0].shape), _read_name(node))]
     if node.op_type == "Cast" and is_float:
         return [scope.values[node.input[0]].tensor]
     used_outputs = [array for name, array in zip(node.output, outputs, strict=True) if name]
@@ -376,7 +376,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     if translated is None:
         return None
     return [
-        builder.reshape(tensor, sample_shape(array.shape), f"{_read_name(node)}/first")
+        builder.reshape(tensor, get_sample_shape(array.shape), f"{_read_name(node)}/first")
         for tensor, array in zip(translated, outputs, strict=True)
     ]
 

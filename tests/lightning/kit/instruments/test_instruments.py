@@ -424,7 +424,7 @@ def test_what_is_no_truth(reply):
         closing(Session("TCPIP::x::1::SOCKET", ("x",), connect=lambda *_: _Said(reply))) as session,
         pytest.raises(UnreadableReply, match="is not 1 or 0"),
     ):
-        session.ask_truth("OUTP?")
+        session.ask_bool("OUTP?")
 
 
 @pytest.mark.parametrize("reply", ["", "fine", "1.5"])
