@@ -185,7 +185,8 @@ def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
         return Finding(
             "Pyro4 server",
             "warning",
-            f"port {PYRO_PORT} is open on {', '.join(open_addresses)}: Pyro4 does not authenticate and runs any code it gets",
+            f"port {PYRO_PORT} is open on {', '.join(open_addresses)}:"
+            " Pyro4 does not authenticate and runs any code it gets",
             "serve on the loopback interface or in a separate network, and close the port in the firewall",
         )
     return Finding("Pyro4 server", "ok", f"nothing listens on port {PYRO_PORT} for other machines")

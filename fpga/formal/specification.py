@@ -1,7 +1,7 @@
 """The proof of a datapath as SystemVerilog: its top with the checks of every part.
 
 The only dependency on the generator of the top are names of some wires and registers that no port shows: the targets
-in force (`find_target_bits`), sums and extreme samples with their registers, and buffers. A wrong name would leave an input of
+in force (`target`), sums and extreme samples with their registers, and buffers. A wrong name would leave an input of
 the checks undriven, and the proof would fail.
 """
 

@@ -93,8 +93,8 @@ def calibrate(
             report=None if as_json else _print_outcome,
             turn_paddles=_turn_paddles if is_interactive and not device_identity.simulated else None,
         )
-    saved = _save_results(run, png, device_identity)
-    (_print_document if as_json else _print_end)(run, device_identity, saved, png)
+    saved_path = _save_results(run, png, device_identity)
+    (_print_document if as_json else _print_end)(run, device_identity, saved_path, png)
     return EXIT_OK if run.passed else EXIT_ERROR
 
 
@@ -154,8 +154,8 @@ def _confirm(
             device=device_identity.name,
             hint="Pass --yes",
         )
-    listed = "\n".join(f"  {role}: {resource}" for role, resource in resources.items())
-    typer.confirm(f"These instruments will be switched on and set:\n{listed}\nContinue?", abort=True)
+    resource_lines = "\n".join(f"  {role}: {resource}" for role, resource in resources.items())
+    typer.confirm(f"These instruments will be switched on and set:\n{resource_lines}\nContinue?", abort=True)
 
 
 def _turn_paddles(read_brightness: Callable[[], float]) -> None:
@@ -208,23 +208,25 @@ def _print_wrapped(line: str) -> None:
     print("\n".join(textwrap.wrap(line, width, subsequent_indent=INDENT, drop_whitespace=True)), flush=True)
 
 
-def _print_end(run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
+def _print_end(
+    run: GuidedRun, device_identity: DeviceIdentity, saved_path: Path | None, png: Path | None
+) -> None:
     failed_steps = [outcome.step for outcome in run.outcomes if not outcome.passed]
     if failed_steps:
         print(f"{device_identity.label}: {', '.join(failed_steps)} failed; nothing was saved")
     else:
         print(f"{device_identity.label}: all {len(run.outcomes)} steps passed")
-    for file in (saved, png if run.calibration is not None else None):
+    for file in (saved_path, png if run.calibration is not None else None):
         if file is not None:
             print(f"written: {file}")
 
 
 def _print_document(
-    run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None
+    run: GuidedRun, device_identity: DeviceIdentity, saved_path: Path | None, png: Path | None
 ) -> None:
     document: dict[str, Any] = {
         "steps": [asdict(outcome) for outcome in run.outcomes],
-        "saved": None if saved is None else str(saved),
+        "saved": None if saved_path is None else str(saved_path),
         "written": [str(png)] if png is not None and run.calibration is not None else [],
     }
     failed_outcome = next((outcome for outcome in run.outcomes if not outcome.passed), None)

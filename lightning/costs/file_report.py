@@ -93,7 +93,9 @@ def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> d
     layer, count = model.layers.get(node.name), macs.get(node.name, 0)
     node_model = replace(model, layers={} if layer is None else {node.name: layer})
     work = sum_work(node_model, 0 if layer is not None else count)
-    energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET_NAME].parts)
+    energy = sum(
+        getattr(work, part.counted_work) * part.unit_energy.value for part in PRESETS[PRESET_NAME].parts
+    )
     return {
         "name": node.name,
         "operation": node.attributes["operation"] if node.operation == ELECTRONIC else node.operation,

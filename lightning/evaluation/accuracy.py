@@ -23,7 +23,7 @@ BATCH_SIZE = 256
 class Evaluation:
     """Result of one executor on one data set."""
 
-    right: int
+    correct_count: int
     """Number of correctly classified images."""
     images: int
     seconds: float
@@ -35,7 +35,7 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """Share of correctly classified images, 0 .. 1."""
-        return self.right / self.images
+        return self.correct_count / self.images
 
     @property
     def images_per_s(self) -> float:

@@ -14,8 +14,8 @@ from lightning.canvas import (
     SERIES_COLOURS,
     Plot,
     add_heading,
-    mark_simulated,
     make_figure,
+    mark_simulated,
     style_axes,
 )
 from lightning.evaluation.sensitivity import Sensitivity, format_points

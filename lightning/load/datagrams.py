@@ -76,7 +76,7 @@ class Outbox:
             rows.reshape(len(rows), -1), dtype=DTYPE_BY_DATATYPE[datatype]
         ).view(np.uint8)
         self._first_request = first_request
-        self.fragments = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
+        self.fragments_per_request = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
         self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_DTYPE)
         constant_fields = {
             "magic": MAGIC,
@@ -85,7 +85,7 @@ class Outbox:
             "datatype": datatype,
             "model": model,
             "time_us": deadline_us,
-            "fragments": self.fragments,
+            "fragments": self.fragments_per_request,
         }
         for name, value in constant_fields.items():
             self._headers[name] = value
@@ -107,7 +107,7 @@ class Outbox:
         Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
         datagram_numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
-        requests, fragments = np.divmod(datagram_numbers, self.fragments)
+        requests, fragments = np.divmod(datagram_numbers, self.fragments_per_request)
         starts = fragments * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
         call_count = len(datagram_numbers)
@@ -192,7 +192,7 @@ class _LoadRun:
 
     def run(self) -> Traces:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
-        fragments = self.outbox.fragments
+        fragments = self.outbox.fragments_per_request
         datagram_count, sent_datagrams = len(self.due_ns) * fragments, 0
         due_ns = np.repeat(self.due_ns, fragments).tolist()
         end_ns = (due_ns[-1] if due_ns else 0) + GRACE_NS
@@ -222,7 +222,9 @@ class _LoadRun:
 
     def _send(self, sent_datagrams: int, count: int, elapsed_ns: int) -> int:
         accepted_count = self.outbox.send(sent_datagrams, count)
-        requests = np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments
+        requests = (
+            np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments_per_request
+        )
         self.lag[requests] = elapsed_ns - self.due_ns[requests]
         return accepted_count
 

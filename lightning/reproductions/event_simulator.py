@@ -113,7 +113,8 @@ class _Tables:
     """The layers of all networks in sequence. `first[m]` is the first layer of network m.
 
     Layer l has `count[l]` pieces of `length[l]` products and waits for `predecessor_counts[l]` layers. The layers
-    `successors[successor_offsets[l]:successor_offsets[l + 1]]` wait for layer l; these indices count within the network.
+    `successors[successor_offsets[l]:successor_offsets[l + 1]]` wait for layer l. They are numbered
+    within the network.
     """
 
     first: NDArray[np.int64]
@@ -214,8 +215,8 @@ def _simulate(
     """Return the cycle in which each request ends.
 
     Events are (cycle, request, kind, layer), where kind 0 begins a layer and kind 1 ends it. Neighbouring cores are
-    mostly free from the same cycle on. `free_cycles` therefore has one value for each range of cores; `first_cores` has the first
-    core of each range.
+    mostly free from the same cycle on. `free_cycles` therefore has one value for each range of cores; `first_cores` has
+    the first core of each range.
     """
     first_cores, free_cycles = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
     range_count, next_core = 1, 0

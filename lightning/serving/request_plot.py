@@ -15,8 +15,8 @@ from lightning.canvas import (
     SERIES_COLOURS,
     Plot,
     add_heading,
-    mark_simulated,
     make_figure,
+    mark_simulated,
 )
 
 _CLOSE_UP_CYCLES = 160

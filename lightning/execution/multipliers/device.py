@@ -16,8 +16,8 @@ full product gives c counts of the readout, a variance of v counts^2 is v (254.0
 the constant is scaled by (254.004 / c)^2 and the shot term by 254.004 / c; the intensity term is unchanged.
 
 `make_calibration_noise` returns the noise of one reading of one product in the calibration's window (usually one
-decimated sample). `measure_vector_noise` returns the noise per product with `VectorCore`, which the fidelity `device` uses.
-There, a reading sums the light of some nanoseconds, of two products at half the brightness.
+decimated sample). `measure_vector_noise` returns the noise per product with `VectorCore`, which the fidelity `device`
+uses. There, a reading sums the light of some nanoseconds, of two products at half the brightness.
 """
 
 from __future__ import annotations

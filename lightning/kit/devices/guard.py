@@ -241,12 +241,12 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
                 if isinstance(error.__cause__, lost_errors):
                     raise self._make_gone_error(name, error.__cause__) from error
                 if OVERFLOW_TEXT in f"{error} {error.__cause__}":
-                    raise self._make_overrun() from error
+                    raise self._make_overrun_error() from error
                 raise
 
         return guarded_call
 
-    def _make_overrun(self) -> ReadoutOverrun:
+    def _make_overrun_error(self) -> ReadoutOverrun:
         return ReadoutOverrun(
             "the sum buffer overflowed: sums arrived faster than they were read",
             device=self.identity,

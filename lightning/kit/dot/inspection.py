@@ -81,7 +81,7 @@ def count_max_products(reader: TileReader) -> int:
 
     The kit's firmware holds 132: 66 for each pair.
     """
-    ticks = reader.decimated - 2 * REACH_TICKS
+    ticks = reader.decimated_length - 2 * REACH_TICKS
     return PAIR_COUNT * (ticks * reader.samples_per_tick // SYMBOL.samples)
 
 

@@ -39,7 +39,7 @@ def build_network(
     # Masks may hold infinity. Photonic weights may not.
     for node in nodes:
         if node.operation in PHOTONIC and not all(
-            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
+            np.isfinite(builder.constants[tensor]).all() for tensor in node.inputs[1:]
         ):
             raise NetworkError(
                 f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",

@@ -256,7 +256,7 @@ def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the mean of each window. Padding counts only with `count_include_pad`.
 
-    `compute_excess_pads` (bottom, right) is the extra padding of `ceil_mode`. It never counts.
+    The attribute `excess` (bottom, right) is the extra padding of `ceil_mode`. It never counts.
     """
     images, pads = inputs[0], _add_excess(attributes)
     window = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))

@@ -45,8 +45,10 @@ def test_latency_is_the_datapaths_cycles_over_its_clock(model):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_line_has_a_source_and_lines_add_up(model, preset):
     costs = estimate_costs(model, preset)
-    assert all(line.each.source and line.each.unit in {"W", "J"} for line in costs.lines)
-    assert all((line.each.unit == "W") == line.per.endswith("seconds") for line in costs.lines)
+    assert all(line.unit_energy.source and line.unit_energy.unit in {"W", "J"} for line in costs.lines)
+    assert all(
+        (line.unit_energy.unit == "W") == line.counted_work.endswith("seconds") for line in costs.lines
+    )
     assert costs.joules_per_image == pytest.approx(sum(line.joules for line in costs.lines))
     converters = sum(line.joules for line in costs.lines if line.group == "converters")
     assert converters > 0

@@ -195,7 +195,7 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         inner_node.name = f"{node.name}/{inner_node.name or f'{inner_node.op_type}_{number}'}"
         _add_node(scope, inner_node, refusals)
     for node_output, branch_output in zip(node.output, graph.output, strict=True):
-        scope.alias(node_output, branch_output.name)
+        scope.add_alias(node_output, branch_output.name)
 
 
 def _check_supported(scope: Scope, node: Any) -> None:

@@ -54,7 +54,7 @@ class NodeReplacement:
 
     def read_length(self, name: str, axis: int = 0) -> int:
         """Return the length of an axis of a tensor."""
-        return int(np.asarray(self.scope.array(name)).shape[axis])
+        return int(np.asarray(self.scope.get_array(name)).shape[axis])
 
     def add(self, operation: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its output."""
@@ -101,7 +101,7 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
     weights, `auto_pad` or `output_shape`.
     """
     replacement = NodeReplacement(scope, node)
-    weights, x = scope.constants.get(node.input[1]), scope.array(node.input[0])
+    weights, x = scope.constants.get(node.input[1]), scope.get_array(node.input[0])
     if weights is None or x is None or weights.ndim not in {3, 4} or len(x) != 1:
         return None
     if replacement.read_text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
@@ -226,7 +226,7 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
     names = [*node.input, *[""] * 8]
     if not all(names[index] in scope.constants for index in (1, 2)) or not scope.is_known(names[3]):
         return False
-    x = scope.array(names[0])
+    x = scope.get_array(names[0])
     if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.read_number("layout", 0) or names[7]:
         return False
     lengths = scope.constants.get(names[4])

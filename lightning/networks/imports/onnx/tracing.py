@@ -155,7 +155,7 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
         "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
         "given": read_plain_attributes(node, scope.folder),
         "outputs": len(node.output),
-        "macs": count_macs_of_call(node, [scope.array(name) for name in names], outputs),
+        "macs": count_macs_of_call(node, [scope.get_array(name) for name in names], outputs),
     }
     attributes["opset"] = scope.find_opset(node)
     for array in outputs:
@@ -164,7 +164,7 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
                 f"node {node.name} ({node.op_type}) produces {array.dtype}, not numbers",
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
-    tensors = [scope.tensor(name) for name in names if name]
+    tensors = [scope.get_tensor(name) for name in names if name]
     output_tensors = []
     for index, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
         output_attributes = {**attributes, "place": index, "shape": get_sample_shape(array.shape)}
@@ -196,7 +196,7 @@ def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Seque
 
 def evaluate(scope: Scope, node: Any) -> list[Array]:
     """Return the outputs of `node` for its constants and examples. Raise `NetworkError`."""
-    arrays = [scope.array(name) for name in node.input]
+    arrays = [scope.get_array(name) for name in node.input]
     kinds = tuple("" if array is None else array.dtype.name for array in arrays)
     domain = "" if node.domain == "ai.onnx" else node.domain
     attributes = read_plain_attributes(node, scope.folder)
@@ -262,7 +262,7 @@ def add_node(scope: Scope, node: Any) -> None:
         scope.constants.update(zip(node.output, evaluate(scope, node), strict=False))
         return
     if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
-        scope.alias(node.output[0], node.input[0])
+        scope.add_alias(node.output[0], node.input[0])
         for mask_name in node.output[1:]:
             if mask_name:
                 scope.constants[mask_name] = np.ones(scope.values[node.input[0]].shape, bool)
@@ -330,7 +330,7 @@ def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) 
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
         return None
     translated = translate(
-        scope.builder, _make_call(scope, node, [scope.tensor(name) for name in node.input])
+        scope.builder, _make_call(scope, node, [scope.get_tensor(name) for name in node.input])
     )
     return _match_shapes(scope, translated, [array.shape[1:] for array in outputs])
 
@@ -341,7 +341,7 @@ def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> l
     if node.op_type != "Conv" or source is None or not 1 < source.shape[0] <= MAX_IMAGES:
         return None
     image_count, channels, *sides = source.shape
-    call = _make_call(scope, node, [scope.tensor(name) for name in node.input])
+    call = _make_call(scope, node, [scope.get_tensor(name) for name in node.input])
     flat_images = scope.builder.reshape(
         source.tensor, (image_count * channels, *sides), f"{call.name}/images"
     )
@@ -364,7 +364,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     for index, name in enumerate(node.input):
         value = scope.values.get(name)
         if value is None:
-            tensors.append(scope.tensor(name))
+            tensors.append(scope.get_tensor(name))
             ranks.append(scope.constants[name].ndim if name else 0)
         else:
             tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{index}"))

@@ -32,13 +32,13 @@ class Scope:
         """Return the error for a call that cannot be translated."""
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {problem}", hint=hint)
 
-    def shape(self, x: Tensor) -> tuple[int, ...]:
+    def get_shape(self, x: Tensor) -> tuple[int, ...]:
         """Return the shape with the batch axis, whose length is `BATCH`."""
         return (BATCH, *self.builder.shapes[x.name])
 
-    def axis(self, x: Tensor, axis: int, new_axes: int = 0) -> int:
+    def normalise_axis(self, x: Tensor, axis: int, new_axes: int = 0) -> int:
         """Return a possibly negative axis as an index from the front, among the axes of `x` and `new_axes` new axes."""
-        return axis % (len(self.shape(x)) + new_axes)
+        return axis % (len(self.get_shape(x)) + new_axes)
 
     def add(self, operation: str, inputs: Sequence[Any], part: str = "", /, **attributes: Any) -> Tensor:
         """Add an ONNX operation. Inputs are activations, torch tensors, numbers, or None if omitted."""
@@ -72,7 +72,7 @@ class Scope:
 
 def count_spatial_axes(scope: Scope, x: Tensor) -> int:
     """Return the number of spatial axes, over which a window moves."""
-    return len(scope.shape(x)) - 2
+    return len(scope.get_shape(x)) - 2
 
 
 def list_sizes(value: Any, axes: int) -> list[int | None]:

@@ -90,7 +90,7 @@ def test_damage_of_any_one_field_never_gives_a_raw_error_or_another_product(docu
     fields = list(places(document))
     short = [path for path in fields if len(path) < 5]
     whole = from_json(document)
-    full = whole.decoder.predict(whole.operands([[200, 200, 0, 0]]))
+    full = whole.decoder.predict(whole.compute_operands([[200, 200, 0, 0]]))
     refused = 0
     for _ in range(150):
         broken = damaged(document, rng.choice(short if rng.random() < 0.7 else fields), rng.choice(DAMAGE))

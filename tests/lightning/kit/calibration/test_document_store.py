@@ -86,7 +86,7 @@ def test_values_and_generators_outside_are_refused(calibration, values):
 
 def test_levels_decode_to_products_sums_and_zero(calibration):
     values = {0: 255, 1: 51}
-    level = float(calibration.decoder.predict(calibration.operands([[255, 51, 0, 0]]))[0])
+    level = float(calibration.decoder.predict(calibration.compute_operands([[255, 51, 0, 0]]))[0])
     found = calibration.decode(level, values)
     assert found.value == 51
     assert found.analogue == pytest.approx(51, abs=0.01)
@@ -95,7 +95,7 @@ def test_levels_decode_to_products_sums_and_zero(calibration):
     assert calibration.decode(20_000.0, values, peak=16_384.0).saturated
     assert calibration.decode(20_000.0, values).value == 255
     sums = {0: 255, 1: 255, 2: 255, 3: 51}
-    level = float(calibration.decoder.predict(calibration.operands([[255, 255, 255, 51]]))[0])
+    level = float(calibration.decoder.predict(calibration.compute_operands([[255, 255, 255, 51]]))[0])
     assert calibration.decode(level, sums).value == 306
 
 

@@ -36,7 +36,7 @@ def calibrated(kit, seed=0):
             sweeps[i].curve,
             coded.full[i],
             coded.shared[i],
-            float(sweeps[i ^ 1].curve.share(sweeps[i].partner_word)),
+            float(sweeps[i ^ 1].curve.compute_share(sweeps[i].partner_word)),
         )
         for i in range(4)
     ]
@@ -174,7 +174,7 @@ def test_the_monitor_measures_when_it_is_due_and_asks_for_a_calibration(numeric_
     now[0] = 60.0
     with pytest.raises(errors.StaleCalibration, match="drifted"):
         monitor.inspect()
-    assert monitor.last.needs_recalibration
+    assert monitor.last_drift.needs_recalibration
     with pytest.raises(errors.StaleCalibration):
         monitor.inspect()
 
