@@ -16,7 +16,7 @@ from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
 from fpga.registers.model import WORD_BITS, Access, BlockPin, PortBits, Register
 from fpga.registers.register_blocks import BLOCKS, RegisterBlock
-from fpga.registers.register_list import COMMIT, HOLD, RESET, register_map
+from fpga.registers.register_list import COMMIT, HOLD, RESET, make_register_map
 
 _COLUMN_MASK = (1 << COLUMN_BITS) - 1
 
@@ -116,7 +116,7 @@ class SimulatedBus:
         self.cycles = 0
         """Number of clock cycles so far."""
         self._pins = _Pins(datapath, engine)
-        self._table = register_map(datapath)
+        self._table = make_register_map(datapath)
         self._words = {
             register.get_offset(word): (register, word)
             for register in self._table

@@ -122,7 +122,7 @@ class Trace:
     result: Bits
     finished: Bits
 
-    def layer(self, first_cycle: int, end_cycle: int) -> Trace:
+    def select_cycles(self, first_cycle: int, end_cycle: int) -> Trace:
         """Return the cycles `first_cycle` to `end_cycle` - 1."""
         return Trace(*(getattr(self, name)[first_cycle:end_cycle] for name in self.__dataclass_fields__))
 
@@ -136,7 +136,7 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
             f"{len(starts)} layers started, but {len(end_cycles)} ended. Was the run long enough?"
         )
     return tuple(
-        _measure_layer(trace.layer(first_cycle, end_cycle), end_cycle - first_cycle)
+        _measure_layer(trace.select_cycles(first_cycle, end_cycle), end_cycle - first_cycle)
         for first_cycle, end_cycle in zip(starts, end_cycles, strict=True)
     )
 

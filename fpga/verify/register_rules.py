@@ -14,8 +14,8 @@ from fpga.verify.bus_bench import BEGIN_CYCLE
 from fpga.verify.bus_record import Breach, Columns, Transaction
 from fpga.verify.register_model import (
     Change,
+    RegisterWords,
     SinkModel,
-    Words,
     count_pulses_before,
     list_waiting_values,
     select_in_cycle,
@@ -29,7 +29,7 @@ class Record:
     table: RegisterMap
     top: Columns
     core: Columns
-    words: Words
+    words: RegisterWords
 
     @property
     def cycles(self) -> range:
@@ -74,7 +74,7 @@ def _find_word_breaches(
     mask, offset = (1 << bits) - 1, register.get_offset(word)
     for cycle in record.cycles:
         actual = record.core[port][cycle] >> low & mask
-        possible_values = {value & mask for value in record.words.values(offset, cycle, cycle)}
+        possible_values = {value & mask for value in record.words.list_possible_values(offset, cycle, cycle)}
         if actual not in possible_values:
             expected = record.words.list_possible_changes(offset, cycle, cycle)[-1].value & mask
             yield Breach(f"{register.name} at {port}", cycle, expected, actual)
@@ -249,7 +249,7 @@ def _expect_loads(
         if event_kind == "load":
             words = {change.value << load.width * len(upper_offsets)}
             for word, offset in enumerate(upper_offsets):
-                parts = record.words.values(offset, change.begin_cycle, change.end_cycle)
+                parts = record.words.list_possible_values(offset, change.begin_cycle, change.end_cycle)
                 words = {value | part << load.width * word for value in words for part in parts}
             mask = (1 << load.signal_bits) - 1
             yield change.begin_cycle, change.end_cycle, next_address, {value & mask for value in words}
@@ -266,7 +266,7 @@ def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> li
     for push in record.words.pulses.get(last_offset, []):
         mask = push.value << register.width * len(offsets)
         for word, offset in enumerate(offsets):
-            values = record.words.values(offset, push.begin_cycle, push.end_cycle)
+            values = record.words.list_possible_values(offset, push.begin_cycle, push.end_cycle)
             combined_values = reduce(and_ if only_certain else or_, values)
             mask |= combined_values << register.width * word
         changes.append(Change(push.begin_cycle, push.end_cycle, mask & (1 << register.signal_bits) - 1))

@@ -45,7 +45,7 @@ def _list_inputs(datapath: Datapath) -> Iterator[Stream]:
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
-            pins = _make_payload(prefix, bits, signal.width, end_ports, driven=True)
+            pins = _make_payload(prefix, bits, signal.width, end_ports, is_driven=True)
             yield Stream(
                 StreamPins(prefix, pins, is_input=True),
                 signal.name,
@@ -66,7 +66,7 @@ def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
             (kind, f"{module}_{action.output}", action.width)
             for kind, action in list_output_ends(datapath.module(module), name)
         ]
-        pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, driven=False)
+        pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, is_driven=False)
         pins_of_stream = StreamPins(f"m_axis_{stream}", pins, is_input=False)
         yield Stream(pins_of_stream, stream, 0, samples * width, signed, tuple(_name_ports(end_ports, "_o")))
 
@@ -76,11 +76,11 @@ def _name_ports(end_ports: list[tuple[str, str, int]], side: str) -> Iterator[tu
 
 
 def _make_payload(
-    prefix: str, bits: int, width: int, end_ports: list[tuple[str, str, int]], *, driven: bool
+    prefix: str, bits: int, width: int, end_ports: list[tuple[str, str, int]], *, is_driven: bool
 ) -> tuple[Pin, ...]:
-    pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, driven)]
+    pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, is_driven)]
     for kind, _, lanes in end_ports:
-        pins.append(Pin(f"{prefix}_t{kind}", 1 if kind == "last" else lanes * (width // 8), driven))
+        pins.append(Pin(f"{prefix}_t{kind}", 1 if kind == "last" else lanes * (width // 8), is_driven))
     return tuple(pins)
 
 

@@ -34,7 +34,7 @@ from fpga.verify.bus_record import (
     find_late_answers,
     find_unstable_pins,
 )
-from fpga.verify.register_model import Words
+from fpga.verify.register_model import RegisterWords
 from fpga.verify.register_rules import (
     ReadRules,
     Record,
@@ -86,7 +86,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _read_columns(folder / "datapath.log", datapath_columns)
     answered_writes = find_answered_writes(top, writes)
-    record = Record(table, top, core, Words.from_writes(table, answered_writes))
+    record = Record(table, top, core, RegisterWords.from_writes(table, answered_writes))
     breaches: dict[str, Breach] = {}
     for property_name, breach in _find_breaches(
         record, ports, len(writes), len(reads), find_answered_reads(top, reads)

@@ -138,7 +138,8 @@ def _format_table(costs: Costs) -> list[str]:
     ]
     sources = list(dict.fromkeys(_cite_source(line.unit_energy) for line in costs.lines))
     lines += [
-        f"  {line.name:<32}{format_joules(line.joules):>10}   {line.count:>8.4g} x {_format_figure(line.unit_energy):<9}"
+        f"  {line.name:<32}{format_joules(line.joules):>10}   {line.count:>8.4g}"
+        f" x {_format_figure(line.unit_energy):<9}"
         f" ({sources.index(_cite_source(line.unit_energy)) + 1})"
         for line in costs.lines
     ]

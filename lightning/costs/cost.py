@@ -64,7 +64,7 @@ def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Energy of one part: a `count` of the unit `counted_work`, and the energy of each unit."""
+    """Energy of one part: `count` units of `counted_work`, and the energy of each unit."""
 
     name: str
     group: Group

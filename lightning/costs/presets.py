@@ -62,7 +62,7 @@ def format_joules(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of part. `unit_energy` is the energy of one unit `counted_work` in J. For seconds, this is the power in W."""
+    """One kind of part, with its energy in J for each unit of `counted_work`. For seconds, this is the power in W."""
 
     name: str
     group: Group

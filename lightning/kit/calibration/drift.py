@@ -177,9 +177,8 @@ def _refresh_modulator(old_modulator: Modulator, sweeps: dict[int, Sweep], index
     """Return the modulator with the new curve. In sums it opens to the same share of its range as before."""
     sweep, partner = sweeps[index], sweeps[PARTNERS[index]]
     full_encoder = make_encoder(sweep.curve)
-    factor = (old_modulator.shared.top - old_modulator.shared.floor) / (
-        old_modulator.encoder.top - old_modulator.encoder.floor
-    )
+    old_full, old_shared = old_modulator.encoder, old_modulator.shared
+    factor = (old_shared.top - old_shared.floor) / (old_full.top - old_full.floor)
     shared_encoder = full_encoder if factor > 1 - 1e-9 else dim_encoder(sweep.curve, full_encoder, factor)
     partner_share = float(partner.curve.compute_share(sweep.partner_word))
     return replace(

@@ -16,7 +16,7 @@ from fpga.count_action.ports import Port, Ports
 from fpga.formal import sby
 from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
-from fpga.registers import Access, Streams, register_map
+from fpga.registers import Access, Streams, make_register_map
 from fpga.registers.model import Bits, MapBuilder, PortBits, RegisterMap
 from fpga.registers.register_file import count_read_cycles, emit_register_file
 from fpga.registers.register_ports import list_axi_signals, list_vectors
@@ -272,7 +272,7 @@ def test_random_maps_do_what_peakrdl_does(has_verilator, seed):
     "streams", [Streams.REGISTERS, pytest.param(Streams.AXI_STREAM, marks=pytest.mark.long)]
 )
 def test_tops_do_what_peakrdl_does(has_verilator, demo, streams):
-    table = replace(register_map(demo, streams), name="demo")
+    table = replace(make_register_map(demo, streams), name="demo")
     acted, changed = compare(table, 300)
     assert acted >= 4
     assert changed >= 10
@@ -285,7 +285,7 @@ def test_tops_of_the_library_do_what_peakrdl_does(has_verilator, name):
     from fpga.count_action import load
 
     path = HERE.parents[2] / "fpga" / "library" / f"{name}.ca"
-    acted, changed = compare(register_map(load(path).datapath), 700)
+    acted, changed = compare(make_register_map(load(path).datapath), 700)
     assert acted + changed >= 20
 
 
@@ -303,7 +303,7 @@ FAULTS = {
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(has_verilator, demo, fault):
-    table = replace(register_map(demo), name="demo")
+    table = replace(make_register_map(demo), name="demo")
     text, times = re.subn(*FAULTS[fault], emit_register_file(table))
     assert times
     with pytest.raises(AssertionError):

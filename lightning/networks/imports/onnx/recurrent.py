@@ -141,10 +141,10 @@ def _insert_zeros(
     stride, length = strides[axis - 2], shape[axis]
     if stride == 1:
         return tensor
-    widened = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
-    tensor = replacement.add("Reshape", [tensor, replacement.share_integers(widened)])
-    pads = [0] * 2 * len(widened)
-    pads[len(widened) + axis + 1] = stride - 1
+    widened_shape = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
+    tensor = replacement.add("Reshape", [tensor, replacement.share_integers(widened_shape)])
+    pads = [0] * 2 * len(widened_shape)
+    pads[len(widened_shape) + axis + 1] = stride - 1
     tensor = replacement.add("Pad", [tensor, replacement.share_integers(pads)])
     shape[axis] = length * stride
     tensor = replacement.add("Reshape", [tensor, replacement.share_integers(shape)])
@@ -297,13 +297,13 @@ def _step_lstm(
 ) -> list[str]:
     recurrence, _bias, hidden_size = weights
     hidden, cell = state
-    total = replacement.add(
+    gate_sums = replacement.add(
         "Add",
         [x, replacement.add("MatMul", [hidden, replacement.share_constant("recurrence", recurrence.T)])],
     )
     # ONNX orders the gates of an LSTM as input, output, forget, cell.
     input_gate, output_gate, forget_gate, new_state = (
-        replacement.add_part(total, k, hidden_size) for k in range(4)
+        replacement.add_part(gate_sums, k, hidden_size) for k in range(4)
     )
     input_gate, output_gate, forget_gate = (
         replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
@@ -362,8 +362,8 @@ def _step_gru(
     candidate = replacement.add(
         "Tanh", [replacement.add("Add", [replacement.add_part(x, 2, hidden_size), recurrent_part])]
     )
-    kept_change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
-    return [replacement.add("Add", [candidate, kept_change])]
+    kept_state = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
+    return [replacement.add("Add", [candidate, kept_state])]
 
 
 def _step_rnn(

@@ -177,11 +177,8 @@ def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
 
 def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Flatten some axes into one."""
-    shape, first_axis, last_axis = (
-        scope.get_shape(x),
-        scope.normalise_axis(x, start_dim),
-        scope.normalise_axis(x, end_dim),
-    )
+    shape = scope.get_shape(x)
+    first_axis, last_axis = (scope.normalise_axis(x, dim) for dim in (start_dim, end_dim))
     if (first_axis, last_axis) == (1, len(shape) - 1):
         return scope.add("Flatten", [x], axis=1)
     return reshape(
