@@ -56,10 +56,10 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
         for axi_signal in list_axi_signals(table.address_bits)
     ]
     ports += [vector.declaration for register in table for vector in list_vectors(register)]
-    unread = _list_unread_pins(table)
+    unread_pins = _list_unread_pins(table)
     for port in ports:
         comma = "," if port != ports[-1] else ""
-        if port.split()[-1] in unread:
+        if port.split()[-1] in unread_pins:
             yield "  // verilator lint_off UNUSEDSIGNAL"
             yield f"  (* maybe_unused *) {port}{comma}"
             yield "  // verilator lint_on UNUSEDSIGNAL"

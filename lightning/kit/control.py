@@ -119,7 +119,7 @@ class LightningControl:
             self._compile(device)
         elif self.calibration is not None and soc is not self._soccfg:
             check_calibration(self.calibration, device)
-        device.expect(self.compiled.duration_s())
+        device.expect_duration(self.compiled.duration_s())
         if note := getattr(device.unguarded, "note_settings", None):
             note(self.settings.as_dict())
         return device

@@ -135,7 +135,7 @@ class _Tables:
                 pieces.append(
                     (layer.length, layer.count)
                     if layer.length >= PIECE_PRODUCTS
-                    else (PIECE_PRODUCTS, -(-layer.products // PIECE_PRODUCTS))
+                    else (PIECE_PRODUCTS, -(-layer.product_count // PIECE_PRODUCTS))
                 )
                 predecessor_counts.append(len(layer.predecessors))
             successors_by_layer += model_successors

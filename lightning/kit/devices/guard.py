@@ -142,9 +142,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             "worker": self._worker,
         }
 
-    def expect(self, seconds: float | None) -> None:
+    def expect_duration(self, duration_s: float | None) -> None:
         """Set the length of one run of the next program, for programs whose length `count_ticks` cannot compute."""
-        self._next_expected_s = seconds
+        self._next_expected_s = duration_s
 
     def start_src(self, src: str) -> None:
         """Set the start source. A device that waits for an external start does not count as stuck."""

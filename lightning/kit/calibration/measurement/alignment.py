@@ -25,7 +25,7 @@ from lightning.kit.calibration.measurement.batch import (
 )
 from lightning.kit.calibration.measurement.bench import Bench, clip_word, make_outcome
 from lightning.kit.calibration.measurement.delay import Arrival, locate_pattern, make_pattern
-from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_peaks
+from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_curves
 from lightning.optional import require
 
 MIN_CORRELATION = 0.9
@@ -104,7 +104,7 @@ def measure_delay(bench: Bench) -> Outcome:
 
 def measure_light(bench: Bench) -> Outcome:
     """Measure a rough curve of every modulator. Only the arrival times must be known before."""
-    bench.rough_curves = find_coarse_peaks(bench.make_reader())
+    bench.rough_curves = find_coarse_curves(bench.make_reader())
     least_visibility = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough_curves)
     return make_outcome(
         "light",
@@ -146,7 +146,7 @@ def set_bias_points(bench: Bench) -> Outcome:
         for index, point in enumerate(points):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
-        bench.rough_curves = find_coarse_peaks(bench.make_reader())
+        bench.rough_curves = find_coarse_curves(bench.make_reader())
     offsets = [curve.null / curve.half_wave for curve in bench.rough_curves]
     largest_offset = max(offsets, key=abs)
     offsets_text = ", ".join(f"{offset:+.1%}" for offset in offsets)
