@@ -194,7 +194,7 @@ def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """Libraries that an extra installs, and what does not work without them."""
+    """Libraries that an extra installs, and the features that are lost without them."""
 
     libraries: tuple[str, ...]
     lost_features: str

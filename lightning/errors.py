@@ -55,7 +55,7 @@ name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError, code="lightning.error", who="user"):
-    """Base class of all errors of `lightning`. `problem` says what happened and why, `hint` what to do."""
+    """Base class of all errors of `lightning`. `problem` states the failure and its cause, `hint` a remedy."""
 
     def __init__(self, problem: str, *, device: str = "", hint: str = "") -> None:
         self.problem, self.device, self.hint = problem, device, hint

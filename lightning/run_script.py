@@ -115,7 +115,11 @@ def _make_proxies(soc: Any, qick: ModuleType) -> ModuleType:
     module = ModuleType("qick.pyro", "QICK's proxies; make_proxy returns the chosen device.")
     with contextlib.suppress(ImportError):
         vars(module).update(
-            {k: v for k, v in vars(import_module("qick.pyro")).items() if not k.startswith("__")}
+            {
+                name: value
+                for name, value in vars(import_module("qick.pyro")).items()
+                if not name.startswith("__")
+            }
         )
 
     def make_proxy(*_: Any, **__: Any) -> tuple[Any, Any]:

@@ -260,13 +260,18 @@ class SmartNic:
         signals = {name: (words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNALS)}
         bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
         datapath = load(_FPGA / "library" / f"{CONTROL}.ca").datapath
-        values = _split_bits(bits, ((f"{m.name}.{c.name}", c.width) for m, c in datapath.counts()))
+        values = _split_bits(
+            bits, ((f"{module.name}.{count.name}", count.width) for module, count in datapath.counts())
+        )
         targets = _split_bits(
-            bits[:, 32 * _COUNT_WORDS :], ((f"{m.name}.{t.name}", t.width) for m, t in datapath.targets())
+            bits[:, 32 * _COUNT_WORDS :],
+            ((f"{module.name}.{target.name}", target.width) for module, target in datapath.targets()),
         )
         fires = _split_bits(bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in values))
         target_names = {
-            f"{m.name}.{c.name}": f"{m.name}.{c.target}" for m, c in datapath.counts() if c.accumulates
+            f"{module.name}.{count.name}": f"{module.name}.{count.target}"
+            for module, count in datapath.counts()
+            if count.accumulates
         }
         return Trace(
             signals,

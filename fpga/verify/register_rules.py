@@ -42,7 +42,9 @@ def find_restarts(record: Record) -> frozenset[int]:
     cycles = {cycle for cycle in range(BEGIN_CYCLE) if record.core["rst_i"][cycle]}
     for reset_change in record.words.resets:
         reset_cycles = (
-            c for c in range(reset_change.begin_cycle, reset_change.end_cycle + 1) if record.core["rst_i"][c]
+            cycle
+            for cycle in range(reset_change.begin_cycle, reset_change.end_cycle + 1)
+            if record.core["rst_i"][cycle]
         )
         cycles |= set(list(reset_cycles)[:1])
     return frozenset(cycles)

@@ -166,7 +166,11 @@ def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
         "accuracy": float(np.mean(accuracies)),
         "spread": compute_spread(accuracies),
         "images": evaluations[0].images,
-        "images_per_s": round(sum(e.images for e in evaluations) / sum(e.seconds for e in evaluations), 3),
+        "images_per_s": round(
+            sum(evaluation.images for evaluation in evaluations)
+            / sum(evaluation.seconds for evaluation in evaluations),
+            3,
+        ),
         "cycles": evaluations[0].cycles,
     }
     return {

@@ -112,7 +112,7 @@ class Report:
 
 
 def report(model: CompiledModel) -> Report:
-    """Return the report on a model: which nodes are photonic, and what they cost."""
+    """Return the report on a model: its photonic nodes, and their costs."""
     network, macs = model.network, count_macs(model.network)
     return Report(
         network.name,

@@ -64,7 +64,8 @@ class LightningControl:
         self.words = compute_words(self.settings, self.calibration)
         """Gain word per modulator."""
         word_by_generator = {
-            channel: self.words[i] for i, channel in self.settings.channel_by_modulator.items()
+            channel: self.words[modulator]
+            for modulator, channel in self.settings.channel_by_modulator.items()
         }
         self.compiled = build_program(device, self.settings, word_by_generator)
 
@@ -161,16 +162,18 @@ def compute_words(settings: Settings, calibration: Calibration | None) -> tuple[
     (20000, 4000, 0, 0)
     """
     values = {
-        channel: settings.values[i]
-        for i, channel in settings.channel_by_modulator.items()
-        if settings.values[i] is not None
+        channel: settings.values[modulator]
+        for modulator, channel in settings.channel_by_modulator.items()
+        if settings.values[modulator] is not None
     }
     word_by_generator = (
-        {} if calibration is None else calibration.encode({k: v for k, v in values.items() if v is not None})
+        {}
+        if calibration is None
+        else calibration.encode({channel: value for channel, value in values.items() if value is not None})
     )
     words = []
-    for i, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):
-        channel = settings.channel_by_modulator.get(i)
+    for modulator, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):
+        channel = settings.channel_by_modulator.get(modulator)
         if word is not None:
             words.append(word)
         elif channel is None or calibration is None:

@@ -282,7 +282,7 @@ def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> No
 
 def _format_operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
     """Return a title like `100 × 50 / 255 = 20`, with the second pair only if lit, or the gain words."""
-    if any(settings.values[i] is None for i in settings.channel_by_modulator):
+    if any(settings.values[modulator] is None for modulator in settings.channel_by_modulator):
         return f"gain words {', '.join(map(str, words))}"
     a, b, c, d = (value or 0 for value in settings.values)
     product = f"{a} × {b}" + (f" + {c} × {d}" if c or d else "")

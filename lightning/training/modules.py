@@ -47,7 +47,7 @@ class Range(Protocol):
     is_signed: bool
     """True if activations may be negative, which takes two passes."""
 
-    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+    def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return the value of one step of the activations, in a shape that broadcasts with them."""
         ...
 
@@ -64,7 +64,7 @@ class FixedRange:
         self.largest: Tensor = None
         self.is_signed = False
 
-    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+    def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return the value of one step, a scalar. Update the range first if `is_learning`, or at the first call."""
         if is_learning or self.largest is None:
             self._update(activations.detach())
@@ -93,7 +93,7 @@ class ShiftedRange:
         self.is_shifted = is_shifted
         self.is_signed = False
 
-    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+    def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return a scale for each image, (images, 1, ...), or a scalar for pixels."""
         base = self.compute_base()
         if not self.is_shifted:
@@ -153,7 +153,7 @@ class PhotonicForward:
 
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
-        step = self.range.scale(activations, is_learning=self.layer.training)
+        step = self.range.compute_step(activations, is_learning=self.layer.training)
         row_steps = self._compute_weight_scale()
         steps = round_to_steps(activations, step)
         weight_steps = row_steps.reshape(-1, *[1] * (self.layer.weight.ndim - 1))

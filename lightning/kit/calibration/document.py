@@ -129,10 +129,10 @@ class Calibration:
         columns = [
             np.where(
                 is_both_lit,
-                read_column(modulator.shared)[rows[:, i]],
-                read_column(modulator.encoder)[rows[:, i]],
+                read_column(modulator.shared)[rows[:, index]],
+                read_column(modulator.encoder)[rows[:, index]],
             )
-            for i, modulator in enumerate(self.modulators)
+            for index, modulator in enumerate(self.modulators)
         ]
         return np.stack(columns, axis=1)
 

@@ -142,7 +142,8 @@ def recalibrate(
                 f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {MAX_RESIDUAL:.1%}"
             )
         modulator_0, modulator_1, modulator_2, modulator_3 = (
-            _refresh_modulator(modulator, sweeps, i) for i, modulator in enumerate(calibration.modulators)
+            _refresh_modulator(modulator, sweeps, index)
+            for index, modulator in enumerate(calibration.modulators)
         )
     except ValueError as error:
         raise errors.CalibrationError(
@@ -196,11 +197,11 @@ def _rescale_decoder(calibration: Calibration, new_modulators: tuple[Modulator, 
     ratios = []
     for pair in (0, 1):
         pair_ratios = [
-            _compute_brightness(new_modulators[i]) / _compute_brightness(old_modulators[i])
-            for i in (2 * pair, 2 * pair + 1)
+            _compute_brightness(new_modulators[index]) / _compute_brightness(old_modulators[index])
+            for index in (2 * pair, 2 * pair + 1)
         ]
         ratios.append(float(np.mean(pair_ratios)))
-    leak = [decoder.leak[i] * ratios[i // 2] for i in range(4)]
+    leak = [decoder.leak[index] * ratios[index // 2] for index in range(4)]
     return replace(
         decoder,
         gain=(decoder.gain[0] * ratios[0], decoder.gain[1] * ratios[1]),

@@ -89,11 +89,11 @@ class Builder:
 
     def add_constant(self, array: npt.ArrayLike, name: str) -> str:
         """Add a constant, floats as float32, and return its name: `name`, with a suffix if already in use."""
-        stored = np.asarray(array)
-        if stored.dtype.kind == "f" or stored.dtype.name == "bfloat16":
-            stored = stored.astype(np.float32)
+        constant = np.asarray(array)
+        if constant.dtype.kind == "f" or constant.dtype.name == "bfloat16":
+            constant = constant.astype(np.float32)
         unique_name = self._make_unique(name, self._list_names())
-        self.constants[unique_name] = np.asarray(stored, order="C")
+        self.constants[unique_name] = np.asarray(constant, order="C")
         return unique_name
 
     def add_input(self, name: str, shape: Sequence[int]) -> str:

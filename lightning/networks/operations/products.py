@@ -138,7 +138,8 @@ def _add_with_left_constant(builder: Builder, call: Call, tensor: str, factor: A
 def _add_stacked_product(builder: Builder, call: Call, factors: list[str]) -> str:
     """Add a digital product with constant matrices, one for each index of the leading axes."""
     ranks = [
-        builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.get_rank(f) for f in factors
+        builder.constants[factor].ndim + 1 if builder.is_constant(factor) else builder.get_rank(factor)
+        for factor in factors
     ]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.make_error("multiplies by a constant that has more axes than an image")

@@ -224,7 +224,7 @@ def test_a_merge_has_a_bench(kind):
     text = write_random_datapath(datapath)
     assert "one_y_valid_o" in text
     (merged,) = [each for each in list_stream_ports(datapath) if not each.pins.is_input]
-    assert [end for end, _, _ in merged.ends] == kind.partition(" with ")[2].replace(" and", "").split()
+    assert [end for end, _, _ in merged.end_ports] == kind.partition(" with ")[2].replace(" and", "").split()
 
 
 def test_a_stream_with_the_name_of_its_choice_is_refused():

@@ -148,9 +148,9 @@ def _look_up_values(encoders: Encoders, table: Table, lit: npt.NDArray[np.bool_]
     columns = [
         np.where(
             is_both_lit,
-            getattr(encoders.shared[i], attribute)[table[:, i]],
-            getattr(encoders.full[i], attribute)[table[:, i]],
+            getattr(encoders.shared[modulator], attribute)[table[:, modulator]],
+            getattr(encoders.full[modulator], attribute)[table[:, modulator]],
         )
-        for i in range(4)
+        for modulator in range(4)
     ]
     return np.stack(columns, axis=1)

@@ -77,14 +77,18 @@ def import_fixed(
     model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
 ) -> Network:
     """Return the network of a model whose inputs all have fixed shapes. Raise `NetworkError` if that is impossible."""
-    traced = trace_graph(model, name, folder, opsets)
-    if traced.refusals:
-        raise traced.refusals[0].error
-    ports = tuple(_make_port(traced.scope, output) for output in traced.outputs)
+    traced_graph = trace_graph(model, name, folder, opsets)
+    if traced_graph.refusals:
+        raise traced_graph.refusals[0].error
+    ports = tuple(_make_port(traced_graph.scope, output) for output in traced_graph.outputs)
     network = build_network(
-        traced.scope.builder, name, traced.entry, _pack_outputs(traced.scope, traced.outputs), preprocessing
+        traced_graph.scope.builder,
+        name,
+        traced_graph.entry,
+        _pack_outputs(traced_graph.scope, traced_graph.outputs),
+        preprocessing,
     )
-    return replace(network, inputs=traced.inputs, outputs=ports)
+    return replace(network, inputs=traced_graph.inputs, outputs=ports)
 
 
 def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> TracedGraph:

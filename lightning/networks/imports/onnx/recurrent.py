@@ -303,7 +303,7 @@ def _step_lstm(
     )
     # ONNX orders the gates of an LSTM as input, output, forget, cell.
     input_gate, output_gate, forget_gate, new_state = (
-        replacement.add_part(gate_sums, k, hidden_size) for k in range(4)
+        replacement.add_part(gate_sums, index, hidden_size) for index in range(4)
     )
     input_gate, output_gate, forget_gate = (
         replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
@@ -333,13 +333,13 @@ def _step_gru(
                 replacement.add(
                     "Add",
                     [
-                        replacement.add_part(x, k, hidden_size),
-                        replacement.add_part(gate_sums, k, hidden_size),
+                        replacement.add_part(x, index, hidden_size),
+                        replacement.add_part(gate_sums, index, hidden_size),
                     ],
                 )
             ],
         )
-        for k in (0, 1)
+        for index in (0, 1)
     )
     candidate_weights = replacement.share_constant("new", recurrence[2 * hidden_size :].T)
     new_bias = replacement.share_constant("new_bias", bias[2 * hidden_size :])
