@@ -59,7 +59,7 @@ class TopResult:
     breaches: dict[str, Breach]
     accesses: int
     beats: int
-    partial: dict[str, int]
+    partial_write_counts: dict[str, int]
     """For each writable register, the number of partial writes to its least tested word."""
 
 
@@ -93,7 +93,8 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     ):
         breaches.setdefault(property_name, breach)
     beats = sum(
-        len(find_handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports
+        len(find_handshakes(top, f"{stream.pins.prefix}_tvalid", f"{stream.pins.prefix}_tready"))
+        for stream in ports
     )
     return TopResult(
         table.name,
@@ -113,7 +114,9 @@ def run_seeds(
         runs.append(run_top(datapath, streams, sources, seed))
         if runs[-1].breaches:
             break
-    partial_writes = {name: min(run.partial[name] for run in runs) for name in runs[0].partial}
+    partial_writes = {
+        name: min(run.partial_write_counts[name] for run in runs) for name in runs[0].partial_write_counts
+    }
     return TopResult(
         runs[0].top,
         runs[-1].breaches,

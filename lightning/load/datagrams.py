@@ -184,8 +184,8 @@ class _LoadRun:
         self.headers = np.ndarray(
             (DATAGRAMS_PER_CALL,), HEADER_DTYPE, self.inbox.bytes, strides=(SLOT_BYTES,)
         )
-        self.latency = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
-        self.lag = self.latency.copy()
+        self.latency_ns = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
+        self.lag_ns = self.latency_ns.copy()
         self.refusal = np.zeros(len(due_ns), dtype=np.int32)
         self.fragment_counts = np.zeros(len(due_ns), dtype=np.int64)
         self.answered_count = 0
@@ -210,7 +210,7 @@ class _LoadRun:
                 sent_datagrams += self._send(sent_datagrams, ready_datagrams - sent_datagrams, elapsed_ns)
             received = self._receive(start_ns)
             if elapsed_ns > end_ns or self.answered_count == len(self.due_ns):
-                return make_traces(self.due_ns, self.latency, self.lag, self.refusal)
+                return make_traces(self.due_ns, self.latency_ns, self.lag_ns, self.refusal)
             if self.inbox.is_peer_unreachable and not self.answered_count:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
@@ -225,7 +225,7 @@ class _LoadRun:
         requests = (
             np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments_per_request
         )
-        self.lag[requests] = elapsed_ns - self.due_ns[requests]
+        self.lag_ns[requests] = elapsed_ns - self.due_ns[requests]
         return accepted_count
 
     def _receive(self, start_ns: int) -> int:
@@ -242,10 +242,10 @@ class _LoadRun:
         np.add.at(self.fragment_counts, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.fragment_counts[numbers] >= headers["fragments"])) & (
-            self.latency[numbers] == NOT_HAPPENED
+            self.latency_ns[numbers] == NOT_HAPPENED
         )
         completed_requests = numbers[is_complete]
-        self.latency[completed_requests] = elapsed_ns - self.due_ns[completed_requests]
+        self.latency_ns[completed_requests] = elapsed_ns - self.due_ns[completed_requests]
         self.refusal[completed_requests] = headers["code"][is_complete]
         self.answered_count = int(self.answered_count + len(np.unique(completed_requests)))
 

@@ -101,6 +101,6 @@ def _group_by_symbol(left: Integers, right: Integers) -> Integers:
     """Return values per symbol, (symbols, 4), from (n,) magnitudes of both operands."""
     symbol_count = -(-left.size // PAIR_COUNT)
     values = np.zeros((symbol_count, PAIR_COUNT, 2), dtype=np.int64)
-    flat = values.reshape(-1, 2)
-    flat[: left.size, 0], flat[: left.size, 1] = left, right
+    flat_values = values.reshape(-1, 2)
+    flat_values[: left.size, 0], flat_values[: left.size, 1] = left, right
     return values.reshape(symbol_count, 2 * PAIR_COUNT)
