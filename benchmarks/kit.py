@@ -154,7 +154,7 @@ def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     rows = LightOnly()
     curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, find_coarse_curves(rows)).items())]
     angles = np.arcsin(np.sqrt(np.arange(256) / 255))
-    exact = np.array([[curve.setting(angle) for angle in angles] for curve in curves])
+    exact = np.array([[curve.find_setting(angle) for angle in angles] for curve in curves])
 
     def levels(values: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return rows.read(np.stack([exact[i][values[:, i]] for i in range(4)], axis=1)).levels

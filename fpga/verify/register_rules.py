@@ -23,7 +23,7 @@ from fpga.verify.register_model import (
 
 
 @dataclass(frozen=True)
-class Record:
+class BenchRecord:
     """Logs of a run: pins of the top, ports of the datapath inside, and possible values of registers."""
 
     table: RegisterMap
@@ -37,7 +37,7 @@ class Record:
         return range(BEGIN_CYCLE, len(self.core["rst_i"]))
 
 
-def find_restarts(record: Record) -> frozenset[int]:
+def find_restarts(record: BenchRecord) -> frozenset[int]:
     """Return the cycles of complete resets (not only of the datapath): at the start, and the first of each RESET."""
     cycles = {cycle for cycle in range(BEGIN_CYCLE) if record.core["rst_i"][cycle]}
     for reset_change in record.words.resets:
@@ -50,7 +50,7 @@ def find_restarts(record: Record) -> frozenset[int]:
     return frozenset(cycles)
 
 
-def find_level_breaches(record: Record) -> Iterator[Breach]:
+def find_level_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield the first cycle, for each word, in which an input of the datapath differs from its register."""
     for register in record.table:
         port = _find_driver(register)
@@ -70,7 +70,7 @@ def _find_driver(register: Register) -> tuple[str, int] | None:
 
 
 def _find_word_breaches(
-    record: Record, register: Register, word: int, port: str, low: int
+    record: BenchRecord, register: Register, word: int, port: str, low: int
 ) -> Iterator[Breach]:
     bits = min(register.width, register.signal_bits - word * register.width)
     mask, offset = (1 << bits) - 1, register.get_offset(word)
@@ -83,7 +83,7 @@ def _find_word_breaches(
             return
 
 
-def find_control_breaches(record: Record) -> Iterator[Breach]:
+def find_control_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield pulses of CONTROL at the datapath that are missing, or that no write requested."""
     pulses = record.words.pulses.get(record.table["CONTROL",].offset, [])
     for port, bit in (("commit_i", COMMIT), ("clear_status_i", CLEAR_STATUS)):
@@ -97,7 +97,7 @@ def find_control_breaches(record: Record) -> Iterator[Breach]:
     yield from _find_reset_breaches(record)
 
 
-def _find_reset_breaches(record: Record) -> Iterator[Breach]:
+def _find_reset_breaches(record: BenchRecord) -> Iterator[Breach]:
     resets = [*record.words.resets, *record.words.holds]
     stray_cycles = [
         cycle
@@ -134,7 +134,7 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
 class ReadRules:
     """Rules for the answers of reads, and for the FIFOs of output streams."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: BenchRecord) -> None:
         self._record = record
         self._places = {
             register.get_offset(word): (register, word)
@@ -213,7 +213,7 @@ class ReadRules:
                 yield from self._get_sink(name).find_ready_breaches(BEGIN_CYCLE)
 
 
-def find_memory_breaches(record: Record) -> Iterator[Breach]:
+def find_memory_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield the first load of each memory that no write requested, or that differs in its address or word (R25)."""
     for (block, name), pins in record.table.find_blocks().items():
         if block != "memory":
@@ -239,7 +239,7 @@ def find_memory_breaches(record: Record) -> Iterator[Breach]:
 
 
 def _expect_loads(
-    record: Record, address: Register, load: Register
+    record: BenchRecord, address: Register, load: Register
 ) -> Iterator[tuple[int, int, int, set[int]]]:
     """Yield (first cycle, last cycle, address, possible words) of the loads that the writes request."""
     *upper_offsets, load_offset = (load.get_offset(word) for word in range(load.words))
@@ -260,7 +260,7 @@ def _expect_loads(
             next_address = change.value if event_kind == "set" else 0
 
 
-def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> list[Change]:
+def _find_pushes(record: BenchRecord, name: str, *, only_certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may or (`only_certain`) surely offer."""
     register = record.table.find_blocks()["source", name]["push"]
     *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
@@ -275,7 +275,7 @@ def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> li
     return changes
 
 
-def find_push_breaches(record: Record) -> Iterator[Breach]:
+def find_push_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield beats that are offered without a push, that vanish before they are taken, or that are never offered."""
     for block, name in record.table.find_blocks():
         if block != "source":
@@ -298,7 +298,7 @@ def find_push_breaches(record: Record) -> Iterator[Breach]:
         yield from _find_lost_pushes(record, name, valid)
 
 
-def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
+def _find_lost_pushes(record: BenchRecord, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
     for push in _find_pushes(record, name, only_certain=True):
         if any(record.core["rst_i"][push.begin_cycle : push.end_cycle + 2]):

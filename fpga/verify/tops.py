@@ -37,7 +37,7 @@ from fpga.verify.bus_record import (
 from fpga.verify.register_model import RegisterWords
 from fpga.verify.register_rules import (
     ReadRules,
-    Record,
+    BenchRecord,
     find_control_breaches,
     find_level_breaches,
     find_memory_breaches,
@@ -86,7 +86,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _read_columns(folder / "datapath.log", datapath_columns)
     answered_writes = find_answered_writes(top, writes)
-    record = Record(table, top, core, RegisterWords.from_writes(table, answered_writes))
+    record = BenchRecord(table, top, core, RegisterWords.from_writes(table, answered_writes))
     breaches: dict[str, Breach] = {}
     for property_name, breach in _find_breaches(
         record, ports, len(writes), len(reads), find_answered_reads(top, reads)
@@ -138,7 +138,7 @@ def _count_partial_writes(
 
 
 def _find_breaches(
-    record: Record,
+    record: BenchRecord,
     ports: tuple[Stream, ...],
     writes: int,
     reads: int,

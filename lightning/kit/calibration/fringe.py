@@ -32,7 +32,7 @@ class Fringe:
     >>> f = Fringe(
     ...     phase=(0.0, np.pi / 2), centre=0.0, scale=20000.0, baseline=10.0, amplitude=1000.0, rms=0.0
     ... )
-    >>> round(float(f.level(10_000)), 6), f.half_wave, f.null
+    >>> round(float(f.compute_level(10_000)), 6), f.half_wave, f.null
     (510.0, 20000.0, 0.0)
     """
 

@@ -82,9 +82,9 @@ def design(table, sources):
     """Return a register file as a design with its pins as ports."""
     pins = [("datapath_reset_i", 1, False)]
     pins += [
-        (f"s_axil_{each.name}", each.width, each.driven) for each in list_axi_signals(table.address_bits)
+        (f"s_axil_{each.name}", each.width, each.is_driven) for each in list_axi_signals(table.address_bits)
     ]
-    pins += [(each.name, each.width, each.driven) for register in table for each in list_vectors(register)]
+    pins += [(each.name, each.width, each.is_driven) for register in table for each in list_vectors(register)]
     sides = []
     for driven in (False, True):
         ports, column = [], 0
@@ -128,7 +128,7 @@ class Master:
         self.inputs = {port.name: port for port in self.ports.inputs}
         self.acting, self.kept = [], []
         for each in table:
-            outputs = [vector for vector in list_vectors(each) if vector.driven]
+            outputs = [vector for vector in list_vectors(each) if vector.is_driven]
             if each.access is Access.WRITE:
                 self.kept += outputs
             elif each.access is Access.PUSH:
@@ -215,7 +215,7 @@ class Master:
 
 def draw_accesses(table, seed, number):
     draw = random.Random(seed)
-    inputs = [vector for register in table for vector in list_vectors(register) if not vector.driven]
+    inputs = [vector for register in table for vector in list_vectors(register) if not vector.is_driven]
     levels = {each.name: 0 for each in inputs}
     for _ in range(number):
         if draw.random() < 0.3:

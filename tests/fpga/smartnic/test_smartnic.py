@@ -485,9 +485,9 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
         "sequencer.head": 2, "sequencer.row": 26, "sequencer.send": 2, "sequencer.results": 2,
         "accumulator.beats": 26, "layers.layer": 1, "latency.cycles": 0,
     }  # fmt: skip
-    last = {name: int(target[-1]) for name, target in request.targets().items()}
+    last = {name: int(target[-1]) for name, target in request.find_targets().items()}
     assert (last["sequencer.row"], last["sequencer.send"], last["sequencer.results"]) == (1, 10, 10)
-    assert all(not target[: request.starts[0]].any() for target in request.targets().values())
+    assert all(not target[: request.starts[0]].any() for target in request.find_targets().values())
 
 
 FAULTS = [

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning.serving.packets.reassembly import (
-    FRAGMENT_OVERHEAD,
+    FRAGMENT_OVERHEAD_BYTES,
     CompleteMessage,
     Reassembly,
     ReplayCache,
@@ -45,7 +45,7 @@ def test_old_ones_are_given_up():
     assert (reassembly.waiting_count, reassembly.dropped_count) == (3, 0)
     reassembly.expire(101)
     assert (reassembly.waiting_count, reassembly.dropped_count) == (1, 2)
-    assert reassembly.memory_bytes == len(b"b0") + FRAGMENT_OVERHEAD
+    assert reassembly.memory_bytes == len(b"b0") + FRAGMENT_OVERHEAD_BYTES
     assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins again
 
 
@@ -59,12 +59,12 @@ def test_memory_is_bounded_and_every_fragment_has_one_place(fragments):
         if isinstance(found, CompleteMessage):
             joined, whole = joined + found.fragments_before_last, whole + 1
         assert reassembly.memory_bytes <= 10_000
-        assert reassembly.memory_bytes >= FRAGMENT_OVERHEAD * reassembly.waiting_count
+        assert reassembly.memory_bytes >= FRAGMENT_OVERHEAD_BYTES * reassembly.waiting_count
     assert len(fragments) == joined + whole + refused + reassembly.waiting_count + reassembly.dropped_count
 
 
 def test_the_oldest_make_room():
-    reassembly = Reassembly(memory_limit_bytes=3 * (100 + FRAGMENT_OVERHEAD))
+    reassembly = Reassembly(memory_limit_bytes=3 * (100 + FRAGMENT_OVERHEAD_BYTES))
     for key in "abcd":
         reassembly.add(key, 0, 2, bytes(100), 0)
     assert (reassembly.waiting_count, reassembly.dropped_count) == (3, 1)

@@ -62,7 +62,7 @@ def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_k
     kit = numeric_kit.random(5)
     curves = [sweep.curve for _, sweep in sorted(sweep_all(kit, find_coarse_curves(kit)).items())]
     share = np.arange(256) / 255
-    exact = [np.array([curve.setting(a) for a in np.arcsin(np.sqrt(share))]) for curve in curves]
+    exact = [np.array([curve.find_setting(a) for a in np.arcsin(np.sqrt(share))]) for curve in curves]
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(256), np.arange(256)))
 
     def rows(values):
