@@ -50,9 +50,9 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
         indent="",
     )
     yield f"module {table.name}_registers ("
-    ports = [declare_port(name, 1, is_driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
+    ports = [declare_port(name, 1, is_output=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [
-        declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, is_driven=axi_signal.is_driven)
+        declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, is_output=axi_signal.is_output)
         for axi_signal in list_axi_signals(table.address_bits)
     ]
     ports += [vector.declaration for register in table for vector in list_vectors(register)]

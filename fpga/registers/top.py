@@ -129,7 +129,7 @@ def _check_distinct(top: str, ports: list[str]) -> None:
 
 def _declare_axi_ports(table: RegisterMap) -> Iterator[str]:
     for signal in list_axi_signals(table.address_bits):
-        direction = "output" if signal.is_driven else "input "
+        direction = "output" if signal.is_output else "input "
         yield f"{direction} wire {format_bit_range(signal.width)}s_axi_{signal.name}"
 
 

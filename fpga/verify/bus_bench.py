@@ -125,7 +125,7 @@ def write_bench(
 ) -> str:
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
     axi_pins = [
-        Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.is_driven)
+        Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.is_output)
         for axi_signal in list_axi_signals(table.address_bits)
     ]
     stream_list = list(streams)

@@ -29,7 +29,7 @@ class DeliveredFolder:
     @property
     def datapath(self) -> Datapath:
         """The datapath of the source text."""
-        return self.origin.checked.datapath
+        return self.origin.checked_datapath.datapath
 
     def read_text(self, name: str) -> str:
         """Return the text of a file, in ASCII, with question marks for other characters. Raise MissingFileError."""

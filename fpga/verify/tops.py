@@ -36,8 +36,8 @@ from fpga.verify.bus_record import (
 )
 from fpga.verify.register_model import RegisterWords
 from fpga.verify.register_rules import (
-    ReadRules,
     BenchRecord,
+    ReadRules,
     find_control_breaches,
     find_level_breaches,
     find_memory_breaches,

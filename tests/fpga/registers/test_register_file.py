@@ -82,14 +82,14 @@ def design(table, sources):
     """Return a register file as a design with its pins as ports."""
     pins = [("datapath_reset_i", 1, False)]
     pins += [
-        (f"s_axil_{each.name}", each.width, each.is_driven) for each in list_axi_signals(table.address_bits)
+        (f"s_axil_{each.name}", each.width, each.is_output) for each in list_axi_signals(table.address_bits)
     ]
-    pins += [(each.name, each.width, each.is_driven) for register in table for each in list_vectors(register)]
+    pins += [(each.name, each.width, each.is_output) for register in table for each in list_vectors(register)]
     sides = []
     for driven in (False, True):
         ports, column = [], 0
-        for name, width, is_driven in pins:
-            if is_driven is driven:
+        for name, width, is_output in pins:
+            if is_output is driven:
                 ports.append(Port(name, width, column))
                 column += ports[-1].words
         sides.append(tuple(ports))
@@ -128,7 +128,7 @@ class Master:
         self.inputs = {port.name: port for port in self.ports.inputs}
         self.acting, self.kept = [], []
         for each in table:
-            outputs = [vector for vector in list_vectors(each) if vector.is_driven]
+            outputs = [vector for vector in list_vectors(each) if vector.is_output]
             if each.access is Access.WRITE:
                 self.kept += outputs
             elif each.access is Access.PUSH:
@@ -215,7 +215,7 @@ class Master:
 
 def draw_accesses(table, seed, number):
     draw = random.Random(seed)
-    inputs = [vector for register in table for vector in list_vectors(register) if not vector.is_driven]
+    inputs = [vector for register in table for vector in list_vectors(register) if not vector.is_output]
     levels = {each.name: 0 for each in inputs}
     for _ in range(number):
         if draw.random() < 0.3:

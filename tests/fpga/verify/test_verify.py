@@ -369,5 +369,5 @@ def test_library_text_is_found_in_the_folder(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(told)
     again = read_origin(tmp_path / "out")
-    assert again.checked.datapath.digest == checked.datapath.digest
+    assert again.checked_datapath.datapath.digest == checked.datapath.digest
     assert again.files == ("build.json", "x.ca", "relu.ca")
