@@ -124,7 +124,7 @@ def _write_reduction(graph: _Graph, node: Node) -> None:
 def _write_slice(graph: _Graph, node: Node) -> None:
     attributes = node.attributes
     stop = BACKWARD_STOP if attributes["stop"] is None else attributes["stop"]
-    parts = {
+    bounds = {
         "start": attributes["start"],
         "stop": stop,
         "axis": attributes["axis"],
@@ -132,7 +132,7 @@ def _write_slice(graph: _Graph, node: Node) -> None:
     }
     names = [
         graph.add_constant(np.array([value], np.int64), f"{node.output}//{name}")
-        for name, value in parts.items()
+        for name, value in bounds.items()
     ]
     graph.add("Slice", [node.inputs[0], *names], node.output)
 

@@ -44,7 +44,7 @@ class Session:
     """A connection to one instrument, opened at the first use and again after a failure.
 
     Several threads may share a session, but only one process may use the instrument. Connecting raises
-    `WrongInstrument` unless the identity contains every word of `expected`, in upper or lower case.
+    `WrongInstrument` unless the identity contains every one of `expected_words`, in upper or lower case.
     """
 
     def __init__(
