@@ -101,15 +101,15 @@ def run(
     depth: int = DEPTH_CYCLES,
     budget_s: float = float("inf"),
     excluded: Iterable[str] = (),
-    bounded: bool = False,
+    is_bounded: bool = False,
 ) -> SbyResult:
     """Prove every assertion of `top` except those in `excluded`; with `traces`, failures have their counterexamples.
 
-    With `bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the proof
+    With `is_bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the proof
     or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors or
     sby does not finish.
     """
-    task = "bmc" if bounded else "prove"
+    task = "bmc" if is_bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
         folder = Path(name)
         for file, text in sources.items():

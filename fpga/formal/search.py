@@ -164,7 +164,7 @@ def _search_deeper(
             depth=depth,
             budget_s=run_s,
             excluded=excluded,
-            bounded=True,
+            is_bounded=True,
         ).failures
     except ToolTimeout:
         return ()

@@ -70,7 +70,9 @@ def verify(folder: Path, *, depth: int = sby.DEPTH_CYCLES, budget_s: float = BUD
     tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
     properties = (*core, *(result for results in tops.values() for result in results))
     failing_tops = {streams: not _are_good(results) for streams, results in tops.items()}
-    files = tuple(_judge_files(delivered, core_fails=not _are_good(core), top_fails=failing_tops))
+    files = tuple(
+        _judge_files(delivered, has_core_failed=not _are_good(core), is_failing_by_top=failing_tops)
+    )
     return Verification(delivered.datapath.name, files, properties)
 
 
@@ -123,7 +125,7 @@ def _shorten(error: Exception) -> str:
 
 
 def _judge_files(
-    delivered: DeliveredFolder, *, core_fails: bool, top_fails: dict[Streams, bool]
+    delivered: DeliveredFolder, *, has_core_failed: bool, is_failing_by_top: dict[Streams, bool]
 ) -> Iterator[FileVerdict]:
     """Yield a verdict for every file that is expected or present, sorted by name."""
     digests = delivered.hash_files()
@@ -134,7 +136,9 @@ def _judge_files(
             path = delivered.folder / name
             text = path.read_bytes().decode("utf-8", errors="replace")
             verdicts[name] = VERIFIED if is_equivalent(name, text, expected_text) else FAILED
-    verdicts |= _judge_hardware(delivered, digests, core_fails=core_fails, top_fails=top_fails)
+    verdicts |= _judge_hardware(
+        delivered, digests, has_core_failed=has_core_failed, is_failing_by_top=is_failing_by_top
+    )
     expected_names = {*documents, *delivered.origin.files, *_map_hardware_to_tops(delivered)}
     verdicts |= dict.fromkeys(expected_names - digests.keys(), MISSING)
     for name in sorted({*digests, *verdicts}):
@@ -154,7 +158,11 @@ def _map_hardware_to_tops(delivered: DeliveredFolder) -> dict[str, tuple[Streams
 
 
 def _judge_hardware(
-    delivered: DeliveredFolder, digests: dict[str, str], *, core_fails: bool, top_fails: dict[Streams, bool]
+    delivered: DeliveredFolder,
+    digests: dict[str, str],
+    *,
+    has_core_failed: bool,
+    is_failing_by_top: dict[Streams, bool],
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
@@ -164,7 +172,7 @@ def _judge_hardware(
     verdicts = {}
     for name, tops in _map_hardware_to_tops(delivered).items():
         if name in digests:
-            has_failed = any(top_fails[streams] for streams in tops) if tops else core_fails
+            has_failed = any(is_failing_by_top[streams] for streams in tops) if tops else has_core_failed
             verdicts[name] = FAILED if has_failed else VERIFIED
     suspect_names = [name for name, verdict in verdicts.items() if verdict == FAILED]
     generated_files = _make_hardware(delivered) if suspect_names else {}

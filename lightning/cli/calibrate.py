@@ -77,7 +77,7 @@ def calibrate(
     soc = connect(device)
     device_identity = read_identity(soc)
     options = {role: resource for role, resource in zip(ROLES, (laser, bias, meter), strict=True) if resource}
-    resources = choose_resources(soc, options, lasting=not device.startswith("sim://"))
+    resources = choose_resources(soc, options, is_lasting=not device.startswith("sim://"))
     is_interactive = not yes and not as_json and sys.stdin.isatty()
     _confirm(
         {role: resource for role, resource in options.items() if resource != TWIN_INSTRUMENT},
@@ -85,7 +85,7 @@ def calibrate(
         is_interactive=is_interactive,
         yes=yes,
     )
-    with open_instruments(resources, required=bool(options)) as bench:
+    with open_instruments(resources, is_required=bool(options)) as bench:
         run = run_guided(
             soc,
             instruments=bench,
@@ -98,16 +98,16 @@ def calibrate(
     return EXIT_OK if run.passed else EXIT_ERROR
 
 
-def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
+def choose_resources(soc: Any, options: dict[str, str], *, is_lasting: bool) -> dict[str, str]:
     """Return VISA resources by role: those in `options`, or without options the instruments of a twin.
 
-    A twin's bias supply is included only if the state of the twin is `lasting`. Raise `AddressError` if an option is
+    A twin's bias supply is included only if the state of the twin is `is_lasting`. Raise `AddressError` if an option is
     `TWIN_INSTRUMENT` and the device lacks the instrument.
     """
     bench = getattr(soc, "bench", None)
     twin_resources = bench() if soc.simulated and callable(bench) else {}
     if not options:
-        return {role: resource for role, resource in twin_resources.items() if lasting or role != "bias"}
+        return {role: resource for role, resource in twin_resources.items() if is_lasting or role != "bias"}
     for role, resource in options.items():
         if resource == TWIN_INSTRUMENT and role not in twin_resources:
             raise AddressError(
@@ -120,22 +120,22 @@ def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dic
 
 
 @contextlib.contextmanager
-def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[Any]:
+def open_instruments(resources: dict[str, str], *, is_required: bool) -> Iterator[Any]:
     """Open the instruments at these resources and yield their bench, or None without resources.
 
-    Without PyVISA, raise `MissingLibrary` if the instruments are `required`, else yield None. Raise the errors of the
+    Without PyVISA, raise `MissingLibrary` if the instruments are `is_required`, else yield None. Raise the errors of the
     instruments.
     """
-    opened = None
+    instruments = None
     if resources:
         from lightning.kit.instruments import open_bench
 
         try:
-            opened = open_bench(resources)
+            instruments = open_bench(resources)
         except MissingLibrary:
-            if required:
+            if is_required:
                 raise
-    with opened or contextlib.nullcontext() as bench:
+    with instruments or contextlib.nullcontext() as bench:
         yield bench
 
 

@@ -120,7 +120,7 @@ class LightningControl:
             self._compile(device)
         elif self.calibration is not None and soc is not self._soccfg:
             check_calibration(self.calibration, device)
-        device.expect_duration(self.compiled.duration_s())
+        device.expect_duration(self.compiled.compute_duration_s())
         if note := getattr(device.unguarded, "note_settings", None):
             note(self.settings.as_dict())
         return device
@@ -136,7 +136,7 @@ class LightningControl:
             tick_ns=tuple(1e3 / float(readout["f_output"]) for readout in readouts),
             trigger_ns=self.settings.adc_trig_offset * 1e3 / float(device["tprocs"][0]["f_time"]),
             pulse_ns=self.settings.length * 1e3 / float(device["gens"][generator]["f_fabric"]),
-            rounds=self.compiled.rounds(),
+            rounds=self.compiled.get_rounds(),
         )
 
 

@@ -72,13 +72,13 @@ def round_weights(table: Int16s, steps: Doubles) -> Int16s:
     return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
 
 
-def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Int16s:
+def quantise(values: npt.NDArray[np.floating], scale: float, *, is_signed: bool) -> Int16s:
     """Return the activations in steps of `scale`, with ties rounded to even, clipped to 0 or -255 .. 255.
 
-    >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
+    >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, is_signed=False).tolist()
     [0, 60, 255]
     """
-    lowest = -FULL_VALUE if signed else 0
+    lowest = -FULL_VALUE if is_signed else 0
     return np.asarray(np.clip(np.rint(values / scale), lowest, FULL_VALUE).astype(np.int16))
 
 
@@ -168,7 +168,7 @@ def _fit_range(
     observation: LayerObservation, exact_outputs: Floats, largest: float, options: Options
 ) -> _RangeFit:
     input_scale = largest / FULL_VALUE
-    integers = quantise(observation.vectors, input_scale, signed=observation.is_signed)
+    integers = quantise(observation.vectors, input_scale, is_signed=observation.is_signed)
     weight_scales = _choose_scales(observation, input_scale, options)
     weights = _round_weights(observation.layer.weights, weight_scales, integers, options)
     output_scales = compute_output_scales(input_scale, weight_scales)

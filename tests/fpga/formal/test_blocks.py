@@ -49,7 +49,7 @@ def missed_of(prover):
             if name != mutant.assertion
         ]
         outcome = prover.run(
-            sources, "proof", cover=False, depth=depth, budget_s=3000, bounded=True, excluded=others
+            sources, "proof", cover=False, depth=depth, budget_s=3000, is_bounded=True, excluded=others
         )
         failed = {failure.name for failure in outcome.failures}
         return [

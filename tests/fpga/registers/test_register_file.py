@@ -333,7 +333,7 @@ def prove(text, *, values):
         checks = checks.replace("parameter bit Values = 1'b0", "parameter bit Values = 1'b1")
     depth = 13 if values else sby.DEPTH_CYCLES
     sources = {"small_registers.sv": text, "checks.sv": checks}
-    return sby.run(sources, "register_file_proof", depth=depth, bounded=values)
+    return sby.run(sources, "register_file_proof", depth=depth, is_bounded=values)
 
 
 @pytest.mark.long

@@ -107,7 +107,7 @@ def integer_scores(model, raw):
             continue
         layer = model.layers[node.name]
         real = tensors[node.inputs[0]]
-        steps = quantise(real, layer.input_scale, signed=layer.signed)
+        steps = quantise(real, layer.input_scale, is_signed=layer.signed)
         vectors = make_vectors(lower_node(network, node), steps)
         sums = np.stack(
             [compute_integer_sums(vectors[:, group], rows) for group, rows in enumerate(layer.weights)],

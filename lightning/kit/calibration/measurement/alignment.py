@@ -70,8 +70,8 @@ def switch_laser_on(bench: Bench) -> Outcome:
     source = bench.instruments.laser
     if not source.is_on():
         source.turn_on()
-    output, setpoint = source.output_dbm(), source.power_dbm()
-    bench.conditions.update(laser_dbm=output, wavelength_nm=source.wavelength_nm())
+    output, setpoint = source.read_output_dbm(), source.read_power_setpoint_dbm()
+    bench.conditions.update(laser_dbm=output, wavelength_nm=source.read_wavelength_nm())
     return make_outcome(
         "laser",
         source.is_on() and output > setpoint - 1.0,
@@ -128,7 +128,7 @@ def check_polarisation(bench: Bench) -> Outcome:
     share = read_brightness()
     bench.conditions["brightness"] = share
     if bench.instruments.meter is not None:
-        bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
+        bench.conditions["meter_dbm"] = bench.instruments.meter.read_power_dbm()
     return make_outcome(
         "polarisation",
         share >= BRIGHTNESS_RANGE[0],
@@ -188,7 +188,7 @@ class Supply(Protocol):
         """Set the voltage of an output."""
         ...
 
-    def voltage_v(self, output: int) -> float:
+    def read_voltage_v(self, output: int) -> float:
         """Return the voltage at an output."""
         ...
 
@@ -214,7 +214,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     and raise `ValueError` if there is no fringe, or no null that the supply can reach.
     """
     output = index + 1
-    start_v = supply.voltage_v(output)
+    start_v = supply.read_voltage_v(output)
     low = min(max(0.0, start_v - BIAS_SPAN_V / 2), max(0.0, supply.limit_v - BIAS_SPAN_V))
     volts = np.linspace(low, min(supply.limit_v, low + BIAS_SPAN_V), BIAS_POINT_COUNT)
     try:

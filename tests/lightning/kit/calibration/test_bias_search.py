@@ -26,7 +26,7 @@ class Supply:
     def set_voltage_v(self, output, voltage_v):
         self.set[output] = voltage_v
 
-    def voltage_v(self, output):
+    def read_voltage_v(self, output):
         return self.set[output]
 
 
