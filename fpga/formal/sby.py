@@ -105,9 +105,9 @@ def run(
 ) -> SbyResult:
     """Prove every assertion of `top` except those in `excluded`; with `traces`, failures have their counterexamples.
 
-    With `is_bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the proof
-    or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors or
-    sby does not finish.
+    With `is_bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the
+    proof or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors
+    or sby does not finish.
     """
     task = "bmc" if is_bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:

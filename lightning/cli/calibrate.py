@@ -123,8 +123,7 @@ def choose_resources(soc: Any, options: dict[str, str], *, is_lasting: bool) -> 
 def open_instruments(resources: dict[str, str], *, is_required: bool) -> Iterator[Any]:
     """Open the instruments at these resources and yield their bench, or None without resources.
 
-    Without PyVISA, raise `MissingLibrary` if the instruments are `is_required`, else yield None. Raise the errors of the
-    instruments.
+    Without PyVISA, raise `MissingLibrary` if `is_required`, else yield None. Raise the errors of the instruments.
     """
     instruments = None
     if resources:
