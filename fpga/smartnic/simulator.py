@@ -354,14 +354,16 @@ def _split_bits(bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]) -> d
     return values
 
 
-def _to_rows(words: AnyWords, columns: int) -> Words:
-    """Return words as contiguous rows of `columns` 64-bit columns; missing columns are 0. Raise SmartNicError."""
+def _to_rows(words: AnyWords, column_count: int) -> Words:
+    """Return words as contiguous rows of `column_count` 64-bit columns; missing columns are 0. Raise SmartNicError."""
     values = np.asarray(words)
     if values.ndim == 1:
         values = values[:, None]
-    if values.ndim != 2 or values.shape[1] > columns or values.dtype.kind not in "ui":
-        raise SmartNicError(f"words are uint64[words, {columns}], not {values.dtype}{list(values.shape)}.")
-    rows = np.zeros((len(values), columns), np.uint64)
+    if values.ndim != 2 or values.shape[1] > column_count or values.dtype.kind not in "ui":
+        raise SmartNicError(
+            f"words are uint64[words, {column_count}], not {values.dtype}{list(values.shape)}."
+        )
+    rows = np.zeros((len(values), column_count), np.uint64)
     rows[:, : values.shape[1]] = values
     return rows
 

@@ -140,16 +140,16 @@ def _count_partial_writes(
 def _find_breaches(
     record: BenchRecord,
     ports: tuple[Stream, ...],
-    writes: int,
-    reads: int,
+    write_count: int,
+    read_count: int,
     answered_reads: list[tuple[Read, Transaction, int]],
 ) -> Iterator[tuple[str, Breach]]:
     top = record.top
     rules = ReadRules(record)
     protocol_breaches = [
         *find_late_answers(top),
-        *find_answer_count_breach(top, writes, "b"),
-        *find_answer_count_breach(top, reads, "r"),
+        *find_answer_count_breach(top, write_count, "b"),
+        *find_answer_count_breach(top, read_count, "r"),
         *find_unstable_pins(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
         *find_unstable_pins(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
         *find_errors(top, "b"),

@@ -157,4 +157,4 @@ class _Measurement:
         return correct_count / len(self.dataset.x)
 
     def _measure_throughput(self, run: Callable[[Raw], object]) -> float:
-        return measure_throughput(run, self.inputs, seconds=self.duration_s)
+        return measure_throughput(run, self.inputs, duration_s=self.duration_s)

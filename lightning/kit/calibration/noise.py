@@ -57,17 +57,17 @@ class NoiseModel:
 
 
 def fit_noise(
-    levels: npt.ArrayLike, variances: npt.ArrayLike, readings: int, *, mean: float = 0.0, window: int = 1
+    levels: npt.ArrayLike, variances: npt.ArrayLike, reading_count: int, *, mean: float = 0.0, window: int = 1
 ) -> NoiseModel:
-    """Fit nonnegative coefficients to the variances (n,) at the levels (n,), each estimated from `readings` readings.
+    """Fit nonnegative coefficients to the variances (n,) at the levels (n,), each from `reading_count` readings.
 
     A variance v estimated from m readings has itself the variance 2 v^2/(m-1). Each residual is therefore weighted by
     1/v, with v from the previous fit. Raise `ValueError` for fewer than 6 levels or 3 readings.
     """
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
-    if y.size < 6 or readings < 3:
+    if y.size < 6 or reading_count < 3:
         raise ValueError(
-            f"a noise model needs at least 6 levels with 3 readings each, not {y.size} levels with {readings}"
+            f"a noise model needs at least 6 levels with 3 readings each, not {y.size} levels with {reading_count}"
         )
     scale = float(y.max()) or 1.0
     design = np.vander(y / scale, 3, increasing=True)

@@ -177,9 +177,9 @@ def _choose_name(soc: Any, soccfg: Any, address: BoardAddress) -> str:
 
 
 @contextlib.contextmanager
-def _use_timeout(pyro4: Any, seconds: float) -> Iterator[None]:
+def _use_timeout(pyro4: Any, timeout_s: float) -> Iterator[None]:
     earlier_timeout = pyro4.config.COMMTIMEOUT
-    pyro4.config.COMMTIMEOUT = seconds
+    pyro4.config.COMMTIMEOUT = timeout_s
     try:
         yield
     finally:

@@ -67,9 +67,9 @@ class TileReader:
         alignment = Alignment.from_timing(calibration.timing, self.samples_per_tick)
         self.wiring = Wiring(channels, calibration.readout, alignment)
 
-    def make_tile(self, symbols: int, symbol: Symbol) -> Tile:
+    def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile with this number of symbols on this device."""
-        return Tile(symbols, symbol, self.samples_per_tick)
+        return Tile(symbol_count, symbol, self.samples_per_tick)
 
     def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
@@ -121,17 +121,17 @@ class TileReader:
         light: Floats = raw[edge_tile_count:-edge_tile_count] - dark_level
         return light
 
-    def _run_pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
+    def _run_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
         """Return the raw sums in counts times ticks, (tiles, shots)."""
-        program = self.make_program(tile, tiles, shots)
+        program = self.make_program(tile, tile_count, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
-        counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
+        counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tile_count, shots, -1, 2)
         sums: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0]
         return sums
 
-    def make_program(self, tile: Tile, tiles: int, shots: int) -> Any:
-        """Return the QICK program for a run of `tiles` tiles, including dark tiles."""
-        return _load_program_class()(self.soc, tile, tiles, shots, self.wiring)
+    def make_program(self, tile: Tile, tile_count: int, shots: int) -> Any:
+        """Return the QICK program for a run of `tile_count` tiles, including dark tiles."""
+        return _load_program_class()(self.soc, tile, tile_count, shots, self.wiring)
 
     def _load(self, memory: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""

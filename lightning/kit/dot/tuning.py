@@ -48,7 +48,7 @@ class TileMeter(Protocol):
 
     wiring: Wiring
 
-    def make_tile(self, symbols: int, symbol: Symbol) -> Tile:
+    def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile."""
         ...
 

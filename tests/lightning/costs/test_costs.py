@@ -143,7 +143,7 @@ def test_accuracy_rises_with_photons(model):
 
     images = np.random.default_rng(2).integers(0, 256, (300, 784), dtype=np.uint8)
     labels = open_executor(model, "exact").run(images).classes
-    few, many = measure_shot_noise(model, images, labels, (0.01, 1e6), seeds=2)
+    few, many = measure_shot_noise(model, images, labels, (0.01, 1e6), seed_count=2)
     assert few.accuracy < 0.6 < 0.95 < many.accuracy
     assert few.joules == pytest.approx(0.01 * 0.1282e-18, rel=1e-3, abs=0)
     assert few.spread > 0

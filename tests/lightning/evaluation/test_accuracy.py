@@ -73,6 +73,6 @@ def test_images_of_another_size_are_refused(model_and_data):
 
 def test_the_pace_is_that_of_the_median_run():
     calls = []
-    found = measure_throughput(calls.append, np.zeros((64, 2)), seconds=0.0)
+    found = measure_throughput(calls.append, np.zeros((64, 2)), duration_s=0.0)
     assert len(calls) == 4  # once to warm up, three times to measure
     assert found > 0

@@ -75,12 +75,12 @@ def count_spatial_axes(scope: Scope, x: Tensor) -> int:
     return len(scope.get_shape(x)) - 2
 
 
-def list_sizes(value: Any, axes: int) -> list[int | None]:
+def list_sizes(value: Any, axis_count: int) -> list[int | None]:
     """Return a sequence as a list, or a single number repeated for every axis."""
     numbers = list(value) if isinstance(value, (tuple, list)) else [value]
-    return numbers * axes if len(numbers) == 1 else numbers
+    return numbers * axis_count if len(numbers) == 1 else numbers
 
 
-def repeat_per_axis(value: Any, axes: int) -> list[int]:
+def repeat_per_axis(value: Any, axis_count: int) -> list[int]:
     """Return the numbers of `list_sizes` as integers."""
-    return [int(number or 0) for number in list_sizes(value, axes)]
+    return [int(number or 0) for number in list_sizes(value, axis_count)]
