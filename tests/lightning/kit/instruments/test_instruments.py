@@ -57,7 +57,7 @@ def bench(kit):
 
 def read(instrument):
     """Ask any of them one question."""
-    for name in ("wavelength_nm", "power_w"):
+    for name in ("read_wavelength_nm", "read_power_w"):
         if hasattr(instrument, name):
             return getattr(instrument, name)()
     return instrument.read_voltage_v(1)
