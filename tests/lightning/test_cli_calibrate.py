@@ -172,5 +172,5 @@ def test_without_pyvisa_a_twin_is_calibrated_without_instruments(monkeypatch):
     monkeypatch.setattr(lightning.kit.instruments, "open_bench", missing)
     with module.open_instruments({"laser": "GPIB::5"}, is_required=False) as bench:
         assert bench is None
-    with pytest.raises(MissingLibrary), module.open_instruments({"laser": "GPIB::5"}, required=True):
+    with pytest.raises(MissingLibrary), module.open_instruments({"laser": "GPIB::5"}, is_required=True):
         pass
