@@ -23,7 +23,7 @@ from lightning.kit.calibration.decoder import compute_accuracy, compute_true_pro
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.guided import calibrate
 from lightning.kit.calibration.measurement.batch import Readings
-from lightning.kit.calibration.measurement.transfer import find_coarse_peaks, sweep_all
+from lightning.kit.calibration.measurement.transfer import find_coarse_curves, sweep_all
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
@@ -152,9 +152,9 @@ def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) ->
 def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     """Count the wrong products of the kit's light itself, in float64, with words that need not be whole."""
     rows = LightOnly()
-    curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, find_coarse_peaks(rows)).items())]
+    curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, find_coarse_curves(rows)).items())]
     angles = np.arcsin(np.sqrt(np.arange(256) / 255))
-    exact = np.array([[curve.setting(angle) for angle in angles] for curve in curves])
+    exact = np.array([[curve.find_setting(angle) for angle in angles] for curve in curves])
 
     def levels(values: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         return rows.read(np.stack([exact[i][values[:, i]] for i in range(4)], axis=1)).levels

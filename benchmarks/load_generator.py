@@ -32,12 +32,14 @@ def is_sustained(outcome: Outcome, seconds: float) -> bool:
 
 def figures(outcome: Outcome, seconds: float) -> dict[str, object]:
     keys = ("rate", "answered_per_s", "lost", "p50_us", "p99_us", "generator_lag_p99_us")
-    return {**{key: outcome.figures()[key] for key in keys}, "held": is_sustained(outcome, seconds)}
+    return {**{key: outcome.summarise()[key] for key in keys}, "held": is_sustained(outcome, seconds)}
 
 
 def best_of(drive: Callable[[int], Outcome]) -> Outcome:
     """Return the run with the fewest losses, then the lowest latency; other load disturbed the others."""
-    return min((drive(seed) for seed in range(TRIES)), key=lambda each: (each.lost, each.percentile_us(99)))
+    return min(
+        (drive(seed) for seed in range(TRIES)), key=lambda each: (each.lost, each.compute_percentile_us(99))
+    )
 
 
 def measure(scheme: str, seconds: float) -> dict[str, object]:

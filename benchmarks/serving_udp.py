@@ -135,7 +135,11 @@ def child(what: str, *, realtime: bool) -> None:
             else:
                 counts = server.counts()
                 send(
-                    {"processor_s": time.process_time(), "balanced": counts.is_balanced, **counts.outcomes()}
+                    {
+                        "processor_s": time.process_time(),
+                        "balanced": counts.is_balanced,
+                        **counts.list_outcomes(),
+                    }
                 )
 
 
@@ -230,11 +234,11 @@ def latencies(loads: list[Outcome]) -> dict[str, object]:
         "rates": [round(each.rate) for each in loads],
         "lost": [each.lost for each in loads],
         "asked_lost": 0,
-        "p50_us": round(statistics.median(each.percentile_us(50) for each in loads), 1),
-        "p99_us": round(statistics.median(each.percentile_us(99) for each in loads), 1),
+        "p50_us": round(statistics.median(each.compute_percentile_us(50) for each in loads), 1),
+        "p99_us": round(statistics.median(each.compute_percentile_us(99) for each in loads), 1),
         "asked_p99_us": ASKED_P99_US,
-        "p99_us_of_each": [round(each.percentile_us(99), 1) for each in loads],
-        "generator_lag_p99_us": round(statistics.median(each.lag_us(99) for each in loads), 1),
+        "p99_us_of_each": [round(each.compute_percentile_us(99), 1) for each in loads],
+        "generator_lag_p99_us": round(statistics.median(each.compute_lag_us(99) for each in loads), 1),
     }
 
 

@@ -28,7 +28,7 @@ from fpga.registers.register_list import (
     RESET,
     Streams,
     list_effects,
-    register_map,
+    make_register_map,
 )
 from fpga.stream_portal import Portal, read_words
 
@@ -116,7 +116,7 @@ class Datapath:
             )
         streams = Streams(identity)
         self._program = None
-        self._table = register_map(program.datapath, streams)
+        self._table = make_register_map(program.datapath, streams)
         self._restart(program, RESET | HOLD)
         for name, values in contents.items():
             self._load_words(*_split_name(name), values, 0)

@@ -35,7 +35,7 @@ class Plot(Figure):
         return render_png(self)
 
 
-def new_figure(width: float = 7.2, height: float = 4.0) -> Plot:
+def make_figure(width: float = 7.2, height: float = 4.0) -> Plot:
     """Return an empty figure of this width and height in inches."""
     layout_engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
     return Plot(figsize=(width, height), layout=layout_engine, facecolor="white")

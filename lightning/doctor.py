@@ -63,56 +63,58 @@ def inspect_environment() -> Iterator[Finding]:
     yield inspect_name(sys.path)
     yield from inspect_versions(find_versions(), platform.machine())
     yield from inspect_extras()
-    yield inspect_calibrations(store.folder())
-    yield inspect_servers(list_listening())
+    yield inspect_calibrations(store.find_folder())
+    yield inspect_servers(list_listening_sockets())
 
 
 def inspect_name(path: Sequence[str]) -> Finding:
     """Return the finding on a conflict with PyTorch Lightning, a package of the same name."""
-    foreign = name_conflict.find_foreign(path)
-    if foreign:
-        return Finding("name", "bad", f"another package named lightning: {foreign}", name_conflict.HINT)
-    loss = name_conflict.find_loss(name_conflict.__file__)
-    if loss:
+    other_package = name_conflict.find_foreign(path)
+    if other_package:
+        return Finding("name", "bad", f"another package named lightning: {other_package}", name_conflict.HINT)
+    removed_file = name_conflict.find_loss(name_conflict.__file__)
+    if removed_file:
         hint = "a copy is used instead; reinstall lightbed for the command `lightning` and for type checkers"
-        return Finding("name", "warning", f"{loss} was removed with another package named lightning", hint)
+        return Finding(
+            "name", "warning", f"{removed_file} was removed with another package named lightning", hint
+        )
     return Finding("name", "ok", "no other package is named lightning (PyTorch Lightning would be)")
 
 
 def find_versions() -> dict[str, str]:
     """Return the versions of the installed relevant libraries, by name."""
-    installed = {}
+    version_by_library = {}
     for library in ("numpy", "pynq", *LIBRARIES):
         try:
-            installed[library] = metadata.version(library)
+            version_by_library[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    return installed
+    return version_by_library
 
 
-def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Finding]:
+def inspect_versions(version_by_library: Mapping[str, str], machine: str) -> Iterator[Finding]:
     """Yield findings on missing, old and incompatible libraries, for a `machine` such as "x86_64"."""
-    yield _inspect_numpy(installed)
+    yield _inspect_numpy(version_by_library)
     for library, (state, consequence, extra) in LIBRARIES.items():
-        if library in installed:
-            yield Finding(library, "ok", installed[library])
+        if library in version_by_library:
+            yield Finding(library, "ok", version_by_library[library])
         else:
             hint = describe_extra(extra)
             yield Finding(library, state, f"not installed: {consequence}", hint)
-    if "qick" in installed and parse_version(installed["qick"]) < MIN_QICK_VERSION:
+    if "qick" in version_by_library and parse_version(version_by_library["qick"]) < MIN_QICK_VERSION:
         minimum = ".".join(map(str, MIN_QICK_VERSION))
         yield Finding(
             "qick's version",
             "warning",
-            f"{installed['qick']}, but {minimum} or later is required",
+            f"{version_by_library['qick']}, but {minimum} or later is required",
             f"pip install 'qick>={minimum}'",
         )
-    if "pynq" in installed:
-        yield _inspect_pynq(installed, machine)
+    if "pynq" in version_by_library:
+        yield _inspect_pynq(version_by_library, machine)
 
 
-def _inspect_numpy(installed: Mapping[str, str]) -> Finding:
-    version = installed.get("numpy", "not installed")
+def _inspect_numpy(version_by_library: Mapping[str, str]) -> Finding:
+    version = version_by_library.get("numpy", "not installed")
     if parse_version(version) < (1, 26):
         return Finding(
             "numpy", "bad", f"{version}, but 1.26 or later is required", "pip install 'numpy>=1.26'"
@@ -120,9 +122,9 @@ def _inspect_numpy(installed: Mapping[str, str]) -> Finding:
     return Finding("numpy", "ok", version)
 
 
-def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
-    pynq, numpy = installed["pynq"], installed.get("numpy", "0")
-    if machine in ("aarch64", "armv7l") and "qick" in installed and parse_version(pynq) >= (3, 1):
+def _inspect_pynq(version_by_library: Mapping[str, str], machine: str) -> Finding:
+    pynq, numpy = version_by_library["pynq"], version_by_library.get("numpy", "0")
+    if machine in ("aarch64", "armv7l") and "qick" in version_by_library and parse_version(pynq) >= (3, 1):
         return Finding(
             "pynq",
             "bad",
@@ -151,11 +153,11 @@ def parse_version(version: str) -> tuple[int, ...]:
 
 def inspect_calibrations(folder: Path) -> Finding:
     """Return a finding with the number of stored calibrations and their folder."""
-    stored = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
-    return Finding("calibrations", "ok", f"{stored} stored in {folder}")
+    calibration_count = len(list(folder.glob("*.json"))) if folder.is_dir() else 0
+    return Finding("calibrations", "ok", f"{calibration_count} stored in {folder}")
 
 
-def list_listening() -> list[tuple[str, int]] | None:
+def list_listening_sockets() -> list[tuple[str, int]] | None:
     """Return (address, port) of every listening socket on this machine, or None if that cannot be read."""
     try:
         import psutil
@@ -176,14 +178,15 @@ def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
     """Return the finding on a Pyro4 server that other machines can reach. They could run any code on this machine."""
     if sockets is None:
         return Finding("Pyro4 server", "ok", "not checked (psutil cannot list the sockets)")
-    open_to = sorted(
+    open_addresses = sorted(
         {ip for ip, port in sockets if port == PYRO_PORT and not ip.startswith("127.") and ip != "::1"}
     )
-    if open_to:
+    if open_addresses:
         return Finding(
             "Pyro4 server",
             "warning",
-            f"port {PYRO_PORT} is open on {', '.join(open_to)}: Pyro4 does not authenticate and runs any code it gets",
+            f"port {PYRO_PORT} is open on {', '.join(open_addresses)}:"
+            " Pyro4 does not authenticate and runs any code it gets",
             "serve on the loopback interface or in a separate network, and close the port in the firewall",
         )
     return Finding("Pyro4 server", "ok", f"nothing listens on port {PYRO_PORT} for other machines")
@@ -191,7 +194,7 @@ def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """Libraries that an extra installs, and what does not work without them."""
+    """Libraries that an extra installs, and the features that are lost without them."""
 
     libraries: tuple[str, ...]
     lost_features: str
@@ -214,20 +217,22 @@ PURPOSES: Mapping[str, Purpose] = {
 
 def inspect_extras() -> Iterator[Finding]:
     """Return an iterator over the findings on all extras."""
-    installed = {
+    version_by_library = {
         library: _find_version(library) for purpose in PURPOSES.values() for library in purpose.libraries
     }
-    return (inspect_extra(extra, installed) for extra in PURPOSES)
+    return (inspect_extra(extra, version_by_library) for extra in PURPOSES)
 
 
-def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
-    """Return the finding on an extra. `installed` maps libraries to versions, "" if missing."""
+def inspect_extra(extra: str, version_by_library: Mapping[str, str]) -> Finding:
+    """Return the finding on an extra. `version_by_library` maps libraries to versions, "" if missing."""
     purpose = PURPOSES[extra]
-    missing = [library for library in purpose.libraries if not installed.get(library)]
+    missing = [library for library in purpose.libraries if not version_by_library.get(library)]
     if missing:
         problem = f"{', '.join(missing)} not installed: {purpose.lost_features}"
         return Finding(extra, "warning", problem, describe_extra(extra))
-    return Finding(extra, "ok", ", ".join(f"{library} {installed[library]}" for library in purpose.libraries))
+    return Finding(
+        extra, "ok", ", ".join(f"{library} {version_by_library[library]}" for library in purpose.libraries)
+    )
 
 
 def _find_version(library: str) -> str:
@@ -320,14 +325,14 @@ def inspect_coupling(soc: Any) -> Finding:
     paths = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
     if profile is not None:
         paths = {"DAC": profile.dac_coupling, "ADC": profile.adc_coupling}
-    through_baluns = [name for name, kind in paths.items() if kind == "AC"]
-    if not through_baluns:
+    ac_coupled_paths = [name for name, kind in paths.items() if kind == "AC"]
+    if not ac_coupled_paths:
         return Finding("coupling", "ok", f"DAC {paths['DAC']}, ADC {paths['ADC']}")
     note = f" {profile.coupling_note}" if profile is not None else ""
     return Finding(
         "coupling",
         "warning",
-        f"{' and '.join(through_baluns)} AC coupled: pulses with pulse_freq 0 droop in the baluns.{note}",
+        f"{' and '.join(ac_coupled_paths)} AC coupled: pulses with pulse_freq 0 droop in the baluns.{note}",
         "use the DC coupled connectors, or set pulse_freq_mhz to a carrier frequency that the baluns pass",
     )
 

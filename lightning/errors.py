@@ -55,7 +55,7 @@ name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError, code="lightning.error", who="user"):
-    """Base class of all errors of `lightning`. `problem` says what happened and why, `hint` what to do."""
+    """Base class of all errors of `lightning`. `problem` states the failure and its cause, `hint` a remedy."""
 
     def __init__(self, problem: str, *, device: str = "", hint: str = "") -> None:
         self.problem, self.device, self.hint = problem, device, hint
@@ -227,9 +227,9 @@ class SaturationWarning(UserWarning):
     """There was more light than the converter or the range of answers allows, so the answer is too small."""
 
 
-def warn_of_saturation(device: str, answers: int = 1) -> None:
+def warn_of_saturation(device: str, answer_count: int = 1) -> None:
     """Issue a `SaturationWarning` for this number of answers, located at the caller of the calling function."""
-    subject = "the answer is" if answers == 1 else f"{answers} answers are"
+    subject = "the answer is" if answer_count == 1 else f"{answer_count} answers are"
     warnings.warn(
         f"{device}: there was more light than can be measured, so {subject} too small. Lower the laser's"
         " power to that of the calibration, or run `lightning calibrate`",
@@ -242,9 +242,9 @@ class DarkWarning(UserWarning):
     """No light came, although the answer should be well above zero."""
 
 
-def warn_of_darkness(device: str, answers: int = 1) -> None:
+def warn_of_darkness(device: str, answer_count: int = 1) -> None:
     """Issue a `DarkWarning` for this number of answers, located at the caller of the calling function."""
-    subject = "an answer that should be" if answers == 1 else f"{answers} answers that should be"
+    subject = "an answer that should be" if answer_count == 1 else f"{answer_count} answers that should be"
     warnings.warn(
         f"{device}: no light came for {subject} well above zero. Is the laser on, and its shutter open? If so, the"
         " biases have moved: run `lightning calibrate`",

@@ -64,10 +64,10 @@ def _find_exit_code(code: Any) -> int:
 
 def _skip_to_script(start: TracebackType | None, path: Path) -> TracebackType | None:
     """Return the traceback from the script's first frame on, or None if the script did not start."""
-    step = start
-    while step is not None and step.tb_frame.f_code.co_filename != str(path):
-        step = step.tb_next
-    return step
+    frame = start
+    while frame is not None and frame.tb_frame.f_code.co_filename != str(path):
+        frame = frame.tb_next
+    return frame
 
 
 @contextlib.contextmanager
@@ -86,18 +86,18 @@ def _set_arguments(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 def replace_qick_soc(soc: Any) -> Iterator[None]:
     """Replace QickSoc by this device inside the block, in all modules from which scripts import it."""
     qick = require("qick", "to run QICK scripts")
-    stand_in = _make_stand_in(soc)
+    replacement_class = _make_replacement_class(soc)
     module = ModuleType("qick.qick", "QickSoc of the chosen device.")
-    module.QickSoc = stand_in  # type: ignore[attr-defined]
+    module.QickSoc = replacement_class  # type: ignore[attr-defined]
     proxies = _make_proxies(soc, qick)
     with (
         _replace(sys.modules, {"qick.qick": module, "qick.pyro": proxies}),
-        _replace(vars(qick), {"QickSoc": stand_in, "qick": module, "pyro": proxies}),
+        _replace(vars(qick), {"QickSoc": replacement_class, "qick": module, "pyro": proxies}),
     ):
         yield
 
 
-def _make_stand_in(soc: Any) -> type:
+def _make_replacement_class(soc: Any) -> type:
     """Return a class whose call returns this device. It accepts the arguments of a board."""
 
     class OneDevice(type):
@@ -115,7 +115,11 @@ def _make_proxies(soc: Any, qick: ModuleType) -> ModuleType:
     module = ModuleType("qick.pyro", "QICK's proxies; make_proxy returns the chosen device.")
     with contextlib.suppress(ImportError):
         vars(module).update(
-            {k: v for k, v in vars(import_module("qick.pyro")).items() if not k.startswith("__")}
+            {
+                name: value
+                for name, value in vars(import_module("qick.pyro")).items()
+                if not name.startswith("__")
+            }
         )
 
     def make_proxy(*_: Any, **__: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
 from fpga.registers.model import WORD_BITS, Access, BlockPin, PortBits, Register
 from fpga.registers.register_blocks import BLOCKS, RegisterBlock
-from fpga.registers.register_list import COMMIT, HOLD, RESET, register_map
+from fpga.registers.register_list import COMMIT, HOLD, RESET, make_register_map
 
 _COLUMN_MASK = (1 << COLUMN_BITS) - 1
 
@@ -116,7 +116,7 @@ class SimulatedBus:
         self.cycles = 0
         """Number of clock cycles so far."""
         self._pins = _Pins(datapath, engine)
-        self._table = register_map(datapath)
+        self._table = make_register_map(datapath)
         self._words = {
             register.get_offset(word): (register, word)
             for register in self._table
@@ -158,7 +158,7 @@ class SimulatedBus:
         """Do nothing, because there is nothing to release."""
 
     def _reset(self) -> None:
-        self._in_hold = False
+        self._is_held = False
         self._pins.reset()
         self._blocks: dict[tuple[str, str], RegisterBlock] = {
             (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.find_blocks()
@@ -173,7 +173,7 @@ class SimulatedBus:
                 self._drive(register)
 
     def _step(self) -> None:
-        if self._in_hold:
+        if self._is_held:
             self._pins.clock_in_reset()
         else:
             self._pins.clock()
@@ -220,11 +220,11 @@ class SimulatedBus:
 
     def _apply_control(self, control: int) -> None:
         """Apply RESET and HOLD of CONTROL: reset everything, or hold the datapath in reset until a COMMIT."""
-        was_in_hold, shadow = self._in_hold, self._pins.shadow
-        in_hold = bool(control & HOLD or (was_in_hold and not control & COMMIT))
+        was_held, shadow = self._is_held, self._pins.shadow
+        is_held = bool(control & HOLD or (was_held and not control & COMMIT))
         if control & RESET:
             self._reset()
-        if in_hold or was_in_hold or control & RESET:
+        if is_held or was_held or control & RESET:
             # As in hardware, a commit in the last cycle of a reset puts the shadow bank in force.
-            self._pins.restart(shadow if control & COMMIT and not in_hold else None)
-        self._in_hold = in_hold
+            self._pins.restart(shadow if control & COMMIT and not is_held else None)
+        self._is_held = is_held

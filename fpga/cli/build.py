@@ -33,7 +33,7 @@ def build(
     """Generate all files that hardware and driver need."""
     from fpga.count_action import load
     from fpga.hdl.tools import HdlError
-    from fpga.registers.build import board_files, build_files, write_files
+    from fpga.registers.build import build_files, read_board_files, write_files
     from fpga.registers.origin import collect_origin_files
 
     values = parse_parameters(parameters)
@@ -43,7 +43,7 @@ def build(
         files = {
             **build_files(datapath),
             **collect_origin_files(checked_datapath, file, values),
-            **(board_files(board) if board else {}),
+            **(read_board_files(board) if board else {}),
         }
     except (HdlError, ValueError) as error:
         return print_message(str(error), as_json=as_json)

@@ -98,14 +98,14 @@ def _format_lines(proof: Proof) -> list[str]:
     from fpga.formal.properties import PROPERTIES, STATED_PROPERTY
     from fpga.formal.sby import COVER_CYCLES
 
-    statements = {fact_text.name: fact_text.statement for fact_text in PROPERTIES}
+    statements = {property_.name: property_.statement for property_ in PROPERTIES}
     claim_format = f"{{part}}: {statements[STATED_PROPERTY]}"
     lines = []
     for module in dict.fromkeys(result.module for result in proof.results):
         lines.append(f"{module}")
         for result in proof.results:
             if result.module == module:
-                fact_text = (
+                statement = (
                     claim_format.format(part=result.part)
                     if result.property == STATED_PROPERTY
                     else statements[result.property]
@@ -115,7 +115,7 @@ def _format_lines(proof: Proof) -> list[str]:
                 )
                 location_text = f" at {result.part}" if result.verdict is Verdict.VACUOUS else location_text
                 lines.append(
-                    f"  {result.verdict.value + location_text:<14}  {result.property:<7} {fact_text}"
+                    f"  {result.verdict.value + location_text:<14}  {result.property:<7} {statement}"
                 )
                 if result.element:
                     lines.append(f"    {result.element}: expected {result.expected}, seen {result.actual}")

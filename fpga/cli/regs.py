@@ -30,11 +30,11 @@ def regs(
 ) -> int:
     """Print the register map as a table, or in another format."""
     from fpga.count_action import load
-    from fpga.registers import register_map, to_json, to_markdown, to_rdl
+    from fpga.registers import make_register_map, to_json, to_markdown, to_rdl
 
     if as_json + markdown + rdl > 1:
         raise typer.BadParameter("--json, --markdown and --rdl exclude each other: choose one")
-    table = register_map(load(file, parse_parameters(parameters)).datapath)
+    table = make_register_map(load(file, parse_parameters(parameters)).datapath)
     format_map = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _format_table
     typer.echo(format_map(table), nl=False)
     return 0

@@ -120,8 +120,8 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
 
     if cycles is not None:
         stimulus = _extend(datapath, stimulus, cycles)
-    number_of_counts = sum(1 for _ in datapath.counts())
-    is_short = len(stimulus.rows) * number_of_counts <= MAX_EXPLAINED_VALUES
+    count_total = sum(1 for _ in datapath.counts())
+    is_short = len(stimulus.rows) * count_total <= MAX_EXPLAINED_VALUES
     outputs = (Reference(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
     has_claims = any(module.claims for module in datapath.modules)
     broken_properties = tuple(Reference(datapath).find_violations(stimulus.rows)) if has_claims else ()

@@ -72,7 +72,7 @@ def _format_lines(verification: Verification) -> list[str]:
             line
             for result in verification.properties
             if result.module == module
-            for line in _describe(result)
+            for line in _describe_result(result)
         ]
     lines.append("files")
     verified_files = [file for file in verification.files if file.verdict in {"verified", "text"}]
@@ -84,7 +84,7 @@ def _format_lines(verification: Verification) -> list[str]:
     return [*lines, f"{verification.datapath} {verdict}"]
 
 
-def _describe(result: Result) -> list[str]:
+def _describe_result(result: Result) -> list[str]:
     location_text = f" at {result.part}" if result.part else ""
     location_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
     lines = [f"  {result.verdict.value:<14}  {result.property}{location_text}"]

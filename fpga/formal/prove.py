@@ -134,7 +134,7 @@ def _find_covered(specification: Specification, findings: Findings) -> Iterator[
 def _tabulate_counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
     if not findings.trace:
         return
-    ports = specification.meaning.ports
+    ports = specification.expressions.ports
     names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
     end_cycle = min(failure.cycle for failure in findings.failures) + 1
     series = read_vcd(findings.trace, names)

@@ -49,7 +49,7 @@ def find_differences(datapath: Datapath, expected_rows: Rows, actual_rows: Rows)
             replace(difference, cycle=cycle)
             for difference in _compare_cycle(datapath, expected_rows[rows], actual_rows[rows])
         ]
-        for difference in cycle_differences if first_differences else _drop_consequences(cycle_differences):
+        for difference in cycle_differences if first_differences else _select_root_causes(cycle_differences):
             first_differences.setdefault(difference.element, difference)
     return tuple(first_differences.values())
 
@@ -59,7 +59,7 @@ def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]
     return tuple(difference for difference in differences if difference.cycle == differences[0].cycle)
 
 
-def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
+def _select_root_causes(candidates: list[Difference]) -> list[Difference]:
     for properties in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
         causes = [
             candidate
@@ -156,7 +156,7 @@ def find_target_differences(
         low_bit += target.width
 
 
-def get_part(element: str) -> str:
+def get_part_name(element: str) -> str:
     """Return the count, the target or the output of an element, such as `count` for `fire_o[m.count]`."""
     name = element[element.index("[") + 1 : -1] if "[" in element else element
     return name.rpartition(".")[2] if "." in name else element.partition("[")[0]

@@ -80,7 +80,7 @@ class SbyResult:
     proved nor refuted. `reached` and `unreached` are cover statements. `log` is what sby prints.
     """
 
-    proven: bool
+    is_proven: bool
     failures: tuple[Failure, ...]
     undecided: tuple[str, ...]
     reached: tuple[str, ...]
@@ -88,7 +88,7 @@ class SbyResult:
     log: str
 
 
-NO_FINDINGS = SbyResult(proven=False, failures=(), undecided=(), reached=(), unreached=(), log="")
+NO_FINDINGS = SbyResult(is_proven=False, failures=(), undecided=(), reached=(), unreached=(), log="")
 """Empty result."""
 
 
@@ -101,15 +101,15 @@ def run(
     depth: int = DEPTH_CYCLES,
     budget_s: float = float("inf"),
     excluded: Iterable[str] = (),
-    bounded: bool = False,
+    is_bounded: bool = False,
 ) -> SbyResult:
     """Prove every assertion of `top` except those in `excluded`; with `traces`, failures have their counterexamples.
 
-    With `bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the proof
-    or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors or
-    sby does not finish.
+    With `is_bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the
+    proof or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors
+    or sby does not finish.
     """
-    task = "bmc" if bounded else "prove"
+    task = "bmc" if is_bounded else "prove"
     with tempfile.TemporaryDirectory(prefix="prove-") as name:
         folder = Path(name)
         for file, text in sources.items():
@@ -187,7 +187,7 @@ def _parse_outcome(prove_log: str, cover_log: str, top: str, traces: Mapping[str
     reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", cover_log)
     unreached = re.findall(rf"Unreached cover statement at {top}: (\S+)", cover_log)
     return SbyResult(
-        proven="DONE (PASS" in prove_log,
+        is_proven="DONE (PASS" in prove_log,
         failures=tuple(failures.values()),
         undecided=tuple(name for name in unproven if name not in failures),
         reached=tuple(dict.fromkeys(reached)),

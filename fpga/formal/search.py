@@ -42,11 +42,11 @@ class Findings:
     failures: tuple[sby.Failure, ...] = ()
     undecided: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
-    timed_out: frozenset[str] = frozenset()
+    timed_out_properties: frozenset[str] = frozenset()
     """Names of the properties for which the budget was too small."""
     reached: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
-    others_proven: bool = True
+    are_others_proven: bool = True
     """True if every assertion outside `failures` and `undecided` is proven."""
 
     @property
@@ -66,16 +66,16 @@ def search(
 
     All properties are proven together, so each run of the prover may use `budget_s` of processor time for each of them.
     """
-    sources, top = specification.sources(), specification.top
+    sources, top = specification.build_sources(), specification.top
     run_s = budget_s * max(len(list_subjects(specification)), 1)
     try:
         first_result = sby.run(sources, top, cover=cover, traces=True, depth=depth, budget_s=run_s)
     except ToolTimeout:
         return _search_without_data(specification, depth, run_s)
-    if first_result.proven:
+    if first_result.is_proven:
         return Findings(reached=first_result.reached, unreached=first_result.unreached)
-    failures, undecided, others_proven = _prove_rest(sources, top, first_result, depth, run_s)
-    differences = simulate_differences(specification) if undecided or not others_proven else ()
+    failures, undecided, are_others_proven = _prove_remaining(sources, top, first_result, depth, run_s)
+    differences = simulate_differences(specification) if undecided or not are_others_proven else ()
     visible_subjects = {(difference.module, difference.property) for difference in differences}
     # A deeper search pays only for failures that the simulation does not show.
     unshown_assertions = [
@@ -95,7 +95,7 @@ def search(
         differences,
         reached=first_result.reached,
         unreached=first_result.unreached,
-        others_proven=others_proven,
+        are_others_proven=are_others_proven,
     )
 
 
@@ -107,7 +107,7 @@ def _search_without_data(specification: Specification, depth: int, run_s: float)
     )
     try:
         result = sby.run(
-            specification.sources(),
+            specification.build_sources(),
             specification.top,
             cover=False,
             traces=True,
@@ -116,22 +116,22 @@ def _search_without_data(specification: Specification, depth: int, run_s: float)
             excluded=list_assertions(specification, DATA),
         )
     except ToolTimeout:
-        return Findings(differences=differences, timed_out=all_properties, others_proven=False)
+        return Findings(differences=differences, timed_out_properties=all_properties, are_others_proven=False)
     return Findings(
         result.failures,
         result.undecided,
         differences,
-        timed_out=frozenset({DATA}),
-        others_proven=result.proven,
+        timed_out_properties=frozenset({DATA}),
+        are_others_proven=result.is_proven,
     )
 
 
-def _prove_rest(
+def _prove_remaining(
     sources: dict[str, str], top: str, first_result: sby.SbyResult, depth: int, run_s: float
 ) -> tuple[tuple[sby.Failure, ...], tuple[str, ...], bool]:
-    """Remove failing and undecided assertions until the rest is proven, for up to 8 rounds of `run_s` each.
+    """Remove failing and undecided assertions until the others are proven, for up to 8 rounds of `run_s` each.
 
-    Return the failures, the undecided assertions, and whether the rest is proven.
+    Return the failures, the undecided assertions, and whether the others are proven.
     """
     failures, undecided = list(first_result.failures), list(first_result.undecided)
     for _ in range(_MAX_ROUNDS):
@@ -142,7 +142,7 @@ def _prove_rest(
             )
         except ToolTimeout:
             break
-        if result.proven:
+        if result.is_proven:
             return tuple(failures), tuple(undecided), True
         if not result.failures and not result.undecided:
             break
@@ -164,7 +164,7 @@ def _search_deeper(
             depth=depth,
             budget_s=run_s,
             excluded=excluded,
-            bounded=True,
+            is_bounded=True,
         ).failures
     except ToolTimeout:
         return ()

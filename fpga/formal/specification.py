@@ -17,7 +17,7 @@ from fpga.count_action.arbitration import get_last_flag, registers
 from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
 from fpga.formal.blocks import BEGINNING_LINES, read_checks_sources
-from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
+from fpga.formal.port_expressions import FORMULA_WIDTH, INCREMENT_WIDTH, PortExpressions
 from fpga.hdl.design import Design, make_design
 
 
@@ -25,57 +25,61 @@ from fpga.hdl.design import Design, make_design
 class Specification:
     """The proof of a datapath or, with `only_module`, of that module with the targets and the buffers.
 
-    `delivered` is a design to prove instead of a newly generated one. `renamed` maps names of wires inside a generated
-    top to their names in `delivered`.
+    `delivered_design` is a design to prove instead of a newly generated one. `delivered_wire_names` maps names of wires
+    inside a generated top to their names in `delivered_design`.
     """
 
     datapath: Datapath
     only_module: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
     """Claims (module, name) to prove under the assumptions of the text (R21); None: neither claims nor assumptions."""
-    delivered: Design | None = None
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    delivered_design: Design | None = None
+    delivered_wire_names: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def meaning(self) -> Meaning:
+    def expressions(self) -> PortExpressions:
         """Expressions over the ports."""
-        return Meaning(self.datapath)
+        return PortExpressions(self.datapath)
 
     @cached_property
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their instance names in the proof."""
         modules = [module for module in self.datapath.modules if self.only_module in {None, module.name}]
-        all_checks = [_make_targets_check(self.datapath), *make_buffer_checks(self.meaning)]
+        all_checks = [_make_targets_check(self.datapath), *make_buffer_checks(self.expressions)]
         all_checks += [check for module in modules for check in self._list_checks(module)]
         if self.claims is not None:
-            all_checks += make_claim_checks(self.meaning, self.claims)
+            all_checks += make_claim_checks(self.expressions, self.claims)
         return {f"check_{index}": check for index, check in enumerate(all_checks)}
 
     @cached_property
     def design(self) -> Design:
         """The design that is proven."""
-        return self.delivered or make_design(self.datapath)
+        return self.delivered_design or make_design(self.datapath)
 
     @property
     def top(self) -> str:
         """The name of the top of the proof."""
         return f"{self.datapath.name}_proof"
 
-    def sources(self) -> dict[str, str]:
+    def build_sources(self) -> dict[str, str]:
         """Return all files by name, with the top of the proof last."""
         blocks = [check.block for check in self.checks.values()]
-        return {**dict(self.design.sources), **read_checks_sources(blocks), f"{self.top}.sv": self.text()}
+        return {
+            **dict(self.design.sources),
+            **read_checks_sources(blocks),
+            f"{self.top}.sv": self.write_text(),
+        }
 
-    def text(self) -> str:
+    def write_text(self) -> str:
         """Return the text of the top of the proof. It has the inputs of the datapath."""
-        ports = self.meaning.ports
+        ports = self.expressions.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
         lines += [f"{self.datapath.name} dut (.*);", declare_hidden_wire("target", width)]
-        lines += [*write_hidden_wires(self.meaning), *self.meaning.write_shared_lines()]
+        lines += [*write_hidden_wires(self.expressions), *self.expressions.write_shared_lines()]
         if self.claims is not None:
-            lines += write_assumptions(self.meaning)
+            lines += write_assumptions(self.expressions)
         for name, check in self.checks.items():
             lines += check.lines(name)
         head = [
@@ -84,28 +88,28 @@ class Specification:
             ");",
         ]
         text = "\n".join([*head, *BEGINNING_LINES, *(f"  {line}" for line in lines), "endmodule", ""])
-        for name, delivered_name in self.renamed.items():
+        for name, delivered_name in self.delivered_wire_names.items():
             text = text.replace(f"\\dut.{name} ", f"\\dut.{delivered_name} ")
         return text
 
     def _list_checks(self, module: Module) -> Iterator[Check]:
         for count in module.counts:
             yield self._make_count_check(module, count)
-            streams = [ref for ref in count.counted if ref.module is None and self.meaning.is_stream(ref)]
+            streams = [ref for ref in count.counted if ref.module is None and self.expressions.is_stream(ref)]
             if streams:
                 yield self._make_ready_check(module, count, streams)
             if count.order:
-                yield choice(self.meaning, module, count)
+                yield make_choice_check(self.expressions, module, count)
         proven_outputs: set[str] = set()
         for action in module.actions:
             if action.kind.drives and action.output not in proven_outputs:
                 proven_outputs.add(action.output)
-                yield from KINDS[action.kind].prove(self.meaning, module, action)
+                yield from KINDS[action.kind].prove(self.expressions, module, action)
 
     def _make_count_check(self, module: Module, count: Count) -> Check:
-        meaning = self.meaning
-        index = meaning.get_index(module, count.name)
-        target = meaning.write_reached(module, count)
+        expressions = self.expressions
+        index = expressions.get_index(module, count.name)
+        target = expressions.find_limit_bits(module, count)
         increment = f"increment_{index}"
         parameters = {
             "Width": count.width,
@@ -116,18 +120,18 @@ class Specification:
         }
         declarations = (
             f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
-            f"assign {increment} = {meaning.increment(count)};",
+            f"assign {increment} = {expressions.write_increment(count)};",
         )
         ports = {
             **CLOCKED,
-            "enable_i": f"({meaning.write_enabled(count)}) && {meaning.write_first(module, count)}",
+            "enable_i": f"({expressions.write_enabled(count)}) && {expressions.write_not_preceded(module, count)}",
             "stall_i": f"stall_{module.name}",
-            "clear_i": meaning.clear(module, count),
+            "clear_i": expressions.clear(module, count),
             "clear_status_i": "clear_status_i[0]",
             "increment_i": increment,
             "target_i": target,
             "fire_o": f"fire_o[{index}]",
-            "count_o": meaning.base(module, count),
+            "count_o": expressions.find_count_bits(module, count),
             "overshoot_o": f"overshoot_o[{index}]",
             "saturated_o": f"saturated_o[{index}]",
         }
@@ -158,26 +162,26 @@ class Specification:
 
     def _make_up_and_down_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a count between bounds, from the check of a plain count (R17)."""
-        decrement = f"decrement_{self.meaning.get_index(module, count.name)}"
+        decrement = f"decrement_{self.expressions.get_index(module, count.name)}"
         parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
         ports = {
             **check.ports,
             "up_i": check.ports["increment_i"],
             "down_i": decrement,
-            "bound_i": self.meaning.write_bound(count),
+            "bound_i": self.expressions.write_bound(count),
         }
         del ports["increment_i"]
         declarations = (
             *check.declarations,
             f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",
-            f"assign {decrement} = {self.meaning.increment(count, is_decrement=True)};",
+            f"assign {decrement} = {self.expressions.write_increment(count, is_decrement=True)};",
         )
         return Check("count_action_up_down", module.name, count.name, parameters, ports, declarations)
 
     def _make_ready_check(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
-            "ready_o": concatenate(self.meaning.write_accepted(ref) for ref in streams),
-            "expected_i": concatenate(f"({self.meaning.ready(ref)})" for ref in streams),
+            "ready_o": concatenate(self.expressions.write_accepted(ref) for ref in streams),
+            "expected_i": concatenate(f"({self.expressions.write_ready(ref)})" for ref in streams),
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
@@ -195,9 +199,9 @@ def _make_targets_check(datapath: Datapath) -> Check:
     return Check("count_action_targets", "", "targets", parameters, ports)
 
 
-def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
+def write_hidden_wires(expressions: PortExpressions) -> Iterator[str]:
     """Yield the declarations of hidden wires: buffered streams behind their buffers, and two registers per buffer."""
-    for signal, ports in _list_buffered_streams(meaning):
+    for signal, ports in _list_buffered_streams(expressions):
         yield declare_hidden_wire(f"{signal.name}_valid_held", signal.size)
         yield declare_hidden_wire(f"{signal.name}_ready_held", signal.size)
         yield from (declare_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
@@ -208,9 +212,9 @@ def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
             )
 
 
-def make_buffer_checks(meaning: Meaning) -> Iterator[Check]:
+def make_buffer_checks(expressions: PortExpressions) -> Iterator[Check]:
     """Yield the check of every buffer; like the check of targets, it belongs to no module."""
-    for signal, ports in _list_buffered_streams(meaning):
+    for signal, ports in _list_buffered_streams(expressions):
         for index in range(signal.size):
             external_bits, internal_bits = (
                 concatenate(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
@@ -231,10 +235,10 @@ def make_buffer_checks(meaning: Meaning) -> Iterator[Check]:
             yield Check("count_action_buffer", "", signal.name, width, wires)
 
 
-def _list_buffered_streams(meaning: Meaning) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
-    for signal in meaning.datapath.inputs:
+def _list_buffered_streams(expressions: PortExpressions) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
+    for signal in expressions.datapath.inputs:
         if signal.buffered:
-            parts = split_buffer(meaning.datapath, signal)
+            parts = split_buffer(expressions.datapath, signal)
             yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
 
 
@@ -242,11 +246,15 @@ def _name_buffer(signal: Signal, index: int) -> str:
     return f"u_{signal.name}{f'_{index}' if signal.size > 1 else ''}_buffer"
 
 
-def choice(meaning: Meaning, module: Module, count: Count) -> Check:
+def make_choice_check(expressions: PortExpressions, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
     widths = registers(count.order, takes_whole_frames=count.whole, stream_count=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
-    lasts = [str(meaning.sample(get_last_flag(term))) for term in count.terms] if count.whole else []
+    last_flags = (
+        [str(expressions.find_sample_bits(get_last_flag(term))) for term in count.terms]
+        if count.whole
+        else []
+    )
     parameters = {
         "Streams": len(count.terms),
         "TurnWidth": widths.get("turn", 1),
@@ -255,11 +263,13 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     }
     ports = {
         **CLOCKED,
-        "fire_i": meaning.fire(module, count.name),
-        "valid_i": concatenate(meaning.valid(term) for term in count.terms),
-        "ready_i": concatenate(meaning.write_accepted(term) for term in count.terms),
-        "others_i": concatenate(f"({meaning.write_taken_by_others(count, term)})" for term in count.terms),
-        "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
+        "fire_i": expressions.fire(module, count.name),
+        "valid_i": concatenate(expressions.write_valid(term) for term in count.terms),
+        "ready_i": concatenate(expressions.write_accepted(term) for term in count.terms),
+        "others_i": concatenate(
+            f"({expressions.write_taken_by_others(count, term)})" for term in count.terms
+        ),
+        "last_i": concatenate(last_flags) if last_flags else f"{len(count.terms)}'d0",
         "turn_i": outputs.get("turn", NEVER),
         "open_i": outputs.get("open", NEVER),
     }
@@ -269,32 +279,34 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
 ASSUMPTION_KIND = "assume"
 
 
-def write_assumptions(meaning: Meaning) -> Iterator[str]:
+def write_assumptions(expressions: PortExpressions) -> Iterator[str]:
     """Yield the assumptions of the text, for every cycle without reset."""
-    for module in meaning.datapath.modules:
+    for module in expressions.datapath.modules:
         for claim in module.claims:
             if claim.kind == ASSUMPTION_KIND:
-                holds = meaning.formulas.text(claim.holds)
+                holds = expressions.formulas.write_operand(claim.holds)
                 yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
 
 
 def select_claims(datapath: Datapath, module_name: str | None) -> frozenset[tuple[str, str]]:
-    """Return (module, name) of the claims to prove, that is, all but assumptions."""
+    """Return (module, name) of the claims to prove: all claims except assumptions."""
     modules = [module for module in datapath.modules if module_name in {None, module.name}]
     return frozenset(
         (m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMPTION_KIND
     )
 
 
-def make_claim_checks(meaning: Meaning, chosen_claims: Collection[tuple[str, str]]) -> Iterator[Check]:
+def make_claim_checks(
+    expressions: PortExpressions, chosen_claims: Collection[tuple[str, str]]
+) -> Iterator[Check]:
     """Yield the checks of the chosen claims."""
-    for module in meaning.datapath.modules:
+    for module in expressions.datapath.modules:
         for claim in module.claims:
             if (module.name, claim.name) in chosen_claims:
                 relation = "==" if claim.kind == "never" else "!="
                 ports = {
                     "rst_i": "rst_i",
                     "begun_i": "begun_q",
-                    "holds_i": f"{meaning.formulas.text(claim.holds)} {relation} 0",
+                    "holds_i": f"{expressions.formulas.write_operand(claim.holds)} {relation} 0",
                 }
                 yield Check("count_action_claim", module.name, claim.name, {}, ports)

@@ -44,4 +44,4 @@ def find_targets_check(specification: Specification) -> str:
 
 def find_hidden_wires(specification: Specification) -> dict[str, int]:
     """Return the wires inside the top-level module that the proof reads, with their widths."""
-    return {match[2]: int(match[1]) + 1 for match in re.finditer(HIDDEN_WIRE, specification.text())}
+    return {match[2]: int(match[1]) + 1 for match in re.finditer(HIDDEN_WIRE, specification.write_text())}

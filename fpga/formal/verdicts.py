@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED_PROPERTY, list_properties
-from fpga.formal.replay import Difference, find_target_differences, get_part, replay, select_causes
+from fpga.formal.replay import Difference, find_target_differences, get_part_name, replay, select_causes
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import find_subjects, find_targets_check
@@ -62,32 +62,32 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
     traces = _Traces(specification)
     for module in modules:
         applicable_names = {
-            prop.name
+            property_.name
             for check in specification.checks.values()
             if check.module in {module, ""}
-            for prop in list_properties(check.block)
+            for property_ in list_properties(check.block)
         }
-        for prop in PROPERTIES:
-            if prop.name == STATED_PROPERTY:
-                yield from _judge_stated(specification, findings, module)
-            elif prop.name in applicable_names:
-                yield _judge_property(specification, findings, traces, module, prop.name)
+        for property_ in PROPERTIES:
+            if property_.name == STATED_PROPERTY:
+                yield from _judge_claims(specification, findings, module)
+            elif property_.name in applicable_names:
+                yield _judge_property(specification, findings, traces, module, property_.name)
             else:
-                yield Result(module, prop.name, Verdict.NOT_APPLICABLE)
+                yield Result(module, property_.name, Verdict.NOT_APPLICABLE)
 
 
-def _judge_stated(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
+def _judge_claims(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
     """Yield a result for each claim of a module; it is VACUOUS if no run meets the assumptions."""
     failure_cycles = {failure.name.partition(".")[0]: failure.cycle for failure in findings.failures}
-    undecided = {name.partition(".")[0] for name in findings.undecided}
+    undecided_instances = {name.partition(".")[0] for name in findings.undecided}
     for instance, check in specification.checks.items():
         if check.block != "count_action_claim" or check.module != module:
             continue
         if instance in failure_cycles:
             verdict = Verdict.FAILED
-        elif STATED_PROPERTY in findings.timed_out:
+        elif STATED_PROPERTY in findings.timed_out_properties:
             verdict = Verdict.TIMED_OUT
-        elif instance in undecided or not findings.others_proven:
+        elif instance in undecided_instances or not findings.are_others_proven:
             verdict = Verdict.OPEN
         else:
             verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
@@ -104,19 +104,19 @@ def _judge_property(
             failed_result = Result(module, name, Verdict.FAILED, part, failure.cycle)
             difference = traces.find_difference(failure, subject)
             if difference is None:
-                return traces.simulate_failure(failed_result)
+                return traces.add_simulated_difference(failed_result)
             return replace(
                 failed_result,
                 element=difference.element,
                 expected=difference.expected,
                 actual=difference.actual,
             )
-    undecided = any(subject in find_subjects(specification, assertion) for assertion in findings.undecided)
+    is_undecided = any(subject in find_subjects(specification, assertion) for assertion in findings.undecided)
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
-    is_open = undecided or name in findings.timed_out
+    is_open = is_undecided or name in findings.timed_out_properties
     for candidate in findings.differences if is_open else select_causes(findings.differences):
         if subject == (candidate.module, candidate.property):
-            part = get_part(candidate.element)
+            part = get_part_name(candidate.element)
             return Result(
                 module,
                 name,
@@ -127,19 +127,19 @@ def _judge_property(
                 candidate.expected,
                 candidate.actual,
             )
-    if name in findings.timed_out:
+    if name in findings.timed_out_properties:
         return Result(module, name, Verdict.TIMED_OUT)
-    is_proven = findings.others_proven and not undecided
+    is_proven = findings.are_others_proven and not is_undecided
     return Result(module, name, Verdict.PROVEN if is_proven else Verdict.OPEN)
 
 
-def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
-    """Return the difference that suits a failure best: one of its property, else of its module, else any, else None."""
-    same_property = [
+def _select_most_specific(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
+    """Return a difference of the property, else of the module, else any difference, or None if there is none."""
+    property_differences = [
         difference for difference in differences if (difference.module, difference.property) == subject
     ]
-    same_module = [difference for difference in differences if difference.module == subject[0]]
-    return next(iter([*same_property, *same_module, *differences]), None)
+    module_differences = [difference for difference in differences if difference.module == subject[0]]
+    return next(iter([*property_differences, *module_differences, *differences]), None)
 
 
 class _Traces:
@@ -147,29 +147,35 @@ class _Traces:
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
-        self._by_trace: dict[str, tuple[Difference, ...]] = {}
-        self._simulated: tuple[Difference, ...] | None = None
+        self._differences_by_trace: dict[str, tuple[Difference, ...]] = {}
+        self._simulated_differences: tuple[Difference, ...] | None = None
 
     def find_difference(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
-        """Return the difference that shows a failure best in the trace of that failure, or None if no port shows it."""
+        """Return the most specific difference in the trace of a failure, or None if no port shows the failure."""
         if not failure.trace:
             return None
-        if failure.trace not in self._by_trace:
-            self._by_trace[failure.trace] = self._replay_trace(failure.trace)
-        return _select_best(
-            [difference for difference in self._by_trace[failure.trace] if difference.cycle <= failure.cycle],
+        if failure.trace not in self._differences_by_trace:
+            self._differences_by_trace[failure.trace] = self._replay_trace(failure.trace)
+        return _select_most_specific(
+            [
+                difference
+                for difference in self._differences_by_trace[failure.trace]
+                if difference.cycle <= failure.cycle
+            ],
             subject,
         )
 
-    def simulate_failure(self, failed_result: Result) -> Result:
+    def add_simulated_difference(self, failed_result: Result) -> Result:
         """Return a failure with a difference from a random run, if there is one.
 
         The trace of the failure shows no difference at any port, because the solver stops as soon as a register is
         wrong, before any port shows it.
         """
-        if self._simulated is None:
-            self._simulated = simulate_differences(self._specification)
-        difference = _select_best(self._simulated, (failed_result.module, failed_result.property))
+        if self._simulated_differences is None:
+            self._simulated_differences = simulate_differences(self._specification)
+        difference = _select_most_specific(
+            self._simulated_differences, (failed_result.module, failed_result.property)
+        )
         if difference is None:
             return failed_result
         return replace(
@@ -182,7 +188,7 @@ class _Traces:
 
     def _replay_trace(self, trace: str) -> tuple[Difference, ...]:
         specification = self._specification
-        ports, targets_instance = specification.meaning.ports, find_targets_check(specification)
+        ports, targets_instance = specification.expressions.ports, find_targets_check(specification)
         names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
         series = read_vcd(trace, [*names, f"{targets_instance}.target_o"])
         targets = find_target_differences(

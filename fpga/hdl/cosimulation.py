@@ -66,16 +66,16 @@ def tabulate_window(
 ) -> Iterator[str]:
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
     first_cycle = max(0, mismatch.cycle - _WINDOW_CYCLES)
-    last_cycle = min(len(inputs), first_cycle + 2 * _WINDOW_CYCLES)
+    end_cycle = min(len(inputs), first_cycle + 2 * _WINDOW_CYCLES)
     ports = ports_of(datapath)
-    table = [("cycle", [str(cycle) for cycle in range(first_cycle, last_cycle)])]
+    table = [("cycle", [str(cycle) for cycle in range(first_cycle, end_cycle)])]
     for port in ports.inputs:
-        values = read_values(inputs[first_cycle:last_cycle], port)
+        values = read_values(inputs[first_cycle:end_cycle], port)
         if any(values) and not port.name.endswith(("_data_i", "target_shadow_i")):
             table.append((port.name, [f"{value:x}" for value in values]))
     for name in mismatch.ports:
         for label, rows in (("expected", expected_rows), ("RTL", actual_rows)):
-            values = read_values(rows[first_cycle:last_cycle], ports.output(name))
+            values = read_values(rows[first_cycle:end_cycle], ports.output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
     name_width = max(len(name) for name, _ in table)
     cell_width = max(len(cell) for _, row in table for cell in row)

@@ -97,13 +97,13 @@ def _draw_targets(
     """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
     own_counts = [count for count in counts if count.target == target.name]
     max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
-    largest = 2**target.width - 1
+    max_value = 2**target.width - 1
     # Take the smaller of two draws, because a chain fires only if each of its counts fires often.
     reachable_targets = random.integers(
-        1, min(max_target, largest) + 1, (2, phase_count), dtype=np.uint64
+        1, min(max_target, max_value) + 1, (2, phase_count), dtype=np.uint64
     ).min(axis=0)
     draws = random.random(phase_count)
-    any_values = random.integers(0, largest, phase_count, dtype=np.uint64, endpoint=True)
+    any_values = random.integers(0, max_value, phase_count, dtype=np.uint64, endpoint=True)
     values = np.where(
         draws < 0.85, reachable_targets, np.where(draws < 0.95, np.uint64(target.reset), any_values)
     )

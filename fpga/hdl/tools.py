@@ -123,16 +123,16 @@ class Tool:
                     raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
 
 
-class _Member(NamedTuple):
+class _SessionProcess(NamedTuple):
     """A process of a session. Its processor time includes its children that have ended."""
 
     pid: int
     processor_s: float
 
 
-def _read_session(leader: int) -> list[_Member]:
+def _read_session(leader: int) -> list[_SessionProcess]:
     """Return the processes of a session; none if there is no /proc."""
-    members, ticks = [], os.sysconf("SC_CLK_TCK")
+    session_processes, ticks = [], os.sysconf("SC_CLK_TCK")
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text(encoding="ascii", errors="replace")
@@ -141,20 +141,22 @@ def _read_session(leader: int) -> list[_Member]:
         # The name in brackets may contain blanks; from the state on, columns are separated by single blanks.
         columns = text.rpartition(") ")[2].split()
         if int(columns[3]) == leader and columns[0] != "Z":
-            members.append(_Member(int(path.parent.name), sum(map(int, columns[11:15])) / ticks))
-    return members
+            session_processes.append(
+                _SessionProcess(int(path.parent.name), sum(map(int, columns[11:15])) / ticks)
+            )
+    return session_processes
 
 
 def _end_session(process: subprocess.Popen[str]) -> None:
     """Kill all processes of the session of `process`, including processes in other process groups."""
-    members = [process.pid] if process.poll() is None else []
-    while members := members or [member.pid for member in _read_session(process.pid)]:
-        for pid in members:
+    process_ids = [process.pid] if process.poll() is None else []
+    while process_ids := process_ids or [member.pid for member in _read_session(process.pid)]:
+        for pid in process_ids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if process.poll() is None:
             process.wait()
-        members = []
+        process_ids = []
     if process.stdout:
         process.stdout.close()
 

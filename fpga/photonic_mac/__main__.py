@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shapes = _parse_shapes(options.layers) if options.layers else LENET_SHAPES
     timing = _make_timing(options.preamble, options.delay)
     layers = calculate_cycles(shapes, timing)
-    sys.stdout.write(_format_json(layers) if options.json else table(shapes, layers))
+    sys.stdout.write(_format_json(layers) if options.json else format_table(shapes, layers))
     return 0
 
 
@@ -57,7 +57,7 @@ def _format_json(layers: Sequence[LayerCycles]) -> str:
     return json.dumps({"layers": [asdict(layer) for layer in layers], "total": sum_cycles(layers)}) + "\n"
 
 
-def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
+def format_table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
     """Return the table of cycles by cause and layer, with sums and the total time."""
     names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
     head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"

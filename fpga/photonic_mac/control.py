@@ -38,7 +38,7 @@ def load_library_datapath(name: str, parameters: Mapping[str, int] | None = None
 def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
     """Return the signals of one inference. Raise ImportError if the fast simulator lacks numba."""
     timing = timing or Timing()
-    loop = _Loop(shapes, timing)
+    loop = _ControlLoop(shapes, timing)
     cycles = sum_cycles(calculate_cycles(shapes, timing)) + 2
     rows = [loop.step() for _ in range(cycles)]
     return Trace(*np.array(rows, np.bool_).T)
@@ -82,7 +82,7 @@ class _RunningDatapath:
         return {port.name: bool(row[port.column]) for port in self._ports.outputs if port.width == 1}
 
 
-class _Loop:
+class _ControlLoop:
     """Both control datapaths, and the delays between them."""
 
     def __init__(self, shapes: Sequence[tuple[int, int]], timing: Timing) -> None:
@@ -93,23 +93,23 @@ class _Loop:
         self._targets = deque(_pack_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
         self._preamble_length = timing.preamble
         light_delay = MEMORY_CYCLES + MULTIPLIER_CYCLES + timing.delay
-        self._light, self._match = _Delay(light_delay), _Delay(light_delay + DETECTION_CYCLES)
-        self._sent, self._partial = _Delay(MEMORY_CYCLES), _Delay(ADDITION_CYCLES)
-        self._waiting = 0
-        self._layer_ended = True
+        self._light_delay, self._match_delay = _Delay(light_delay), _Delay(light_delay + DETECTION_CYCLES)
+        self._sent_delay, self._partial_delay = _Delay(MEMORY_CYCLES), _Delay(ADDITION_CYCLES)
+        self._waiting_beat_count = 0
+        self._has_layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
         """Run one cycle. Return start, heading, sending, light, open, partial, result and finished, as in `Trace`."""
-        is_start = self._layer_ended and bool(self._targets)
-        has_partial_sum, has_light = self._partial.output, self._light.output
+        is_start = self._has_layer_ended and bool(self._targets)
+        has_partial_sum, has_light = self._partial_delay.output, self._light_delay.output
         outputs = self._control.step({**self._start_layer(is_start), "partial_valid_i": has_partial_sum})
         is_heading, is_sending = outputs["sequencer_heading_o"], outputs["sequencer_sending_o"]
         is_open = self._detect(is_start)
-        self._light.push(is_heading or is_sending)
-        self._match.push(is_heading)
+        self._light_delay.push(is_heading or is_sending)
+        self._match_delay.push(is_heading)
         self._queue_beat(is_open, is_start)
-        self._sent.push(is_sending)
-        self._layer_ended = outputs["sequencer_layer_done_o"]
+        self._sent_delay.push(is_sending)
+        self._has_layer_ended = outputs["sequencer_layer_done_o"]
         has_result, is_finished = outputs["accumulator_result_valid_o"], outputs["layers_finished_o"]
         return is_start, is_heading, is_sending, has_light, is_open, has_partial_sum, has_result, is_finished
 
@@ -122,7 +122,7 @@ class _Loop:
         """Return whether the detector is open. The preamble is at position 0."""
         targets = self._preamble_length << 24 | self._preamble_length << 16 | 1
         inputs = {
-            "match_i": self._match.output,
+            "match_i": self._match_delay.output,
             "restart_i": is_start,
             "commit_i": is_start,
             "target_shadow_i": targets,
@@ -131,9 +131,11 @@ class _Loop:
 
     def _queue_beat(self, is_open: bool, is_start: bool) -> None:
         """Queue sent beats until the detector is open, and then pass on one per cycle."""
-        has_departure = is_open and self._waiting > 0
-        self._partial.push(has_departure)
-        self._waiting = 0 if is_start else self._waiting + self._sent.output - has_departure
+        has_departure = is_open and self._waiting_beat_count > 0
+        self._partial_delay.push(has_departure)
+        self._waiting_beat_count = (
+            0 if is_start else self._waiting_beat_count + self._sent_delay.output - has_departure
+        )
 
 
 def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:

@@ -122,7 +122,7 @@ class Trace:
     result: Bits
     finished: Bits
 
-    def layer(self, first_cycle: int, end_cycle: int) -> Trace:
+    def select_cycles(self, first_cycle: int, end_cycle: int) -> Trace:
         """Return the cycles `first_cycle` to `end_cycle` - 1."""
         return Trace(*(getattr(self, name)[first_cycle:end_cycle] for name in self.__dataclass_fields__))
 
@@ -136,28 +136,28 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
             f"{len(starts)} layers started, but {len(end_cycles)} ended. Was the run long enough?"
         )
     return tuple(
-        _measure_layer(trace.layer(first_cycle, end_cycle), end_cycle - first_cycle)
+        _measure_layer(trace.select_cycles(first_cycle, end_cycle), end_cycle - first_cycle)
         for first_cycle, end_cycle in zip(starts, end_cycles, strict=True)
     )
 
 
 def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    preamble_begin, preamble = _find_first_set(trace.preamble), int(trace.preamble.sum())
-    arrival = _find_first_set(trace.light)
-    # Before `preamble_begin`, the detector may still be open from the previous layer.
-    opening = preamble_begin + _find_first_set(trace.detector_open[preamble_begin:])
-    light_cycles = arrival - preamble_begin
-    adding_cycles = _find_first_set(trace.partial_sum) - opening
-    accumulation = _find_last_set(trace.result) - _find_last_set(trace.partial_sum)
+    preamble_begin_cycle, preamble = _find_first_set(trace.preamble), int(trace.preamble.sum())
+    arrival_cycle = _find_first_set(trace.light)
+    # Before `preamble_begin_cycle`, the detector may still be open from the previous layer.
+    opening_cycle = preamble_begin_cycle + _find_first_set(trace.detector_open[preamble_begin_cycle:])
+    light_cycles = arrival_cycle - preamble_begin_cycle
+    adding_cycles = _find_first_set(trace.partial_sum) - opening_cycle
+    accumulation_cycles = _find_last_set(trace.result) - _find_last_set(trace.partial_sum)
     return LayerCycles(
         beats=int(trace.sending.sum()),
         preamble=preamble,
-        detection=opening - arrival - preamble,
-        fill=light_cycles + adding_cycles + accumulation,
+        detection=opening_cycle - arrival_cycle - preamble,
+        fill=light_cycles + adding_cycles + accumulation_cycles,
         turnaround=cycles
         - _find_last_set(trace.result)
-        + preamble_begin
+        + preamble_begin_cycle
         - 1,  # a start is in the cycle before its preamble
     )
 

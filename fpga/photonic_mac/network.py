@@ -25,7 +25,7 @@ class Optics:
     """Settings of the photonic core.
 
     The light is delayed by `delay` cycles (0 .. 15) and `shift` samples (0 .. 15). `gain` is in units of 1/256.
-    `noise` adds −3 .. 3 to every sample (triangular, standard deviation 1.58 of 255), generated from `seed`.
+    `compute_noise` adds −3 .. 3 to every sample (triangular, standard deviation 1.58 of 255), generated from `seed`.
     `sparsity` sets a product to 0 if a factor is 0, regardless of noise.
     """
 
@@ -43,17 +43,17 @@ class Optics:
         if not (0 <= self.gain < 512 and 0 <= self.seed <= _WORD_MASK):
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
-    def light(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
+    def detect(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
         """Return the detected values of products (cycles × lanes), the first of which is detected in `first_cycle`."""
         amplified_products = (products * self.gain) >> 8
         if self.noise:
             amplified_products = (
-                amplified_products + noise(self.seed, first_cycle + len(products))[first_cycle:]
+                amplified_products + compute_noise(self.seed, first_cycle + len(products))[first_cycle:]
             )
         return np.asarray(np.clip(amplified_products, 0, 255), np.int32)
 
 
-def noise(seed: int, cycles: int) -> NDArray[np.int32]:
+def compute_noise(seed: int, cycles: int) -> NDArray[np.int32]:
     """Return the noise of every lane in cycles 0 to `cycles` - 1, as an array cycles × lanes, −3 .. 3."""
     lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
     state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_WORD_MASK))
@@ -208,7 +208,7 @@ def _multiply_with_light(
     padding_count = count_beats(inputs) * LANES - inputs
     padded_weights = np.pad(weights, ((0, 0), (0, padding_count))).reshape(-1, LANES)
     repeated_activations = np.tile(np.pad(activations, (0, padding_count)).reshape(-1, LANES), (outputs, 1))
-    magnitudes = optics.light((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
+    magnitudes = optics.detect((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
     if optics.sparsity:
         magnitudes = np.where((padded_weights != 0) & (repeated_activations != 0), magnitudes, 0)
     signed_products = np.where(padded_weights >= 0, magnitudes, -magnitudes)

@@ -39,7 +39,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
     return files | dict(write_document_texts(tops))
 
 
-def board_files(board: str) -> dict[str, str]:
+def read_board_files(board: str) -> dict[str, str]:
     """Return the scripts that build a bitstream for a board, by name. Raise ValueError for an unknown board."""
     folders = {path.name: path for path in _BOARDS.iterdir() if path.is_dir()}
     if board not in folders:
@@ -95,7 +95,7 @@ def make_axi_design(datapath: Datapath) -> Design:
 def _write_pins_top(top: Top, name: str) -> str:
     signals = list_axi_signals(top.table.address_bits)
     ports = [
-        f"  {'output' if signal.driven else 'input'} wire {format_bit_range(signal.width)}{signal.name}"
+        f"  {'output' if signal.is_output else 'input'} wire {format_bit_range(signal.width)}{signal.name}"
         for signal in signals
     ]
     connections = [f".s_axi_{signal.name}({signal.name})" for signal in signals]
@@ -112,8 +112,10 @@ def _write_pins_top(top: Top, name: str) -> str:
 
 
 def _make_ports(address_bits: int) -> Ports:
-    def side(*, is_driven: bool) -> tuple[Port, ...]:
-        pins = (axi_signal for axi_signal in list_axi_signals(address_bits) if axi_signal.driven is is_driven)
+    def list_ports_of_side(*, is_output: bool) -> tuple[Port, ...]:
+        pins = (
+            axi_signal for axi_signal in list_axi_signals(address_bits) if axi_signal.is_output is is_output
+        )
         return tuple(Port(pin.name, pin.width, column) for column, pin in enumerate(pins))
 
-    return Ports(inputs=side(is_driven=False), outputs=side(is_driven=True))
+    return Ports(inputs=list_ports_of_side(is_output=False), outputs=list_ports_of_side(is_output=True))

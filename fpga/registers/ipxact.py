@@ -23,7 +23,7 @@ _ACCESS = {
 def to_ipxact(top: Top) -> str:
     """Return the IP-XACT text of a top."""
     ET.register_namespace("ipxact", NAMESPACE)
-    component = ET.Element(_tag("component"))
+    component = ET.Element(_qualify_tag("component"))
     identity = {
         "vendor": "lightbed",
         "library": "count_action",
@@ -32,38 +32,38 @@ def to_ipxact(top: Top) -> str:
     }
     _add_texts(component, identity)
     pins = [_parse_pin(line) for line in top.ports]
-    buses = ET.SubElement(component, _tag("busInterfaces"))
+    buses = ET.SubElement(component, _qualify_tag("busInterfaces"))
     for name in dict.fromkeys(name for name, _, _ in map(_find_bus, pins) if name):
         _add_bus(buses, name, [pin for pin in pins if _find_bus(pin)[0] == name])
-    maps = ET.SubElement(component, _tag("memoryMaps"))
-    memory_map = ET.SubElement(maps, _tag("memoryMap"))
+    maps = ET.SubElement(component, _qualify_tag("memoryMaps"))
+    memory_map = ET.SubElement(maps, _qualify_tag("memoryMap"))
     _add_texts(memory_map, {"name": "registers"})
-    block = ET.SubElement(memory_map, _tag("addressBlock"))
+    block = ET.SubElement(memory_map, _qualify_tag("addressBlock"))
     size = f"'h{1 << top.table.address_bits:X}"
     _add_texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
     for register in top.table:
         _add_register(block, register)
     _add_texts(memory_map, {"addressUnitBits": "8"})
-    ports = ET.SubElement(ET.SubElement(component, _tag("model")), _tag("ports"))
+    ports = ET.SubElement(ET.SubElement(component, _qualify_tag("model")), _qualify_tag("ports"))
     for direction, width, name in pins:
-        port = ET.SubElement(ports, _tag("port"))
+        port = ET.SubElement(ports, _qualify_tag("port"))
         _add_texts(port, {"name": name})
-        wire = ET.SubElement(port, _tag("wire"))
+        wire = ET.SubElement(port, _qualify_tag("wire"))
         _add_texts(wire, {"direction": "in" if direction == "input" else "out"})
         if width > 1:
-            vector = ET.SubElement(ET.SubElement(wire, _tag("vectors")), _tag("vector"))
+            vector = ET.SubElement(ET.SubElement(wire, _qualify_tag("vectors")), _qualify_tag("vector"))
             _add_texts(vector, {"left": str(width - 1), "right": "0"})
     ET.indent(component)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(component, encoding="unicode")}\n'
 
 
-def _tag(name: str) -> str:
+def _qualify_tag(name: str) -> str:
     return f"{{{NAMESPACE}}}{name}"
 
 
 def _add_texts(parent: ET.Element, texts: dict[str, str]) -> None:
     for name, text in texts.items():
-        ET.SubElement(parent, _tag(name)).text = text
+        ET.SubElement(parent, _qualify_tag(name)).text = text
 
 
 def _parse_pin(line: str) -> tuple[str, int, str]:
@@ -84,36 +84,40 @@ def _find_bus(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
 
 
 def _add_bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> None:
-    bus = ET.SubElement(parent, _tag("busInterface"))
+    bus = ET.SubElement(parent, _qualify_tag("busInterface"))
     _add_texts(bus, {"name": name})
     kind = "AXI4" if name == "s_axi" else "AXI4Stream"
     ET.SubElement(
-        bus, _tag("busType"), {"vendor": "amba.com", "library": "AMBA4", "name": kind, "version": "r0p0_0"}
+        bus,
+        _qualify_tag("busType"),
+        {"vendor": "amba.com", "library": "AMBA4", "name": kind, "version": "r0p0_0"},
     )
-    types = ET.SubElement(ET.SubElement(bus, _tag("abstractionTypes")), _tag("abstractionType"))
+    types = ET.SubElement(
+        ET.SubElement(bus, _qualify_tag("abstractionTypes")), _qualify_tag("abstractionType")
+    )
     definition = {"vendor": "amba.com", "library": "AMBA4", "name": f"{kind}_rtl", "version": "r0p0_0"}
-    ET.SubElement(types, _tag("abstractionRef"), definition)
-    maps = ET.SubElement(types, _tag("portMaps"))
+    ET.SubElement(types, _qualify_tag("abstractionRef"), definition)
+    maps = ET.SubElement(types, _qualify_tag("portMaps"))
     for pin in pins:
-        port_map = ET.SubElement(maps, _tag("portMap"))
-        _add_texts(ET.SubElement(port_map, _tag("logicalPort")), {"name": _find_bus(pin)[1]})
-        _add_texts(ET.SubElement(port_map, _tag("physicalPort")), {"name": pin[2]})
-    side = ET.SubElement(bus, _tag("slave" if _find_bus(pins[0])[2] else "master"))
+        port_map = ET.SubElement(maps, _qualify_tag("portMap"))
+        _add_texts(ET.SubElement(port_map, _qualify_tag("logicalPort")), {"name": _find_bus(pin)[1]})
+        _add_texts(ET.SubElement(port_map, _qualify_tag("physicalPort")), {"name": pin[2]})
+    side = ET.SubElement(bus, _qualify_tag("slave" if _find_bus(pins[0])[2] else "master"))
     if name == "s_axi":
-        ET.SubElement(side, _tag("memoryMapRef"), {"memoryMapRef": "registers"})
+        ET.SubElement(side, _qualify_tag("memoryMapRef"), {"memoryMapRef": "registers"})
 
 
 def _add_register(parent: ET.Element, register: Register) -> None:
-    element = ET.SubElement(parent, _tag("register"))
+    element = ET.SubElement(parent, _qualify_tag("register"))
     _add_texts(element, {"name": register.name, "description": register.description})
     if register.words > 1:
         _add_texts(element, {"dim": str(register.words)})
     _add_texts(element, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
     for name, low, width in _list_fields(register):
-        field = ET.SubElement(element, _tag("field"))
+        field = ET.SubElement(element, _qualify_tag("field"))
         _add_texts(field, {"name": name, "bitOffset": str(low)})
         if register.access in {Access.CONSTANT, Access.WRITE}:
-            reset = ET.SubElement(ET.SubElement(field, _tag("resets")), _tag("reset"))
+            reset = ET.SubElement(ET.SubElement(field, _qualify_tag("resets")), _qualify_tag("reset"))
             _add_texts(reset, {"value": f"'h{register.reset >> low & (1 << width) - 1:X}"})
         _add_texts(field, {"bitWidth": str(width), "access": _ACCESS[register.access]})
 

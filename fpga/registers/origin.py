@@ -36,11 +36,13 @@ def collect_origin_files(
     parent_count = max(
         (_count_parents(import_path) for import_path, _ in checked_datapath.imported), default=0
     )
-    home = PurePosixPath(*(["text", *["_"] * parent_count] if parent_count else []))
-    files = {str(_normalise(home / text.name)): text}
-    files |= {str(_normalise(home / import_path)): file for import_path, file in checked_datapath.imported}
+    text_folder = PurePosixPath(*(["text", *["_"] * parent_count] if parent_count else []))
+    files = {str(_normalise(text_folder / text.name)): text}
+    files |= {
+        str(_normalise(text_folder / import_path)): file for import_path, file in checked_datapath.imported
+    }
     document = {
-        "text": str(home / text.name),
+        "text": str(text_folder / text.name),
         "parameters": dict(parameters),
         "datapath": checked_datapath.datapath.name,
         "hash": f"{checked_datapath.datapath.digest:08x}",
@@ -53,7 +55,7 @@ def collect_origin_files(
 class Origin:
     """The datapath of a built folder, and the names of its source files."""
 
-    checked: CheckedDatapath
+    checked_datapath: CheckedDatapath
     files: tuple[str, ...]
 
 

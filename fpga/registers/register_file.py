@@ -50,16 +50,16 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
         indent="",
     )
     yield f"module {table.name}_registers ("
-    ports = [declare_port(name, 1, driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
+    ports = [declare_port(name, 1, is_output=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [
-        declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, driven=axi_signal.driven)
+        declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, is_output=axi_signal.is_output)
         for axi_signal in list_axi_signals(table.address_bits)
     ]
     ports += [vector.declaration for register in table for vector in list_vectors(register)]
-    unread = _list_unread_pins(table)
+    unread_pins = _list_unread_pins(table)
     for port in ports:
         comma = "," if port != ports[-1] else ""
-        if port.split()[-1] in unread:
+        if port.split()[-1] in unread_pins:
             yield "  // verilator lint_off UNUSEDSIGNAL"
             yield f"  (* maybe_unused *) {port}{comma}"
             yield "  // verilator lint_on UNUSEDSIGNAL"

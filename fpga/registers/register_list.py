@@ -42,7 +42,7 @@ _CONTROL = (
 )
 
 
-def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
+def make_register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
     """Return the registers of the AXI4-Lite top of `datapath`."""
     builder = MapBuilder()
     _add_identity(builder, datapath, streams)

@@ -11,30 +11,30 @@ from fpga.registers.register_blocks import format_bit_range
 
 @dataclass(frozen=True, slots=True)
 class AxiSignal:
-    """A signal of AXI4-Lite without its prefix; `driven` is true for outputs of the register file."""
+    """A signal of AXI4-Lite without its prefix; `is_output` is true for outputs of the register file."""
 
     name: str
     width: int
-    driven: bool
+    is_output: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A port of the register file towards the datapath; `driven` is true for outputs of the register file."""
+    """A port of the register file towards the datapath; `is_output` is true for outputs of the register file."""
 
     name: str
     width: int
-    driven: bool
+    is_output: bool
 
     @property
     def declaration(self) -> str:
         """The declaration of the port in a module header."""
-        return declare_port(self.name, self.width, driven=self.driven)
+        return declare_port(self.name, self.width, is_output=self.is_output)
 
 
-def declare_port(name: str, width: int, *, driven: bool) -> str:
+def declare_port(name: str, width: int, *, is_output: bool) -> str:
     """Return the declaration of a port in a module header."""
-    return f"{'output' if driven else 'input '} logic {format_bit_range(width)}{name}"
+    return f"{'output' if is_output else 'input '} logic {format_bit_range(width)}{name}"
 
 
 def list_axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
@@ -48,9 +48,9 @@ def list_axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
         "r": (("valid", 1, True), ("ready", 1, False), ("data", 32, True), ("resp", 2, True)),
     }
     return tuple(
-        AxiSignal(channel + name, width, driven)
+        AxiSignal(channel + name, width, is_output)
         for channel, signals in channels.items()
-        for name, width, driven in signals
+        for name, width, is_output in signals
     )
 
 
@@ -61,8 +61,8 @@ def list_vectors(register: Register) -> Iterator[Vector]:
     """
     bits = register.signal_bits or register.bits
     if register.access is Access.READ:
-        yield Vector(f"{register.name}_i", bits, driven=False)
+        yield Vector(f"{register.name}_i", bits, is_output=False)
     elif register.access is not Access.CONSTANT:
-        yield Vector(f"{register.name}_o", bits, driven=True)
+        yield Vector(f"{register.name}_o", bits, is_output=True)
     if register.access is Access.PUSH:
-        yield Vector(f"{register.name}_push_o", 1, driven=True)
+        yield Vector(f"{register.name}_push_o", 1, is_output=True)

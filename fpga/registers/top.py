@@ -28,7 +28,7 @@ from fpga.registers.register_blocks import (
     join,
     write_instance,
 )
-from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
+from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, make_register_map
 from fpga.registers.register_ports import list_axi_signals, list_vectors
 from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
 
@@ -37,7 +37,7 @@ HOLD_BLOCK = "datapath_hold"
 _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
-def block_files(streams: Streams) -> tuple[Path, ...]:
+def list_block_files(streams: Streams) -> tuple[Path, ...]:
     """Return the files of the hand-written blocks that tops can need in addition to the blocks of their datapaths."""
     block_kinds = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
     modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(block_kinds)]
@@ -61,7 +61,7 @@ class Top:
     @cached_property
     def table(self) -> RegisterMap:
         """The register map, with the name of the top."""
-        return replace(register_map(self.datapath, self.streams), name=self.name)
+        return replace(make_register_map(self.datapath, self.streams), name=self.name)
 
     @cached_property
     def ports(self) -> list[str]:
@@ -77,7 +77,7 @@ class Top:
     def block_files(self) -> tuple[Path, ...]:
         """The files of the hand-written blocks that the top instantiates."""
         used_names = find_instances(self.text)
-        return tuple(path for path in block_files(self.streams) if path.stem in used_names)
+        return tuple(path for path in list_block_files(self.streams) if path.stem in used_names)
 
     @cached_property
     def text(self) -> str:
@@ -129,7 +129,7 @@ def _check_distinct(top: str, ports: list[str]) -> None:
 
 def _declare_axi_ports(table: RegisterMap) -> Iterator[str]:
     for signal in list_axi_signals(table.address_bits):
-        direction = "output" if signal.driven else "input "
+        direction = "output" if signal.is_output else "input "
         yield f"{direction} wire {format_bit_range(signal.width)}s_axi_{signal.name}"
 
 
@@ -164,9 +164,9 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
 def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
     """Yield the connections between registers and the datapath; ports that several registers set come first."""
     shared_ports, blocks = table.find_shared_ports(), table.find_blocks()
-    for port, uses_registers in shared_ports.items():
-        if uses_registers[0].access is Access.WRITE:
-            value = concatenate(f"{register.name}_o" for register in uses_registers)
+    for port, port_registers in shared_ports.items():
+        if port_registers[0].access is Access.WRITE:
+            value = concatenate(f"{register.name}_o" for register in port_registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:

@@ -2,7 +2,7 @@
 
     program = NicProgram((model,))          the models that the NIC serves, by number
     pack_memory(program)                    the words of its memory
-    scores(model, image)                    the answer, bit for bit
+    compute_scores(model, image)            the answer, bit for bit
 
 docs/reference/smartnic.md describes the NIC, docs/reference/inference-packets.md the packets.
 """
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
         pack_memory,
         pack_models,
     )
-    from fpga.smartnic.reference import layer_results, scores
+    from fpga.smartnic.reference import compute_scores, layer_results
 
 __all__ = [
     "NicLayer",
     "NicModel",
     "NicProgram",
+    "compute_scores",
     "layer_results",
     "pack_layers",
     "pack_look_up",
     "pack_memory",
     "pack_models",
-    "scores",
 ]
 
 if not TYPE_CHECKING:
@@ -42,6 +42,6 @@ if not TYPE_CHECKING:
         __name__,
         {
             "program": "NicLayer NicModel NicProgram pack_layers pack_look_up pack_memory pack_models",
-            "reference": "layer_results scores",
+            "reference": "compute_scores layer_results",
         },
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fpga.count_action.ports import Ports
 from fpga.hdl.design import Design, make_block_design
-from fpga.registers.build import board_files
+from fpga.registers.build import read_board_files
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.smartnic.registers import make_smartnic_registers
@@ -38,5 +38,5 @@ def build_files(board: str = "zcu111") -> dict[str, str]:
         f"{table.name}.h": to_header(table),
         f"{table.name}.registers.json": to_json(table),
         f"{table.name}.md": to_markdown(table),
-        **board_files(board),
+        **read_board_files(board),
     }

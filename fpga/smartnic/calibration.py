@@ -13,19 +13,19 @@ from __future__ import annotations
 import numpy as np
 
 from fpga.photonic_mac.network import FULL_SCALE
-from fpga.smartnic.program import ACTIVATIONS, NicLayer, NicModel
+from fpga.smartnic.program import MAX_ACTIVATIONS, NicLayer, NicModel
 
 NO_LOSS_FACTOR = 128
 """The factor that changes nothing."""
 MAX_LOSS_FACTOR = 1023
 """The largest factor, for an eighth of the light."""
-CALIBRATION_INPUT = bytes([FULL_SCALE]) * ACTIVATIONS
+CALIBRATION_INPUT = bytes([FULL_SCALE]) * MAX_ACTIVATIONS
 _FULL_PRODUCT = FULL_SCALE * FULL_SCALE >> 8
 
 
 def make_calibration_model() -> NicModel:
     """Return a model whose only score is the sum of the products of its input with full weights."""
-    weights = np.full((1, ACTIVATIONS), FULL_SCALE, np.int16)
+    weights = np.full((1, MAX_ACTIVATIONS), FULL_SCALE, np.int16)
     return NicModel(
         "calibration", (NicLayer(weights, np.zeros(1, np.int32), np.ones(1, np.float32)),), published=True
     )
@@ -39,7 +39,7 @@ def find_loss_factor(score: float) -> int:
     >>> find_loss_factor(254 * 1024), find_loss_factor(127 * 1024)
     (128, 256)
     """
-    full_score = _FULL_PRODUCT * ACTIVATIONS
+    full_score = _FULL_PRODUCT * MAX_ACTIVATIONS
     if score * MAX_LOSS_FACTOR < full_score * NO_LOSS_FACTOR:
         raise ValueError(
             f"{score:g} of {full_score} came back, less than an eighth: too little light to make up for"

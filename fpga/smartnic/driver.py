@@ -29,7 +29,7 @@ WriteMemory = Callable[[int, bytes], object]
 REGISTERS = make_smartnic_registers()
 BASE_ALIGNMENT = 4096
 """Alignment of the weights in bytes: bursts of the reader must not cross a multiple of it."""
-LIMIT = 1_000_000
+MAX_STATUS_READS = 1_000_000
 """Largest number of reads of STATUS while waiting for a request to end; some seconds on a board."""
 _WORD_MASK = (1 << WORD_BITS) - 1
 
@@ -58,7 +58,7 @@ class SmartNicDriver:
         """
         if base % BASE_ALIGNMENT or not 0 <= base < 1 << 40:
             raise ValueError(f"base must be a multiple of {BASE_ALIGNMENT} below 2**40, not {base:#x}")
-        values = settings.inputs() | {"base": base}
+        values = settings.list_inputs() | {"base": base}
         self._transfer(
             [
                 access
@@ -83,7 +83,7 @@ class SmartNicDriver:
         ):
             self._transfer(list(_list_table_writes(TABLES[name], words)))
 
-    def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = LIMIT) -> None:
+    def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = MAX_STATUS_READS) -> None:
         """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
         Raise SmartNicError if the current request has not ended after `limit` reads of STATUS.

@@ -40,8 +40,8 @@ def make_datagram(payload: bytes, source: Endpoint, target: Endpoint) -> bytes:
     )
     return _HEADERS.pack(
         target.mac_bytes, source.mac_bytes, _IPV4,
-        0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, checksum(ip), *addresses,
-        source.port, target.port, length, checksum(pseudo + payload) or 0xFFFF,
+        0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, compute_checksum(ip), *addresses,
+        source.port, target.port, length, compute_checksum(pseudo + payload) or 0xFFFF,
     ) + payload  # fmt: skip
 
 
@@ -51,10 +51,10 @@ def get_payload(frame: bytes) -> bytes:
     return frame[42 : 34 + length]
 
 
-def checksum(data: bytes) -> int:
+def compute_checksum(data: bytes) -> int:
     """Return the internet checksum of RFC 1071: the complement of the ones' complement sum of 16-bit words.
 
-    >>> hex(checksum(bytes.fromhex("0001f203f4f5f6f7")))
+    >>> hex(compute_checksum(bytes.fromhex("0001f203f4f5f6f7")))
     '0x220d'
     """
     padded_data = data + b"\0" * (len(data) % 2)

@@ -27,15 +27,15 @@ from fpga.program import ProgramError
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float32]
 
-MODELS = 16
-LAYERS = 64
+MAX_MODELS = 16
+MAX_LAYERS = 64
 """Layers of all models of a program."""
 MAX_MODEL_LAYERS = 15
-ACTIVATIONS = 1024
+MAX_ACTIVATIONS = 1024
 """Largest number of inputs of a layer, and of outputs of every layer but the last."""
-SCORES = 356
+MAX_SCORES = 356
 """Largest number of outputs of the last layer, which must fit in one packet."""
-ALIGNMENT = 32
+MODEL_ALIGNMENT_WORDS = 32
 """Every model begins in memory at a multiple of this number of words."""
 SUM_LIMIT = 1 << 23
 """Sums with their bias are below this limit in magnitude, so that float32 holds them exactly."""
@@ -108,7 +108,7 @@ class NicLayer:
         return self.outputs * self.beats
 
     @property
-    def largest(self) -> NDArray[np.int64]:
+    def max_magnitudes(self) -> NDArray[np.int64]:
         """(outputs,) the largest magnitude that sum and bias of each row may reach: full light in every lane.
 
         Products are less, but noise adds to them, also where a weight is 0.
@@ -150,10 +150,10 @@ class NicModel:
             return
         for index, layer in enumerate(self.layers):
             is_last = index + 1 == count
-            max_outputs = SCORES if is_last else ACTIVATIONS
+            max_outputs = MAX_SCORES if is_last else MAX_ACTIVATIONS
             subject = layer.name or f"layer {index}"
-            if layer.inputs > ACTIVATIONS:
-                yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {ACTIVATIONS}."
+            if layer.inputs > MAX_ACTIVATIONS:
+                yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {MAX_ACTIVATIONS}."
             if layer.outputs > max_outputs:
                 kind = "scores" if is_last else "activations"
                 yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {max_outputs} {kind}."
@@ -162,13 +162,13 @@ class NicModel:
                     f"{subject} has {layer.outputs} outputs, and the next layer takes"
                     f" {self.layers[index + 1].inputs}."
                 )
-            if layer.largest.max() >= SUM_LIMIT:
-                row = int(layer.largest.argmax())
+            if layer.max_magnitudes.max() >= SUM_LIMIT:
+                row = int(layer.max_magnitudes.argmax())
                 yield (
-                    f"{subject}, row {row}: sum and bias may reach {layer.largest[row]}; the NIC takes less"
+                    f"{subject}, row {row}: sum and bias may reach {layer.max_magnitudes[row]}; the NIC takes less"
                     f" than {SUM_LIMIT}."
                 )
-            is_beyond = layer.largest * layer.scale.astype(np.float64) > float(_FLOAT.max)
+            is_beyond = layer.max_magnitudes * layer.scale.astype(np.float64) > float(_FLOAT.max)
             if is_beyond.any():
                 row = int(is_beyond.argmax())
                 yield f"{subject}, row {row}: scale {layer.scale[row]} gives results beyond float32."
@@ -203,15 +203,17 @@ class NicProgram:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", tuple(self.models))
-        if len(self.models) > MODELS:
-            name = self.models[MODELS].name
-            raise ProgramError(f"{name}: it is model {MODELS + 1}; the NIC takes up to {MODELS} models.")
+        if len(self.models) > MAX_MODELS:
+            name = self.models[MAX_MODELS].name
+            raise ProgramError(
+                f"{name}: it is model {MAX_MODELS + 1}; the NIC takes up to {MAX_MODELS} models."
+            )
         layers = 0
         for model in self.models:
             layers += len(model.layers)
-            if layers > LAYERS:
+            if layers > MAX_LAYERS:
                 raise ProgramError(
-                    f"{model.name}: with it there are {layers} layers; the NIC takes {LAYERS}."
+                    f"{model.name}: with it there are {layers} layers; the NIC takes {MAX_LAYERS}."
                 )
 
     @cached_property
@@ -220,7 +222,7 @@ class NicProgram:
         bases, end = [], 0
         for model in self.models:
             bases.append(end)
-            end += -(-model.words // ALIGNMENT) * ALIGNMENT
+            end += -(-model.words // MODEL_ALIGNMENT_WORDS) * MODEL_ALIGNMENT_WORDS
         return tuple(bases)
 
     @cached_property
@@ -262,7 +264,7 @@ def pack_weights(layer: NicLayer) -> Words:
 def pack_models(program: NicProgram) -> Words:
     """Return the model table, uint64[16, 2]; missing models are not in service."""
     return _pack_table(
-        MODELS,
+        MAX_MODELS,
         (
             base
             | model.words << 32
@@ -283,7 +285,7 @@ def pack_models(program: NicProgram) -> Words:
 def pack_layers(program: NicProgram) -> Words:
     """Return the layer table, uint64[64, 2], 0 beyond the last layer."""
     return _pack_table(
-        LAYERS,
+        MAX_LAYERS,
         (
             layer.outputs
             | layer.beats << 16

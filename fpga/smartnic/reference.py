@@ -11,7 +11,7 @@ from fpga.smartnic.program import Floats, NicLayer, NicModel
 Integers = NDArray[np.int32]
 
 
-def scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
+def compute_scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
     """Return the scores (outputs,) of an image, `inputs` bytes, and its class: the first of the largest scores.
 
     A single score is a logit: its class is 1 if it is above 0, else 0.
@@ -19,12 +19,15 @@ def scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
     Raise ValueError for an image of another size or type.
     """
     results = layer_results(model, image)[-1]
-    values = float_product(results, model.layers[-1])
+    values = compute_float_product(results, model.layers[-1])
     return values, int(values.argmax() if values.size > 1 else values[0] > 0)
 
 
 def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
-    """Return the sums of every layer plus its biases; with `wrap`, sums wrap first. Raise ValueError as `scores`."""
+    """Return the sums of every layer plus its biases; with `wrap`, sums wrap first.
+
+    Raise ValueError for an image of another size or type.
+    """
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8 or pixels.shape != (model.inputs,):
         raise ValueError(f"{model.name} takes uint8[{model.inputs}], not {pixels.dtype}{list(pixels.shape)}.")
@@ -43,7 +46,7 @@ def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
 def _compute_activations(model: NicModel, previous_layer: NicLayer, results: Integers) -> Integers:
     if model.published:
         return scale_perfectly(results) if model.perfect else normalise(results)
-    return float_steps(float_product(results, previous_layer), previous_layer.step)
+    return compute_float_steps(compute_float_product(results, previous_layer), previous_layer.step)
 
 
 def _compute_sums(layer: NicLayer, activations: Integers) -> Integers:
@@ -52,13 +55,13 @@ def _compute_sums(layer: NicLayer, activations: Integers) -> Integers:
     return np.asarray((np.sign(weights) * products).sum(axis=1, dtype=np.int32))
 
 
-def float_product(sums: Integers, layer: NicLayer) -> Floats:
+def compute_float_product(sums: Integers, layer: NicLayer) -> Floats:
     """Return float32(sums) * scale of the layer (outputs,); negative products become 0 if it is rectified."""
     real = sums.astype(np.float32) * layer.scale
     return np.asarray(np.where(real < 0, np.float32(0), real) if layer.rectified else real, np.float32)
 
 
-def float_steps(real: Floats, step: np.float32) -> Integers:
+def compute_float_steps(real: Floats, step: np.float32) -> Integers:
     """Return the activations clip(rint(real / step), 0, 255); quotients are rounded to float32 first."""
     with np.errstate(over="ignore"):
         steps = np.rint(real / step)

@@ -34,7 +34,7 @@ class RequestTrace:
         """(layers,) the cycles in which a layer starts."""
         return np.flatnonzero(self.trace.signals["start"])
 
-    def targets(self) -> Mapping[str, NDArray[np.int64]]:
+    def find_targets(self) -> Mapping[str, NDArray[np.int64]]:
         """Return the target in force in every cycle, for each count; 0 before the first layer.
 
         Targets of a layer are committed in the cycle in which it starts, and in force from the next one on.
@@ -46,7 +46,7 @@ class RequestTrace:
             for name, shadow in self.trace.targets.items()
         }
 
-    def fires(self) -> Mapping[str, int]:
+    def count_fires(self) -> Mapping[str, int]:
         """Return how often each count reached its target."""
         return {name: int(fires.sum()) for name, fires in self.trace.fires.items()}
 

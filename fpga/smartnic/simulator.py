@@ -47,7 +47,7 @@ SIGNALS = (
 """Signals of a trace, apart from `layer`."""
 MAX_FRAME_BYTES = 9216
 MEMORY_WORDS = 1 << 18
-IDLE_LIMIT = 50_000_000
+IDLE_LIMIT_CYCLES = 50_000_000
 """Cycles after which `run_until_idle` gives up."""
 
 _FPGA = Path(__file__).resolve().parents[1]
@@ -108,7 +108,7 @@ class Settings:
         if self.memory_refresh_every and self.memory_refresh_cycles >= self.memory_refresh_every:
             raise ValueError("memory_refresh_cycles must be less than memory_refresh_every")
 
-    def inputs(self) -> dict[str, int]:
+    def list_inputs(self) -> dict[str, int]:
         """Return the inputs of the NIC that stay the same."""
         return {
             "mac": int(self.mac.replace(":", ""), 16),
@@ -165,7 +165,7 @@ class SmartNic:
         self._functions = _declare(ctypes.CDLL(str(library)))
         self._pointer = ctypes.c_void_p(self._functions.nic_new())
         self._finalizer = weakref.finalize(self, self._functions.nic_delete, self._pointer)
-        for name, value in self.settings.inputs().items():
+        for name, value in self.settings.list_inputs().items():
             self.set_input(name, value)
         self.reset()
 
@@ -242,14 +242,14 @@ class SmartNic:
         self._functions.nic_run(self._get_pointer(), cycles, None, None)
         self._check_fault()
 
-    def run_until_idle(self, limit: int = IDLE_LIMIT) -> bool:
+    def run_until_idle(self, limit: int = IDLE_LIMIT_CYCLES) -> bool:
         """Run until no frame, request or answer is in the NIC; return False if it has work after `limit` cycles.
 
         Raise SmartNicError if it breaks a rule of AXI-Stream.
         """
-        idle = self._functions.nic_run_until_idle(self._get_pointer(), limit)
+        is_idle = self._functions.nic_run_until_idle(self._get_pointer(), limit)
         self._check_fault()
-        return bool(idle)
+        return bool(is_idle)
 
     def trace(self, cycles: int) -> Trace:
         """Run for `cycles` cycles. Return the signals, counts and targets of each cycle before its clock edge."""
@@ -260,13 +260,18 @@ class SmartNic:
         signals = {name: (words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNALS)}
         bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
         datapath = load(_FPGA / "library" / f"{CONTROL}.ca").datapath
-        values = _split_bits(bits, ((f"{m.name}.{c.name}", c.width) for m, c in datapath.counts()))
+        values = _split_bits(
+            bits, ((f"{module.name}.{count.name}", count.width) for module, count in datapath.counts())
+        )
         targets = _split_bits(
-            bits[:, 32 * _COUNT_WORDS :], ((f"{m.name}.{t.name}", t.width) for m, t in datapath.targets())
+            bits[:, 32 * _COUNT_WORDS :],
+            ((f"{module.name}.{target.name}", target.width) for module, target in datapath.targets()),
         )
         fires = _split_bits(bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in values))
         target_names = {
-            f"{m.name}.{c.name}": f"{m.name}.{c.target}" for m, c in datapath.counts() if c.accumulates
+            f"{module.name}.{count.name}": f"{module.name}.{count.target}"
+            for module, count in datapath.counts()
+            if count.accumulates
         }
         return Trace(
             signals,
@@ -308,7 +313,7 @@ class SmartNic:
         self.run(1)
         self.set_input("abort", 0)
 
-    def reload(self, program: NicProgram, limit: int = IDLE_LIMIT) -> None:
+    def reload(self, program: NicProgram, limit: int = IDLE_LIMIT_CYCLES) -> None:
         """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
         Raise SmartNicError if the current request does not end within `limit` cycles, or for a program that is too
@@ -349,14 +354,16 @@ def _split_bits(bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]) -> d
     return values
 
 
-def _to_rows(words: AnyWords, columns: int) -> Words:
-    """Return words as contiguous rows of `columns` 64-bit columns; missing columns are 0. Raise SmartNicError."""
+def _to_rows(words: AnyWords, column_count: int) -> Words:
+    """Return words as contiguous rows of `column_count` 64-bit columns; missing columns are 0. Raise SmartNicError."""
     values = np.asarray(words)
     if values.ndim == 1:
         values = values[:, None]
-    if values.ndim != 2 or values.shape[1] > columns or values.dtype.kind not in "ui":
-        raise SmartNicError(f"words are uint64[words, {columns}], not {values.dtype}{list(values.shape)}.")
-    rows = np.zeros((len(values), columns), np.uint64)
+    if values.ndim != 2 or values.shape[1] > column_count or values.dtype.kind not in "ui":
+        raise SmartNicError(
+            f"words are uint64[words, {column_count}], not {values.dtype}{list(values.shape)}."
+        )
+    rows = np.zeros((len(values), column_count), np.uint64)
     rows[:, : values.shape[1]] = values
     return rows
 

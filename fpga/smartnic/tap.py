@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from fpga.errors import FpgaError
-from fpga.smartnic.frames import checksum
+from fpga.smartnic.frames import compute_checksum
 
 if TYPE_CHECKING:
     from fpga.smartnic.simulator import SmartNic
@@ -172,7 +172,7 @@ def fill_checksum(frame: bytes) -> bytes:
         return frame
     segment[6:8] = bytes(2)
     pseudo = frame[26:34] + struct.pack("!HH", socket.IPPROTO_UDP, len(segment))
-    segment[6:8] = struct.pack("!H", checksum(pseudo + segment) or 0xFFFF)
+    segment[6:8] = struct.pack("!H", compute_checksum(pseudo + segment) or 0xFFFF)
     return frame[:start] + bytes(segment) + frame[end:]
 
 
@@ -190,7 +190,7 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
         raise TapError(
             f"{interface!r} is too long: the name of a network device has up to {_NAME_BYTES} bytes."
         )
-    host = _host_side(address)
+    host = find_host_address(address)
     try:
         return call_in_namespace(namespace, lambda: _open_device(interface, address, host))
     except OSError as error:
@@ -225,12 +225,12 @@ def call_in_namespace(namespace: str | None, function: Callable[[], Result]) -> 
     return results[0]
 
 
-def _host_side(address: IPv4Interface) -> IPv4Address:
+def find_host_address(address: IPv4Interface) -> IPv4Address:
     """Return the last host address of the subnet that is not the NIC's.
 
-    >>> _host_side(IPv4Interface("10.77.0.2/24"))
+    >>> find_host_address(IPv4Interface("10.77.0.2/24"))
     IPv4Address('10.77.0.254')
-    >>> _host_side(IPv4Interface("10.77.0.254/24"))
+    >>> find_host_address(IPv4Interface("10.77.0.254/24"))
     IPv4Address('10.77.0.253')
     """
     subnet = address.network

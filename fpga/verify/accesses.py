@@ -52,13 +52,13 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     rng = random.Random(seed)
     words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
-    rounds = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
+    round_count = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
     writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
-    single_writes = writable_words * rounds
+    single_writes = writable_words * round_count
     single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
     # Some writes go to read-only registers: they must have no effect.
     single_writes += rng.sample(words, min(len(words), 8))
-    addresses = [address for _, address in words] * rounds
+    addresses = [address for _, address in words] * round_count
     if table.size_bytes < 1 << table.address_bits:
         addresses += [table.size_bytes] * 2
     rng.shuffle(single_writes)
@@ -98,10 +98,10 @@ def _draw_partial_writes(
         else:
             complete_word = rng.choice((register.mask, 0)) if register.width < 8 else rng.getrandbits(32)
             partial_word = complete_word ^ rng.choice((register.mask, 0xFFFF_FFFF))
-        must_pause = rng.choice((0, 0, _PAUSE_CYCLES))
+        pause_cycles = rng.choice((0, 0, _PAUSE_CYCLES))
         yield (
             Write(address, complete_word, _ALL_BYTES, 0, 0),
-            Write(address, partial_word, strobes, must_pause, must_pause),
+            Write(address, partial_word, strobes, pause_cycles, pause_cycles),
         )
 
 
@@ -110,7 +110,7 @@ def _draw_control_writes(rng: random.Random, control: int, writes: list[Write]) 
 
     Without its strobe, CONTROL gets any value: it must have no effect.
     """
-    in_hold = False
+    is_held = False
     for write in writes:
         if write.address != control:
             yield write
@@ -119,9 +119,9 @@ def _draw_control_writes(rng: random.Random, control: int, writes: list[Write]) 
             yield replace(write, data=rng.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
         free_values = (0, 1, 2, 3, COMMIT, rng.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
-        data = rng.choice((0, 1, 2, 3, COMMIT) if in_hold else free_values)
+        data = rng.choice((0, 1, 2, 3, COMMIT) if is_held else free_values)
         yield replace(write, data=data)
-        in_hold = bool(data & HOLD or (in_hold and not data & COMMIT))
+        is_held = bool(data & HOLD or (is_held and not data & COMMIT))
 
 
 def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
@@ -139,8 +139,10 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
             if must_pause and not has_no_effect
             else write
         )
-        restarts = write.address == control and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
-        must_pause = bool(restarts) or (must_pause and has_no_effect)
+        is_restart = (
+            write.address == control and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
+        )
+        must_pause = bool(is_restart) or (must_pause and has_no_effect)
     return delayed_writes
 
 

@@ -33,7 +33,7 @@ class Pin:
 
     name: str
     width: int
-    driven: bool
+    is_driven: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,14 @@ def write_bench(
 ) -> str:
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
     axi_pins = [
-        Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.driven)
+        Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.is_output)
         for axi_signal in list_axi_signals(table.address_bits)
     ]
     stream_list = list(streams)
     pins = [*axi_pins, *(pin for stream in stream_list for pin in _list_pins(stream))]
     lines = ["`timescale 1ns / 1ps", "module bench;", "  logic aclk, aresetn;"]
     lines += [
-        f"  {'logic' if pin.driven else 'wire'} {format_bit_range(pin.width)}{pin.name};" for pin in pins
+        f"  {'logic' if pin.is_driven else 'wire'} {format_bit_range(pin.width)}{pin.name};" for pin in pins
     ]
     names = ["aclk", "aresetn", *(pin.name for pin in pins)]
     lines.append(f"  {table.name} top ({', '.join(f'.{name}({name})' for name in names)});")
@@ -141,7 +141,7 @@ def write_bench(
         "  integer log, cycle, seed, aw, w, b, ar, r, aw_wait, w_wait, ar_wait, busy;",
         "  initial begin",
     ]
-    lines += [f"    {pin.name} = '0;" for pin in pins if pin.driven]
+    lines += [f"    {pin.name} = '0;" for pin in pins if pin.is_driven]
     lines += [
         '    log = $fopen("top.log", "w");',
         f"    seed = {3 + 1000 * seed}; aclk = 0; aresetn = 0; busy = 8;",

@@ -82,11 +82,11 @@ def find_unstable_pins(log: Columns, valid: str, ready: str, payload: list[str])
                 return
 
 
-def find_answer_count_breach(log: Columns, requests: int, answer_channel: str) -> Iterator[Breach]:
+def find_answer_count_breach(log: Columns, request_count: int, answer_channel: str) -> Iterator[Breach]:
     """Yield a breach if the number of answers differs from the number of requests."""
     answer_count = len(find_handshakes(log, f"s_axi_{answer_channel}valid", f"s_axi_{answer_channel}ready"))
-    if answer_count != requests:
-        yield Breach(f"s_axi_{answer_channel}valid", len(log["aresetn"]) - 1, requests, answer_count)
+    if answer_count != request_count:
+        yield Breach(f"s_axi_{answer_channel}valid", len(log["aresetn"]) - 1, request_count, answer_count)
 
 
 MAX_WAITING_CYCLES = 16

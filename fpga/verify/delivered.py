@@ -29,24 +29,24 @@ class DeliveredFolder:
     @property
     def datapath(self) -> Datapath:
         """The datapath of the source text."""
-        return self.origin.checked.datapath
+        return self.origin.checked_datapath.datapath
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         """Return the text of a file, in ASCII, with question marks for other characters. Raise MissingFileError."""
         path = self.folder / name
         if not path.is_file() or Path(name).name != name:
             raise MissingFileError(f"there is no file {name} in {self.folder}")
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
-    def sources(self, streams: Streams) -> dict[str, str]:
+    def read_sources(self, streams: Streams) -> dict[str, str]:
         """Return the files in the list of a top, including the files of the datapath. Raise MissingFileError."""
-        names = self.text(f"{Top(self.datapath, streams).name}.f").split()
-        return {name: self.text(name) for name in names}
+        names = self.read_text(f"{Top(self.datapath, streams).name}.f").split()
+        return {name: self.read_text(name) for name in names}
 
-    def files_around(self, streams: Streams) -> dict[str, str]:
+    def read_sources_around_datapath(self, streams: Streams) -> dict[str, str]:
         """Return the files of a top without the top module of the datapath."""
         own_name = f"{self.datapath.name}.sv"
-        return {name: text for name, text in self.sources(streams).items() if name != own_name}
+        return {name: text for name, text in self.read_sources(streams).items() if name != own_name}
 
     @cached_property
     def core(self) -> Design:
@@ -54,11 +54,11 @@ class DeliveredFolder:
         top_names = [Top(self.datapath, streams).name for streams in Streams]
         excluded_names = {f"{top}{suffix}" for top in top_names for suffix in (".sv", "_registers.sv")}
         # The datapath must be the same in both tops, so files in either list are included.
-        sources = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}
+        sources = {**self.read_sources(Streams.AXI_STREAM), **self.read_sources(Streams.REGISTERS)}
         core_sources = tuple((name, text) for name, text in sources.items() if name not in excluded_names)
         return Design(self.datapath.name, core_sources, ports_of(self.datapath))
 
-    def files(self) -> dict[str, str]:
+    def hash_files(self) -> dict[str, str]:
         """Return the SHA-256 of every file, by its path in the folder, except caches of simulators and pytest."""
         digests = {}
         for path in sorted(self.folder.rglob("*")):

@@ -29,7 +29,7 @@ class Change:
 
 
 @dataclass
-class Words:
+class RegisterWords:
     """Values of the words of a register map: by offset, the changes in the order of their begins and ends."""
 
     table: RegisterMap
@@ -41,7 +41,7 @@ class Words:
     """Times in which the datapath may be held in reset: from a HOLD to the COMMIT that releases it."""
 
     @classmethod
-    def from_writes(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> Words:
+    def from_writes(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> RegisterWords:
         """Return the words after these writes."""
         words = cls(table)
         registers = {
@@ -102,7 +102,7 @@ class Words:
             max(ended_changes - 1, 0) : bisect_right(changes, last_cycle, key=attrgetter("begin_cycle"))
         ]
 
-    def values(self, offset: int, first_cycle: int, last_cycle: int) -> set[int]:
+    def list_possible_values(self, offset: int, first_cycle: int, last_cycle: int) -> set[int]:
         """Return the values that a word may have at some time from cycle `first_cycle` to `last_cycle`."""
         return {change.value for change in self.list_possible_changes(offset, first_cycle, last_cycle)}
 

@@ -14,8 +14,8 @@ from fpga.verify.bus_bench import BEGIN_CYCLE
 from fpga.verify.bus_record import Breach, Columns, Transaction
 from fpga.verify.register_model import (
     Change,
+    RegisterWords,
     SinkModel,
-    Words,
     count_pulses_before,
     list_waiting_values,
     select_in_cycle,
@@ -23,13 +23,13 @@ from fpga.verify.register_model import (
 
 
 @dataclass(frozen=True)
-class Record:
+class BenchRecord:
     """Logs of a run: pins of the top, ports of the datapath inside, and possible values of registers."""
 
     table: RegisterMap
     top: Columns
     core: Columns
-    words: Words
+    words: RegisterWords
 
     @property
     def cycles(self) -> range:
@@ -37,18 +37,20 @@ class Record:
         return range(BEGIN_CYCLE, len(self.core["rst_i"]))
 
 
-def find_restarts(record: Record) -> frozenset[int]:
+def find_restarts(record: BenchRecord) -> frozenset[int]:
     """Return the cycles of complete resets (not only of the datapath): at the start, and the first of each RESET."""
     cycles = {cycle for cycle in range(BEGIN_CYCLE) if record.core["rst_i"][cycle]}
     for reset_change in record.words.resets:
         reset_cycles = (
-            c for c in range(reset_change.begin_cycle, reset_change.end_cycle + 1) if record.core["rst_i"][c]
+            cycle
+            for cycle in range(reset_change.begin_cycle, reset_change.end_cycle + 1)
+            if record.core["rst_i"][cycle]
         )
         cycles |= set(list(reset_cycles)[:1])
     return frozenset(cycles)
 
 
-def find_level_breaches(record: Record) -> Iterator[Breach]:
+def find_level_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield the first cycle, for each word, in which an input of the datapath differs from its register."""
     for register in record.table:
         port = _find_driver(register)
@@ -68,20 +70,20 @@ def _find_driver(register: Register) -> tuple[str, int] | None:
 
 
 def _find_word_breaches(
-    record: Record, register: Register, word: int, port: str, low: int
+    record: BenchRecord, register: Register, word: int, port: str, low: int
 ) -> Iterator[Breach]:
     bits = min(register.width, register.signal_bits - word * register.width)
     mask, offset = (1 << bits) - 1, register.get_offset(word)
     for cycle in record.cycles:
         actual = record.core[port][cycle] >> low & mask
-        possible_values = {value & mask for value in record.words.values(offset, cycle, cycle)}
+        possible_values = {value & mask for value in record.words.list_possible_values(offset, cycle, cycle)}
         if actual not in possible_values:
             expected = record.words.list_possible_changes(offset, cycle, cycle)[-1].value & mask
             yield Breach(f"{register.name} at {port}", cycle, expected, actual)
             return
 
 
-def find_control_breaches(record: Record) -> Iterator[Breach]:
+def find_control_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield pulses of CONTROL at the datapath that are missing, or that no write requested."""
     pulses = record.words.pulses.get(record.table["CONTROL",].offset, [])
     for port, bit in (("commit_i", COMMIT), ("clear_status_i", CLEAR_STATUS)):
@@ -95,7 +97,7 @@ def find_control_breaches(record: Record) -> Iterator[Breach]:
     yield from _find_reset_breaches(record)
 
 
-def _find_reset_breaches(record: Record) -> Iterator[Breach]:
+def _find_reset_breaches(record: BenchRecord) -> Iterator[Breach]:
     resets = [*record.words.resets, *record.words.holds]
     stray_cycles = [
         cycle
@@ -132,7 +134,7 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
 class ReadRules:
     """Rules for the answers of reads, and for the FIFOs of output streams."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: BenchRecord) -> None:
         self._record = record
         self._places = {
             register.get_offset(word): (register, word)
@@ -211,7 +213,7 @@ class ReadRules:
                 yield from self._get_sink(name).find_ready_breaches(BEGIN_CYCLE)
 
 
-def find_memory_breaches(record: Record) -> Iterator[Breach]:
+def find_memory_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield the first load of each memory that no write requested, or that differs in its address or word (R25)."""
     for (block, name), pins in record.table.find_blocks().items():
         if block != "memory":
@@ -237,7 +239,7 @@ def find_memory_breaches(record: Record) -> Iterator[Breach]:
 
 
 def _expect_loads(
-    record: Record, address: Register, load: Register
+    record: BenchRecord, address: Register, load: Register
 ) -> Iterator[tuple[int, int, int, set[int]]]:
     """Yield (first cycle, last cycle, address, possible words) of the loads that the writes request."""
     *upper_offsets, load_offset = (load.get_offset(word) for word in range(load.words))
@@ -249,7 +251,7 @@ def _expect_loads(
         if event_kind == "load":
             words = {change.value << load.width * len(upper_offsets)}
             for word, offset in enumerate(upper_offsets):
-                parts = record.words.values(offset, change.begin_cycle, change.end_cycle)
+                parts = record.words.list_possible_values(offset, change.begin_cycle, change.end_cycle)
                 words = {value | part << load.width * word for value in words for part in parts}
             mask = (1 << load.signal_bits) - 1
             yield change.begin_cycle, change.end_cycle, next_address, {value & mask for value in words}
@@ -258,7 +260,7 @@ def _expect_loads(
             next_address = change.value if event_kind == "set" else 0
 
 
-def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> list[Change]:
+def _find_pushes(record: BenchRecord, name: str, *, only_certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may or (`only_certain`) surely offer."""
     register = record.table.find_blocks()["source", name]["push"]
     *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
@@ -266,14 +268,14 @@ def _find_pushes(record: Record, name: str, *, only_certain: bool = False) -> li
     for push in record.words.pulses.get(last_offset, []):
         mask = push.value << register.width * len(offsets)
         for word, offset in enumerate(offsets):
-            values = record.words.values(offset, push.begin_cycle, push.end_cycle)
+            values = record.words.list_possible_values(offset, push.begin_cycle, push.end_cycle)
             combined_values = reduce(and_ if only_certain else or_, values)
             mask |= combined_values << register.width * word
         changes.append(Change(push.begin_cycle, push.end_cycle, mask & (1 << register.signal_bits) - 1))
     return changes
 
 
-def find_push_breaches(record: Record) -> Iterator[Breach]:
+def find_push_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield beats that are offered without a push, that vanish before they are taken, or that are never offered."""
     for block, name in record.table.find_blocks():
         if block != "source":
@@ -296,7 +298,7 @@ def find_push_breaches(record: Record) -> Iterator[Breach]:
         yield from _find_lost_pushes(record, name, valid)
 
 
-def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
+def _find_lost_pushes(record: BenchRecord, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
     for push in _find_pushes(record, name, only_certain=True):
         if any(record.core["rst_i"][push.begin_cycle : push.end_cycle + 2]):

@@ -21,7 +21,7 @@ _COMPARED_BEATS = 8
 class Stream:
     """An AXI-Stream port, and the datapath's ports for its beats: their name, index, and bits of a beat.
 
-    `ends` lists `last` and `keep`: suffix of the pin, port of the datapath, number of lanes.
+    `end_ports` lists `last` and `keep`: suffix of the pin, port of the datapath, number of lanes.
     """
 
     pins: StreamPins
@@ -29,7 +29,7 @@ class Stream:
     index: int
     bits: int
     signed: bool = False
-    ends: tuple[tuple[str, str, int], ...] = ()
+    end_ports: tuple[tuple[str, str, int], ...] = ()
 
 
 def list_stream_ports(datapath: Datapath) -> tuple[Stream, ...]:
@@ -45,13 +45,13 @@ def _list_inputs(datapath: Datapath) -> Iterator[Stream]:
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
-            pins = _make_payload(prefix, bits, signal.width, end_ports, driven=True)
+            pins = _make_payload(prefix, bits, signal.width, end_ports, is_driven=True)
             yield Stream(
                 StreamPins(prefix, pins, is_input=True),
                 signal.name,
                 index,
                 bits,
-                ends=tuple(_name_ports(end_ports, "_i")),
+                end_ports=tuple(_name_ports(end_ports, "_i")),
             )
 
 
@@ -66,7 +66,7 @@ def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
             (kind, f"{module}_{action.output}", action.width)
             for kind, action in list_output_ends(datapath.module(module), name)
         ]
-        pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, driven=False)
+        pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, is_driven=False)
         pins_of_stream = StreamPins(f"m_axis_{stream}", pins, is_input=False)
         yield Stream(pins_of_stream, stream, 0, samples * width, signed, tuple(_name_ports(end_ports, "_o")))
 
@@ -76,11 +76,11 @@ def _name_ports(end_ports: list[tuple[str, str, int]], side: str) -> Iterator[tu
 
 
 def _make_payload(
-    prefix: str, bits: int, width: int, end_ports: list[tuple[str, str, int]], *, driven: bool
+    prefix: str, bits: int, width: int, end_ports: list[tuple[str, str, int]], *, is_driven: bool
 ) -> tuple[Pin, ...]:
-    pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, driven)]
+    pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, is_driven)]
     for kind, _, lanes in end_ports:
-        pins.append(Pin(f"{prefix}_t{kind}", 1 if kind == "last" else lanes * (width // 8), driven))
+        pins.append(Pin(f"{prefix}_t{kind}", 1 if kind == "last" else lanes * (width // 8), is_driven))
     return tuple(pins)
 
 
@@ -100,8 +100,8 @@ def find_stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[B
     prefix, resets = stream.pins.prefix, core["rst_i"]
     if stream.pins.is_input:
         valid, ready = (
-            [value >> stream.index & 1 for value in core[f"{stream.port}_{end}"]]
-            for end in ("valid_i", "ready_o")
+            [value >> stream.index & 1 for value in core[f"{stream.port}_{suffix}"]]
+            for suffix in ("valid_i", "ready_o")
         )
         sending, pin = top[f"{prefix}_tvalid"], f"{stream.port}_valid_i"
     else:
@@ -121,14 +121,14 @@ def _find_disorder(
     next_beat = 0
     previous_cycle = 0
     for number, (cycle, beat) in enumerate(received_beats):
-        reset = any(resets[previous_cycle : cycle + 1])
-        skips = range(1 + (MAX_BEATS_IN_FLIGHT if reset else 0))
+        was_reset = any(resets[previous_cycle : cycle + 1])
+        skips = range(1 + (MAX_BEATS_IN_FLIGHT if was_reset else 0))
         next_beats = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
         skip_count = next(
             (
                 skip
                 for skip in skips
-                if _is_continued(sent_beats[next_beat + skip :], next_beats if reset else [(cycle, beat)])
+                if _is_continued(sent_beats[next_beat + skip :], next_beats if was_reset else [(cycle, beat)])
             ),
             None,
         )
@@ -158,12 +158,12 @@ def _is_continued(sent_beats: list[tuple[int, int]], received_beats: list[tuple[
 
 def _take_until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
     """Return the first beat, and the beats after it up to the next reset."""
-    prefix = beats[:1]
+    kept_beats = beats[:1]
     for cycle, beat in beats[1:]:
-        if any(resets[prefix[-1][0] + 1 : cycle + 1]):
+        if any(resets[kept_beats[-1][0] + 1 : cycle + 1]):
             break
-        prefix.append((cycle, beat))
-    return prefix
+        kept_beats.append((cycle, beat))
+    return kept_beats
 
 
 def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
@@ -172,7 +172,7 @@ def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
         if not reset and valid[cycle] >> stream.index & ready[cycle] >> stream.index & 1:
             low = stream.index * stream.bits
             data = core[f"{stream.port}_data_i"][cycle] >> low & (1 << stream.bits) - 1
-            yield cycle, _pack_beat(stream, data, [core[port][cycle] for _, port, _ in stream.ends])
+            yield cycle, _pack_beat(stream, data, [core[port][cycle] for _, port, _ in stream.end_ports])
 
 
 def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
@@ -181,7 +181,7 @@ def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
     is_new = True
     for cycle, reset in enumerate(core["rst_i"]):
         if valid[cycle] and is_new:
-            end_values = [core[port][cycle] for _, port, _ in stream.ends]
+            end_values = [core[port][cycle] for _, port, _ in stream.end_ports]
             yield cycle, _pack_beat(stream, core[f"{stream.port}_data_o"][cycle], end_values)
         is_new = bool(not valid[cycle] or ready[cycle] or reset)
 
@@ -194,7 +194,7 @@ def _read_pins(stream: Stream, top: Columns, cycle: int) -> int:
         data &= (1 << stream.bits) - 1
     else:
         data = _remove_padding(stream, data)
-    for kind, _, lanes in stream.ends:
+    for kind, _, lanes in stream.end_ports:
         pin = next(candidate for candidate in stream.pins.payload if candidate.name == f"{prefix}_t{kind}")
         end_values.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.is_input))
     return _pack_beat(stream, data, end_values)
@@ -223,7 +223,7 @@ def _read_lanes(value: int, lanes: int, size: int, is_input: bool) -> int:
 def _pack_beat(stream: Stream, data: int, end_values: list[int]) -> int:
     """Return data, `last` and `keep` as one number."""
     low = -(-stream.bits // 8) * 8
-    for (_, _, lanes), value in zip(stream.ends, end_values, strict=True):
+    for (_, _, lanes), value in zip(stream.end_ports, end_values, strict=True):
         data |= (value & (1 << lanes + 1) - 1) << low
         low += lanes + 1
     return data

@@ -34,10 +34,10 @@ from fpga.verify.bus_record import (
     find_late_answers,
     find_unstable_pins,
 )
-from fpga.verify.register_model import Words
+from fpga.verify.register_model import RegisterWords
 from fpga.verify.register_rules import (
+    BenchRecord,
     ReadRules,
-    Record,
     find_control_breaches,
     find_level_breaches,
     find_memory_breaches,
@@ -59,7 +59,7 @@ class TopResult:
     breaches: dict[str, Breach]
     accesses: int
     beats: int
-    partial: dict[str, int]
+    partial_write_counts: dict[str, int]
     """For each writable register, the number of partial writes to its least tested word."""
 
 
@@ -86,14 +86,15 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _read_columns(folder / "datapath.log", datapath_columns)
     answered_writes = find_answered_writes(top, writes)
-    record = Record(table, top, core, Words.from_writes(table, answered_writes))
+    record = BenchRecord(table, top, core, RegisterWords.from_writes(table, answered_writes))
     breaches: dict[str, Breach] = {}
     for property_name, breach in _find_breaches(
         record, ports, len(writes), len(reads), find_answered_reads(top, reads)
     ):
         breaches.setdefault(property_name, breach)
     beats = sum(
-        len(find_handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports
+        len(find_handshakes(top, f"{stream.pins.prefix}_tvalid", f"{stream.pins.prefix}_tready"))
+        for stream in ports
     )
     return TopResult(
         table.name,
@@ -113,7 +114,9 @@ def run_seeds(
         runs.append(run_top(datapath, streams, sources, seed))
         if runs[-1].breaches:
             break
-    partial_writes = {name: min(run.partial[name] for run in runs) for name in runs[0].partial}
+    partial_writes = {
+        name: min(run.partial_write_counts[name] for run in runs) for name in runs[0].partial_write_counts
+    }
     return TopResult(
         runs[0].top,
         runs[-1].breaches,
@@ -135,18 +138,18 @@ def _count_partial_writes(
 
 
 def _find_breaches(
-    record: Record,
+    record: BenchRecord,
     ports: tuple[Stream, ...],
-    writes: int,
-    reads: int,
+    write_count: int,
+    read_count: int,
     answered_reads: list[tuple[Read, Transaction, int]],
 ) -> Iterator[tuple[str, Breach]]:
     top = record.top
     rules = ReadRules(record)
     protocol_breaches = [
         *find_late_answers(top),
-        *find_answer_count_breach(top, writes, "b"),
-        *find_answer_count_breach(top, reads, "r"),
+        *find_answer_count_breach(top, write_count, "b"),
+        *find_answer_count_breach(top, read_count, "r"),
         *find_unstable_pins(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
         *find_unstable_pins(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
         *find_errors(top, "b"),

@@ -70,7 +70,9 @@ def verify(folder: Path, *, depth: int = sby.DEPTH_CYCLES, budget_s: float = BUD
     tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
     properties = (*core, *(result for results in tops.values() for result in results))
     failing_tops = {streams: not _are_good(results) for streams, results in tops.items()}
-    files = tuple(_judge_files(delivered, core_fails=not _are_good(core), top_fails=failing_tops))
+    files = tuple(
+        _judge_files(delivered, has_core_failed=not _are_good(core), is_failing_by_top=failing_tops)
+    )
     return Verification(delivered.datapath.name, files, properties)
 
 
@@ -83,9 +85,9 @@ def _prove_core(delivered: DeliveredFolder, depth: int, budget_s: float) -> Iter
     datapath = delivered.datapath
     try:
         core = delivered.core
-        specification = Specification(datapath, delivered=core)
+        specification = Specification(datapath, delivered_design=core)
         renamed_wires = find_renamed_wires(core, specification)
-        specification = replace(specification, renamed=renamed_wires)
+        specification = replace(specification, delivered_wire_names=renamed_wires)
         yield from prove_specification(specification, cover=False, depth=depth, budget_s=budget_s).results
     except ToolMissing:
         raise
@@ -97,7 +99,7 @@ def _simulate_top(delivered: DeliveredFolder, streams: Streams) -> Iterator[Resu
     """Yield the results of the simulation of a top."""
     top = Top(delivered.datapath, streams).name
     try:
-        result = run_seeds(delivered.datapath, streams, delivered.files_around(streams))
+        result = run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
     except ToolMissing:
         raise
     except BadOutput as error:
@@ -123,10 +125,10 @@ def _shorten(error: Exception) -> str:
 
 
 def _judge_files(
-    delivered: DeliveredFolder, *, core_fails: bool, top_fails: dict[Streams, bool]
+    delivered: DeliveredFolder, *, has_core_failed: bool, is_failing_by_top: dict[Streams, bool]
 ) -> Iterator[FileVerdict]:
     """Yield a verdict for every file that is expected or present, sorted by name."""
-    digests = delivered.files()
+    digests = delivered.hash_files()
     verdicts = dict.fromkeys(delivered.origin.files, SOURCE_TEXT)
     documents = dict(write_document_texts([Top(delivered.datapath, streams) for streams in Streams]))
     for name, expected_text in documents.items():
@@ -134,7 +136,9 @@ def _judge_files(
             path = delivered.folder / name
             text = path.read_bytes().decode("utf-8", errors="replace")
             verdicts[name] = VERIFIED if is_equivalent(name, text, expected_text) else FAILED
-    verdicts |= _judge_hardware(delivered, digests, core_fails=core_fails, top_fails=top_fails)
+    verdicts |= _judge_hardware(
+        delivered, digests, has_core_failed=has_core_failed, is_failing_by_top=is_failing_by_top
+    )
     expected_names = {*documents, *delivered.origin.files, *_map_hardware_to_tops(delivered)}
     verdicts |= dict.fromkeys(expected_names - digests.keys(), MISSING)
     for name in sorted({*digests, *verdicts}):
@@ -154,7 +158,11 @@ def _map_hardware_to_tops(delivered: DeliveredFolder) -> dict[str, tuple[Streams
 
 
 def _judge_hardware(
-    delivered: DeliveredFolder, digests: dict[str, str], *, core_fails: bool, top_fails: dict[Streams, bool]
+    delivered: DeliveredFolder,
+    digests: dict[str, str],
+    *,
+    has_core_failed: bool,
+    is_failing_by_top: dict[Streams, bool],
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
@@ -164,14 +172,14 @@ def _judge_hardware(
     verdicts = {}
     for name, tops in _map_hardware_to_tops(delivered).items():
         if name in digests:
-            has_failed = any(top_fails[streams] for streams in tops) if tops else core_fails
+            has_failed = any(is_failing_by_top[streams] for streams in tops) if tops else has_core_failed
             verdicts[name] = FAILED if has_failed else VERIFIED
     suspect_names = [name for name, verdict in verdicts.items() if verdict == FAILED]
     generated_files = _make_hardware(delivered) if suspect_names else {}
     changed_names = [
         name
         for name in suspect_names
-        if name in generated_files and delivered.text(name) != generated_files[name]
+        if name in generated_files and delivered.read_text(name) != generated_files[name]
     ]
     extra_names = [name for name in suspect_names if name not in generated_files]
     if changed_names:

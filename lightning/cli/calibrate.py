@@ -77,7 +77,7 @@ def calibrate(
     soc = connect(device)
     device_identity = read_identity(soc)
     options = {role: resource for role, resource in zip(ROLES, (laser, bias, meter), strict=True) if resource}
-    resources = choose_resources(soc, options, lasting=not device.startswith("sim://"))
+    resources = choose_resources(soc, options, is_lasting=not device.startswith("sim://"))
     is_interactive = not yes and not as_json and sys.stdin.isatty()
     _confirm(
         {role: resource for role, resource in options.items() if resource != TWIN_INSTRUMENT},
@@ -85,7 +85,7 @@ def calibrate(
         is_interactive=is_interactive,
         yes=yes,
     )
-    with open_instruments(resources, required=bool(options)) as bench:
+    with open_instruments(resources, is_required=bool(options)) as bench:
         run = run_guided(
             soc,
             instruments=bench,
@@ -93,21 +93,21 @@ def calibrate(
             report=None if as_json else _print_outcome,
             turn_paddles=_turn_paddles if is_interactive and not device_identity.simulated else None,
         )
-    saved = _save_results(run, png, device_identity)
-    (_print_document if as_json else _print_end)(run, device_identity, saved, png)
+    saved_path = _save_results(run, png, device_identity)
+    (_print_document if as_json else _print_end)(run, device_identity, saved_path, png)
     return EXIT_OK if run.passed else EXIT_ERROR
 
 
-def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
+def choose_resources(soc: Any, options: dict[str, str], *, is_lasting: bool) -> dict[str, str]:
     """Return VISA resources by role: those in `options`, or without options the instruments of a twin.
 
-    A twin's bias supply is included only if the state of the twin is `lasting`. Raise `AddressError` if an option is
+    A twin's bias supply is included only if the state of the twin is `is_lasting`. Raise `AddressError` if an option is
     `TWIN_INSTRUMENT` and the device lacks the instrument.
     """
     bench = getattr(soc, "bench", None)
     twin_resources = bench() if soc.simulated and callable(bench) else {}
     if not options:
-        return {role: resource for role, resource in twin_resources.items() if lasting or role != "bias"}
+        return {role: resource for role, resource in twin_resources.items() if is_lasting or role != "bias"}
     for role, resource in options.items():
         if resource == TWIN_INSTRUMENT and role not in twin_resources:
             raise AddressError(
@@ -120,22 +120,21 @@ def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dic
 
 
 @contextlib.contextmanager
-def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[Any]:
+def open_instruments(resources: dict[str, str], *, is_required: bool) -> Iterator[Any]:
     """Open the instruments at these resources and yield their bench, or None without resources.
 
-    Without PyVISA, raise `MissingLibrary` if the instruments are `required`, else yield None. Raise the errors of the
-    instruments.
+    Without PyVISA, raise `MissingLibrary` if `is_required`, else yield None. Raise the errors of the instruments.
     """
-    opened = None
+    instruments = None
     if resources:
         from lightning.kit.instruments import open_bench
 
         try:
-            opened = open_bench(resources)
+            instruments = open_bench(resources)
         except MissingLibrary:
-            if required:
+            if is_required:
                 raise
-    with opened or contextlib.nullcontext() as bench:
+    with instruments or contextlib.nullcontext() as bench:
         yield bench
 
 
@@ -154,8 +153,8 @@ def _confirm(
             device=device_identity.name,
             hint="Pass --yes",
         )
-    listed = "\n".join(f"  {role}: {resource}" for role, resource in resources.items())
-    typer.confirm(f"These instruments will be switched on and set:\n{listed}\nContinue?", abort=True)
+    resource_lines = "\n".join(f"  {role}: {resource}" for role, resource in resources.items())
+    typer.confirm(f"These instruments will be switched on and set:\n{resource_lines}\nContinue?", abort=True)
 
 
 def _turn_paddles(read_brightness: Callable[[], float]) -> None:
@@ -189,7 +188,7 @@ def _save_results(run: GuidedRun, png: Path | None, device_identity: DeviceIdent
         return store.save(run.calibration, raw=run.raw)
     except OSError as error:
         raise CalibrationError(
-            f"the calibration cannot be saved in {store.folder()} ({error.strerror})",
+            f"the calibration cannot be saved in {store.find_folder()} ({error.strerror})",
             device=device_identity.name,
             hint=f"Set {store.FOLDER_VARIABLE} to a writable folder",
         ) from error
@@ -208,23 +207,25 @@ def _print_wrapped(line: str) -> None:
     print("\n".join(textwrap.wrap(line, width, subsequent_indent=INDENT, drop_whitespace=True)), flush=True)
 
 
-def _print_end(run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
+def _print_end(
+    run: GuidedRun, device_identity: DeviceIdentity, saved_path: Path | None, png: Path | None
+) -> None:
     failed_steps = [outcome.step for outcome in run.outcomes if not outcome.passed]
     if failed_steps:
         print(f"{device_identity.label}: {', '.join(failed_steps)} failed; nothing was saved")
     else:
         print(f"{device_identity.label}: all {len(run.outcomes)} steps passed")
-    for file in (saved, png if run.calibration is not None else None):
+    for file in (saved_path, png if run.calibration is not None else None):
         if file is not None:
             print(f"written: {file}")
 
 
 def _print_document(
-    run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None
+    run: GuidedRun, device_identity: DeviceIdentity, saved_path: Path | None, png: Path | None
 ) -> None:
     document: dict[str, Any] = {
         "steps": [asdict(outcome) for outcome in run.outcomes],
-        "saved": None if saved is None else str(saved),
+        "saved": None if saved_path is None else str(saved_path),
         "written": [str(png)] if png is not None and run.calibration is not None else [],
     }
     failed_outcome = next((outcome for outcome in run.outcomes if not outcome.passed), None)

@@ -122,7 +122,7 @@ def _make_preset_document(costs: Costs) -> dict[str, Any]:
         "joules_per_image": costs.joules_per_image,
         "joules_without_converters": costs.joules_without_converters,
         "joules_per_mac": costs.joules_per_mac,
-        "left_out": costs.preset.left_out,
+        "left_out": costs.preset.omitted_parts,
         "lines": [{**asdict(line), "joules": line.joules} for line in costs.lines],
         "layers": {name: {**asdict(work), "cycles": work.cycles} for name, work in costs.layers.items()},
     }
@@ -136,10 +136,11 @@ def _format_table(costs: Costs) -> list[str]:
         f"{costs.preset.name}: {costs.preset.title}",
         f"  {cycles}: {costs.latency_s * 1e6:.1f} us per image",
     ]
-    sources = list(dict.fromkeys(_cite_source(line.each) for line in costs.lines))
+    sources = list(dict.fromkeys(_cite_source(line.unit_energy) for line in costs.lines))
     lines += [
-        f"  {line.name:<32}{format_joules(line.joules):>10}   {line.count:>8.4g} x {_format_figure(line.each):<9}"
-        f" ({sources.index(_cite_source(line.each)) + 1})"
+        f"  {line.name:<32}{format_joules(line.joules):>10}   {line.count:>8.4g}"
+        f" x {_format_figure(line.unit_energy):<9}"
+        f" ({sources.index(_cite_source(line.unit_energy)) + 1})"
         for line in costs.lines
     ]
     lines.append(
@@ -147,7 +148,7 @@ def _format_table(costs: Costs) -> list[str]:
     )
     lines.append(f"  {'without converters':<32}{format_joules(costs.joules_without_converters):>10}")
     lines += [f"  ({number}) {source}" for number, source in enumerate(sources, 1)]
-    return [*lines, f"  Not included: {costs.preset.left_out}", ""]
+    return [*lines, f"  Not included: {costs.preset.omitted_parts}", ""]
 
 
 def _format_figure(figure: Figure) -> str:

@@ -91,14 +91,14 @@ def evaluate_command(
     from lightning.execution.noise import Noise
 
     compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
-    dataset = dataset.first(limit)
+    dataset = dataset.take_first(limit)
     warnings = warn(find_data_warnings(compiled, dataset.name, dataset.x))
     run_seeds = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
     evaluations = evaluate_seeds(run, compiled, dataset, run_seeds)
     warnings += warn(
         find_clipping_warnings(compiled, len(run_seeds) * len(dataset.x), sum_counters(evaluations))
     )
-    provenance = run.provenance(compiled, run_seeds)
+    provenance = run.make_provenance(compiled, run_seeds)
     rows = _compare(compiled, dataset, run.noise or Noise(), noise_seeds) if has_table else []
     if as_json:
         data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
@@ -166,7 +166,11 @@ def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
         "accuracy": float(np.mean(accuracies)),
         "spread": compute_spread(accuracies),
         "images": evaluations[0].images,
-        "images_per_s": round(sum(e.images for e in evaluations) / sum(e.seconds for e in evaluations), 3),
+        "images_per_s": round(
+            sum(evaluation.images for evaluation in evaluations)
+            / sum(evaluation.seconds for evaluation in evaluations),
+            3,
+        ),
         "cycles": evaluations[0].cycles,
     }
     return {

@@ -129,7 +129,10 @@ def format_memory(report: Report) -> list[str]:
     """Return the memory of the activations as lines."""
     plan = report.memory
     return [
-        f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers ({plan.unshared:,} without shared memory)"
+        (
+            f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers"
+            f" ({plan.unshared_size:,} without shared memory)"
+        )
     ]
 
 

@@ -72,7 +72,7 @@ def infer(
     warnings = warn(_find_warnings(compiled, image, raw))
     answers = _run_model(run, compiled, raw, seed, key)
     warnings += warn(find_clipping_warnings(compiled, 1, answers.counters))
-    provenance = run.provenance(compiled, (seed,))
+    provenance = run.make_provenance(compiled, (seed,))
     if as_json:
         answer = {"image": str(image), "key": key, **_make_document(compiled, answers)}
         print_document(None, {**provenance.document, **answer, "warnings": warnings})

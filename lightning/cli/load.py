@@ -135,7 +135,7 @@ def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path
     from lightning.load.outcome import describe_failure
 
     failure = describe_failure(outcomes)
-    results = {"results": [outcome.figures() for outcome in outcomes], "written": list_file_names((png,))}
+    results = {"results": [outcome.summarise() for outcome in outcomes], "written": list_file_names((png,))}
     error = {} if failure is None else {"error": describe_error(failure)}
     print_document(
         None, {"version": get_toolkit_version(), **settings, **results, **error}, ok=failure is None
@@ -185,10 +185,10 @@ def _list_values(outcome: Outcome) -> tuple[float, ...]:
     return (
         outcome.rate,
         outcome.answered_per_s,
-        *(outcome.percentile_us(percent) for percent in (50, 99, 99.9)),
+        *(outcome.compute_percentile_us(percent) for percent in (50, 99, 99.9)),
         outcome.lost,
         outcome.late_count,
-        outcome.lag_us(99),
+        outcome.compute_lag_us(99),
     )
 
 

@@ -29,12 +29,12 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
 
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
-    with collect_saturation() as too_bright:
+    with collect_saturation() as saturation_warnings:
         analogue = float(compute.analogue_product(a, b))
     result, exact, device_identity = min(max(round(analogue), -255), 255), a * b / 255, read_identity(soc)
     if as_json:
         figures = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
-        details = {"saturated": bool(too_bright), "shots": shots}
+        details = {"saturated": bool(saturation_warnings), "shots": shots}
         print_document(device_identity, {**figures, **details, "calibration": compute.calibration.describe()})
     else:
         print(mark_simulated(f"{a} × {b} / 255 = {result}", device_identity))

@@ -121,7 +121,7 @@ class Run:
             quirks=self.quirks,
         )
 
-    def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
+    def make_provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """Return the provenance of a result of this run."""
         return replace(self._make_provenance(model, seeds), faults=name_quirks(self.quirks))
 
@@ -159,35 +159,39 @@ def choose_run(
     """
     from lightning.execution.interface import Fidelity
 
-    noise_given = calibrated or any(option is not None for option in (place, sigma, mean))
-    kind = check_choice("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
-    if noise_given and kind != "noisy":
+    has_noise_options = calibrated or any(option is not None for option in (place, sigma, mean))
+    chosen_fidelity = check_choice(
+        "fidelity", fidelity or ("noisy" if has_noise_options else "exact"), get_args(Fidelity)
+    )
+    if has_noise_options and chosen_fidelity != "noisy":
         raise ConfigError(
-            f"noise options are given, but fidelity {kind} has no noise",
+            f"noise options are given, but fidelity {chosen_fidelity} has no noise",
             hint="Use --fidelity noisy, or leave the noise options out",
         )
-    if average > 1 and kind not in ("noisy", "device"):
+    if average > 1 and chosen_fidelity not in ("noisy", "device"):
         raise ConfigError(
-            f"fidelity {kind} has no noise, so averaging has no effect",
+            f"fidelity {chosen_fidelity} has no noise, so averaging has no effect",
             hint="Leave --average out, or use --fidelity noisy",
         )
     # Refuse an unused device or bus, so that no result is mistaken for its answer.
-    if device is not None and kind != "device" and not calibrated:
+    if device is not None and chosen_fidelity != "device" and not calibrated:
         raise ConfigError(
-            f"a device is given, but fidelity {kind} uses none",
+            f"a device is given, but fidelity {chosen_fidelity} uses none",
             hint="Use --fidelity device; for the noise measured on it use --calibrated; or leave --device out",
         )
-    if bus is not None and kind != "datapath":
+    if bus is not None and chosen_fidelity != "datapath":
         raise ConfigError(
-            f"a bus is given, but fidelity {kind} uses none",
+            f"a bus is given, but fidelity {chosen_fidelity} uses none",
             hint="Use --fidelity datapath, or leave --bus out",
         )
     noise = (
-        choose_noise(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
+        choose_noise(place, sigma, mean, average, device, calibrated=calibrated)
+        if chosen_fidelity == "noisy"
+        else None
     )
     quirks = parse_quirks(faults or ())
-    soc = _connect(device) if kind == "device" else None
-    return Run(kind, noise, soc, bus or SIMULATED_BUS, average, quirks)
+    soc = _connect(device) if chosen_fidelity == "device" else None
+    return Run(chosen_fidelity, noise, soc, bus or SIMULATED_BUS, average, quirks)
 
 
 def parse_quirks(names: Sequence[str]) -> Quirks:

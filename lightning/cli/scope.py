@@ -68,7 +68,7 @@ def scope(
     config = make_configuration(values or [], settings or [], soc if device.startswith("replay://") else None)
     with _record_session(soc, record) as recorded_soc:
         waveform = LightningControl(recorded_soc, config).acquire_decimated(recorded_soc)
-    with collect_saturation() as too_bright:
+    with collect_saturation() as saturation_warnings:
         result, reason = decode_waveform(waveform)
     draw_waveform(waveform, result, png)
     files = list_file_names((png, csv, record))
@@ -76,7 +76,7 @@ def scope(
         write_csv(csv, *_make_table(waveform), waveform.device)
     if as_json:
         origin = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
-        details = {"result": result, "why": reason, "saturated": bool(too_bright)}
+        details = {"result": result, "why": reason, "saturated": bool(saturation_warnings)}
         print_document(waveform.device, {**details, **origin, "written": files})
     else:
         print(
@@ -129,8 +129,8 @@ def _record_session(soc: Any, file: Path | None) -> Iterator[Any]:
         return
     from lightning.kit.recordings.recording import record
 
-    with record(soc, file) as recorded:
-        yield recorded
+    with record(soc, file) as guarded_soc:
+        yield guarded_soc
 
 
 def decode_waveform(waveform: Waveform) -> tuple[int | None, str]:

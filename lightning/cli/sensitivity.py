@@ -58,10 +58,10 @@ def sensitivity(
     run = noise_options.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
     compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
-    dataset = dataset.first(limit)
+    dataset = dataset.take_first(limit)
     noise_seeds = tuple(range(seed, seed + seeds))
     result = measure_sensitivity(compiled, dataset, run.noise, noise_seeds, loss)
-    origin = run.provenance(compiled, noise_seeds)
+    origin = run.make_provenance(compiled, noise_seeds)
     if png is not None:
         from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
@@ -82,7 +82,7 @@ def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, file
     width = max(len("all layers"), *(len(layer.layer) for layer in result.layers))
     lines = [(layer.layer, layer.accuracy, layer.loss) for layer in result.layers]
     all_layers = result.averaging_trials[0]
-    lines.append(("all layers", all_layers.accuracy, result.loss(all_layers)))
+    lines.append(("all layers", all_layers.accuracy, result.compute_loss(all_layers)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost_points in lines:
         print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost_points):>11}")
@@ -105,11 +105,11 @@ def make_document(result: Sensitivity) -> dict[str, Any]:
         "factor": round(result.factor, 4) if is_bounded else None,
         "average": result.average,
         "averages": [
-            {**round_values(asdict(trial)), "loss": round(result.loss(trial), 4)}
+            {**round_values(asdict(trial)), "loss": round(result.compute_loss(trial), 4)}
             for trial in result.averaging_trials
         ],
         "tried": [
-            {**round_values(asdict(trial)), "loss": round(result.loss(trial), 4)}
+            {**round_values(asdict(trial)), "loss": round(result.compute_loss(trial), 4)}
             for trial in result.level_trials
         ],
     }

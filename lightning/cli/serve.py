@@ -119,9 +119,11 @@ def serve(
     repository = Repository(
         lambda model: run.open(model, seed),
         directory,
-        lambda model: _describe_origin(run.provenance(model, (seed,))),
+        lambda model: _describe_origin(run.make_provenance(model, (seed,))),
     )
-    limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
+    limits = Limits(
+        max_body_bytes=max_body * MEBIBYTE, max_total_body_bytes=max(512, 8 * max_body) * MEBIBYTE
+    )
     report_ready = partial(_print_ready, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as server_socket:
         _warn_if_reachable(host)

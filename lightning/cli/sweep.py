@@ -49,32 +49,33 @@ def sweep(
 
     soc = connect(device)
     identity = read_identity(soc)
-    measured = measure_sweep(soc, modulator, points, shots)
+    measured_sweep = measure_sweep(soc, modulator, points, shots)
     if png is not None:
         from lightning.kit.plots import save, transfer_curves
 
-        save(transfer_curves({modulator: measured}, identity), png)
+        save(transfer_curves({modulator: measured_sweep}, identity), png)
     if csv is not None:
         rows = zip(
-            measured.words.tolist(),
-            measured.levels.tolist(),
-            measured.curve.level(measured.words).tolist(),
+            measured_sweep.words.tolist(),
+            measured_sweep.levels.tolist(),
+            measured_sweep.curve.compute_level(measured_sweep.words).tolist(),
             strict=True,
         )
         write_csv(csv, ("word", "level", "fit"), rows, identity)
     if as_json:
         samples = {
-            "words": measured.words.tolist(),
-            "levels": [round(y, 3) for y in measured.levels.tolist()],
+            "words": measured_sweep.words.tolist(),
+            "levels": [round(y, 3) for y in measured_sweep.levels.tolist()],
         }
         print_document(
-            identity, {**_list_figures(measured), **samples, "written": list_file_names((png, csv))}
+            identity, {**_list_figures(measured_sweep), **samples, "written": list_file_names((png, csv))}
         )
     else:
-        figures = _list_figures(measured)
+        figures = _list_figures(measured_sweep)
         print(
             mark_simulated(
-                f"modulator {measured.index} of {identity.name}, {measured.words.size} points", identity
+                f"modulator {measured_sweep.index} of {identity.name}, {measured_sweep.words.size} points",
+                identity,
             )
         )
         print(
@@ -83,7 +84,7 @@ def sweep(
         )
         print(
             f"swing {figures['swing_counts']:.0f} counts; residuals as a share of the swing: sin² fit "
-            f"{measured.residual:.3%}, polynomial of degree 2 {figures['polynomial_residual']:.2%}, "
+            f"{measured_sweep.residual:.3%}, polynomial of degree 2 {figures['polynomial_residual']:.2%}, "
             f"Chebyshev polynomial of degree 3 {figures['chebyshev_residual']:.2%}"
         )
         for name in list_file_names((png, csv)):
@@ -105,7 +106,7 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
         return sweep_all(
-            bench.reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
+            bench.make_reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
         )[modulator]
     except ValueError as error:
         if isinstance(error, CalibrationError):
@@ -131,16 +132,16 @@ def _check_passed(outcome: Outcome, bench: Bench) -> None:
         )
 
 
-def _list_figures(measured: Sweep) -> dict[str, Any]:
-    curve = measured.curve
+def _list_figures(measured_sweep: Sweep) -> dict[str, Any]:
+    curve = measured_sweep.curve
     return {
-        "modulator": measured.index,
+        "modulator": measured_sweep.index,
         "half_wave_word": round(curve.half_wave, 1),
         "null_word": round(curve.null, 1),
         "quadrature_word": round(curve.quadrature, 1),
         "peak_word": round(curve.peak, 1),
         "swing_counts": round(curve.amplitude, 1),
-        "residual": measured.residual,
-        "polynomial_residual": measured.polynomial_residual(),
-        "chebyshev_residual": measured.chebyshev_residual(),
+        "residual": measured_sweep.residual,
+        "polynomial_residual": measured_sweep.polynomial_residual(),
+        "chebyshev_residual": measured_sweep.chebyshev_residual(),
     }

@@ -91,7 +91,7 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
 
 def _list_counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
     """Return for each count its targets in order, and how often it reached a target."""
-    targets, fires = request.targets(), request.fires()
+    targets, fires = request.find_targets(), request.count_fires()
     return {
         name: {
             "targets": list(dict.fromkeys(targets[name][targets[name] > 0].tolist())),

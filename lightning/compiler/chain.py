@@ -40,7 +40,7 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
         tensor = node.output
         layer = model.layers.get(node.name)
         if layer is not None:
-            if tail or layer.geometry is not None or layer.positions != 1 or len(layer.weights) != 1:
+            if tail or layer.geometry is not None or layer.position_count != 1 or len(layer.weights) != 1:
                 return None
             layers.append(layer)
             has_relu.append(False)
@@ -78,6 +78,6 @@ def compute_byte_activations(
     network = model.network
     raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
     network_inputs = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
-    activations = first_layer.count_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
+    activations = first_layer.convert_to_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
     table = np.ascontiguousarray(np.clip(activations, -256, 256).astype(np.int16).reshape(256, -1).T)
     return table[:1].copy() if (table == table[0]).all() else table

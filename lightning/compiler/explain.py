@@ -104,7 +104,7 @@ class Report:
             "clock_hz": self.clock_hz,
             "latency_s": self.latency_s,
             "memory_bytes": self.memory.size,
-            "memory_bytes_unshared": self.memory.unshared,
+            "memory_bytes_unshared": self.memory.unshared_size,
             "buffers": [asdict(buffer) for buffer in self.memory.buffers],
             "nodes": [_make_node_document(node) for node in self.nodes],
             "notes": list(self.notes),
@@ -112,7 +112,7 @@ class Report:
 
 
 def report(model: CompiledModel) -> Report:
-    """Return the report on a model: which nodes are photonic, and what they cost."""
+    """Return the report on a model: its photonic nodes, and their costs."""
     network, macs = model.network, count_macs(model.network)
     return Report(
         network.name,

@@ -295,7 +295,7 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         lowered_node.vectors,
     ):
         raise _make_inconsistency_error(f"layer {node.name} differs in size from its node")
-    if prod(network.shapes[node.output]) != layer.positions * prod(groups_and_rows):
+    if prod(network.shapes[node.output]) != layer.position_count * prod(groups_and_rows):
         raise _make_inconsistency_error(f"layer {node.name} differs in output shape from its node")
     if np.abs(layer.weights).max(initial=0) > FULL_VALUE:
         raise _make_inconsistency_error(f"layer {node.name} has weights beyond {FULL_VALUE}")

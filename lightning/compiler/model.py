@@ -119,16 +119,16 @@ class PhotonicLayer:
     """Vectors of activations per image of a dense layer; more than 1 for sequences (..., terms)."""
 
     @property
-    def positions(self) -> int:
+    def position_count(self) -> int:
         """Vectors of activations per image: `vectors` of a dense layer, or the output pixels of a convolution."""
         return self.vectors if self.geometry is None else int(np.prod(self.geometry.output))
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates per image, including zero weights."""
-        return int(self.weights.size) * self.positions
+        return int(self.weights.size) * self.position_count
 
-    def count_steps(self, real: Floats) -> Floats:
+    def convert_to_steps(self, real: Floats) -> Floats:
         """Return activations in whole steps, without clipping. Ties round to even, as in ONNX's QuantizeLinear."""
         return np.asarray(np.rint(real / np.float32(self.input_scale)), np.float32)
 

@@ -90,7 +90,7 @@ def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Ite
 def _find_layer_faults(layer: PhotonicLayer) -> Iterator[str]:
     if layer.geometry is not None or len(layer.weights) != 1:
         yield "is a convolution; the smartNIC takes chains of dense layers"
-    if layer.positions != 1:
-        yield f"has {layer.positions} vectors of activations in an input; the smartNIC takes one"
+    if layer.position_count != 1:
+        yield f"has {layer.position_count} vectors of activations in an input; the smartNIC takes one"
     if layer.signed:
         yield "takes signed activations; the smartNIC sends light for 0 to 255"

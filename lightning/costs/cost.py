@@ -64,18 +64,18 @@ def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Energy of one part: a `count` of the unit `per`, and the energy of each unit."""
+    """Energy of one part: `count` units of `counted_work`, and the energy of each unit."""
 
     name: str
     group: Group
     count: float
-    per: Count
-    each: Figure
+    counted_work: Count
+    unit_energy: Figure
 
     @property
     def joules(self) -> float:
         """Energy of this part for one image."""
-        return self.count * self.each.value
+        return self.count * self.unit_energy.value
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def estimate_costs(model: CompiledModel, preset: str = "chip") -> Costs:
     digital_macs = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
     work = sum_work(model, digital_macs)
     lines = tuple(
-        Line(part.name, part.group, getattr(work, part.per), part.per, part.each)
+        Line(part.name, part.group, getattr(work, part.counted_work), part.counted_work, part.unit_energy)
         for part in chosen_preset.parts
     )
     return Costs(chosen_preset, model.hardware.clock_hz, compute_layer_works(model), work, lines)

@@ -13,7 +13,7 @@ from lightning.canvas import (
     Plot,
     add_heading,
     add_legend,
-    new_figure,
+    make_figure,
     style_axes,
 )
 from lightning.costs import BASELINES, Costs
@@ -31,7 +31,7 @@ GROUPS: tuple[tuple[Group, str], ...] = (
 
 def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
     """Plot the energy of a multiply-accumulate by group of parts for each system, with digital baselines."""
-    figure = new_figure(8.0, 1.4 + 0.42 * (len(BASELINES) + len(costs) * (len(GROUPS) + 1)))
+    figure = make_figure(8.0, 1.4 + 0.42 * (len(BASELINES) + len(costs) * (len(GROUPS) + 1)))
     axes = figure.add_subplot()
     rows = [
         *_make_photonic_rows(costs),
@@ -83,7 +83,7 @@ def _format_value(value: float) -> str:
 
 def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plot:
     """Plot accuracy over photons per product. `exact` is the accuracy without noise (0 .. 1)."""
-    figure = new_figure()
+    figure = make_figure()
     axes = figure.add_subplot()
     axes.axhline(100 * exact, color=FAINT_COLOUR, linewidth=1, linestyle="--", label="without noise")
     axes.errorbar(

@@ -93,7 +93,9 @@ def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> d
     layer, count = model.layers.get(node.name), macs.get(node.name, 0)
     node_model = replace(model, layers={} if layer is None else {node.name: layer})
     work = sum_work(node_model, 0 if layer is not None else count)
-    energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET_NAME].parts)
+    energy = sum(
+        getattr(work, part.counted_work) * part.unit_energy.value for part in PRESETS[PRESET_NAME].parts
+    )
     return {
         "name": node.name,
         "operation": node.attributes["operation"] if node.operation == ELECTRONIC else node.operation,
@@ -117,13 +119,15 @@ def sketch_model(network: Network, hardware: Hardware | None = None) -> Compiled
     """Return a model of the network for cost estimates. Its scales are placeholders, so it must not be executed."""
     nonnegative_tensors = find_nonnegative_tensors(network)
     layers = {
-        node.name: _sketch_layer(lower_node(network, node), signed=node.inputs[0] not in nonnegative_tensors)
+        node.name: _sketch_layer(
+            lower_node(network, node), is_signed=node.inputs[0] not in nonnegative_tensors
+        )
         for node in list_photonic_nodes(network)
     }
     return CompiledModel(network, layers, hardware or Hardware())
 
 
-def _sketch_layer(lowered_node: LoweredNode, *, signed: bool) -> PhotonicLayer:
+def _sketch_layer(lowered_node: LoweredNode, *, is_signed: bool) -> PhotonicLayer:
     weights = quantise_weights(
         lowered_node.weights, compute_weight_scales(lowered_node.weights, per_channel=True)
     )
@@ -134,7 +138,7 @@ def _sketch_layer(lowered_node: LoweredNode, *, signed: bool) -> PhotonicLayer:
         np.zeros(row_shape, np.int32),
         1.0,
         np.ones(row_shape, np.float32),
-        signed,
+        is_signed,
         lowered_node.geometry,
         lowered_node.vectors,
     )

@@ -62,22 +62,22 @@ def format_joules(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of part. `each` is the energy of one unit `per` in J. For seconds, this is the power in W."""
+    """One kind of part, with its energy in J for each unit of `counted_work`. For seconds, this is the power in W."""
 
     name: str
     group: Group
-    each: Figure
-    per: Count
+    unit_energy: Figure
+    counted_work: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The parts of a system. `left_out` names the parts that are not included."""
+    """The parts of a system. `omitted_parts` names the parts that are not included."""
 
     name: str
     title: str
     parts: tuple[Part, ...]
-    left_out: str
+    omitted_parts: str
 
 
 def compute_laser_power_w(

@@ -69,14 +69,15 @@ def measure_shot_noise(
     photons: Sequence[float] = (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000),
     *,
     efficiency: float = DETECTOR_EFFICIENCY,
-    seeds: int = SEED_COUNT,
+    seed_count: int = SEED_COUNT,
 ) -> tuple[ShotPoint, ...]:
     """Measure accuracy over photons per product, with shot noise only: an upper limit for every receiver.
 
     `inputs` are raw (images, ...), `labels` (images,). Raise the errors of executors, and `OutOfRange` without light.
     """
     return tuple(
-        _measure_point(model, inputs, labels, photon_count, efficiency, seeds) for photon_count in photons
+        _measure_point(model, inputs, labels, photon_count, efficiency, seed_count)
+        for photon_count in photons
     )
 
 
@@ -86,16 +87,16 @@ def _measure_point(
     labels: npt.ArrayLike,
     photons: float,
     efficiency: float,
-    seeds: int,
+    seed_count: int,
 ) -> ShotPoint:
     from lightning.execution import open_executor
 
     truth = np.asarray(labels)
     accuracies = []
-    for seed in range(seeds):
+    for seed in range(seed_count):
         executor = open_executor(model, "noisy", noise=make_shot_noise(photons, efficiency), seed=seed)
         accuracies.append(float((executor.run(inputs).classes == truth).mean()))
-    spread = float(np.std(accuracies, ddof=1)) if seeds > 1 else 0.0
+    spread = float(np.std(accuracies, ddof=1)) if seed_count > 1 else 0.0
     return ShotPoint(
         photons, photons * compute_photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread
     )

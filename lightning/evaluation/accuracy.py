@@ -23,7 +23,7 @@ BATCH_SIZE = 256
 class Evaluation:
     """Result of one executor on one data set."""
 
-    right: int
+    correct_count: int
     """Number of correctly classified images."""
     images: int
     seconds: float
@@ -35,7 +35,7 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """Share of correctly classified images, 0 .. 1."""
-        return self.right / self.images
+        return self.correct_count / self.images
 
     @property
     def images_per_s(self) -> float:
@@ -85,14 +85,14 @@ def count_correct(scores: npt.NDArray[np.float32], labels: Classes) -> int:
     return int((find_classes(scores) == labels).sum())
 
 
-def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
+def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, duration_s: float = 0.3) -> float:
     """Return the images per second of `run` on one batch.
 
-    One untimed run warms up. The time is the median of at least three runs, which together take at least `seconds`.
+    One untimed run warms up. The time is the median of at least three runs, which together take at least `duration_s`.
     """
     run(inputs)
     times: list[float] = []
-    while len(times) < 3 or sum(times) < seconds:
+    while len(times) < 3 or sum(times) < duration_s:
         begin = time.perf_counter()
         run(inputs)
         times.append(time.perf_counter() - begin)

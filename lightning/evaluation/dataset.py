@@ -42,7 +42,7 @@ class Dataset:
         if not len(self.x):
             raise DatasetError(f"{self.name} has no images", hint="Name data of at least one image")
 
-    def first(self, count: int | None) -> Dataset:
+    def take_first(self, count: int | None) -> Dataset:
         """Return the data with the first `count` test images, or all test images if `count` is None."""
         return self if count is None else replace(self, x=self.x[:count], y=self.y[:count])
 

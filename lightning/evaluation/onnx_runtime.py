@@ -52,7 +52,7 @@ class Session:
     network: Network
     session: Any
 
-    def scores(self, raw: Raw) -> Floats:
+    def compute_scores(self, raw: Raw) -> Floats:
         """Return the scores (images, ...) of raw inputs (images, ...)."""
         from lightning.networks.preprocess import preprocess
 
@@ -64,7 +64,7 @@ class Session:
         """Return the number of correctly classified test images."""
         inputs = fit_axes(dataset.x, self.network)
         parts = [slice(start, start + BATCH_SIZE) for start in range(0, len(inputs), BATCH_SIZE)]
-        return sum(count_correct(self.scores(inputs[part]), dataset.y[part]) for part in parts)
+        return sum(count_correct(self.compute_scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
 def open_float32_session(network: Network) -> Session:
@@ -96,7 +96,7 @@ def open_int8_session(network: Network, samples: Raw) -> Session:
             per_channel=True,
         )
         return Session(
-            network, _open_session(Path(int8_path).read_bytes(), exact_sums=has_saturating_products())
+            network, _open_session(Path(int8_path).read_bytes(), needs_exact_sums=has_saturating_products())
         )
 
 
@@ -162,11 +162,11 @@ class _SampleReader:
         return None if batch is None else {self._network.input: preprocess(self._network, batch)}
 
 
-def _open_session(model: bytes, *, exact_sums: bool = False) -> Any:
+def _open_session(model: bytes, *, needs_exact_sums: bool = False) -> Any:
     runtime = require("onnxruntime", "to compare with ONNX Runtime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3  # errors only
-    if exact_sums:
+    if needs_exact_sums:
         options.add_session_config_entry(EXACT_SUMS_OPTION, "1")
     return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -95,7 +95,7 @@ class Sensitivity:
         """The layer whose noise loses the most accuracy."""
         return max(self.layers, key=lambda layer: layer.loss)
 
-    def loss(self, trial: NoiseTrial) -> float:
+    def compute_loss(self, trial: NoiseTrial) -> float:
         """Return the loss compared with no noise, in percentage points."""
         return 100 * (self.exact_accuracy - trial.accuracy)
 
@@ -185,7 +185,7 @@ def compute_full_light_deviation(noise: Noise) -> float:
     >>> round(compute_full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
     """
-    return math.sqrt(noise.variance(MAX_DEVIATION))
+    return math.sqrt(noise.compute_variance(MAX_DEVIATION))
 
 
 class _Search:

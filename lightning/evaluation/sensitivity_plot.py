@@ -14,8 +14,8 @@ from lightning.canvas import (
     SERIES_COLOURS,
     Plot,
     add_heading,
+    make_figure,
     mark_simulated,
-    new_figure,
     style_axes,
 )
 from lightning.evaluation.sensitivity import Sensitivity, format_points
@@ -27,7 +27,7 @@ def plot_layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     The left half shows points lost, in the order of the network. The right half shows accuracy over sigma, with the
     allowed loss and the largest tolerable sigma.
     """
-    figure = new_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
+    figure = make_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
     left_axes, right_axes = figure.subplots(1, 2)
     _draw_bars(left_axes, result)
     _draw_curve(right_axes, result)

@@ -124,7 +124,7 @@ class _Measurement:
             "float32, ONNX Runtime",
             self._compute_share(session.count_correct(self.dataset)),
             None,
-            self._measure_throughput(session.scores),
+            self._measure_throughput(session.compute_scores),
         )
 
     def measure_int8(self) -> Row:
@@ -132,7 +132,7 @@ class _Measurement:
         for samples, tests in split_samples(self.dataset):
             session = open_int8_session(self.model.network, samples)
             correct_count += session.count_correct(tests)
-            images_per_s = images_per_s or self._measure_throughput(session.scores)
+            images_per_s = images_per_s or self._measure_throughput(session.compute_scores)
         return Row("int8, ONNX Runtime", self._compute_share(correct_count), None, images_per_s)
 
     def measure_photonic(
@@ -157,4 +157,4 @@ class _Measurement:
         return correct_count / len(self.dataset.x)
 
     def _measure_throughput(self, run: Callable[[Raw], object]) -> float:
-        return measure_throughput(run, self.inputs, seconds=self.duration_s)
+        return measure_throughput(run, self.inputs, duration_s=self.duration_s)

@@ -40,9 +40,11 @@ def find_data_warnings(model: CompiledModel, name: str, raw: Raw) -> Iterator[st
         )
 
 
-def find_clipping_warnings(model: CompiledModel, images: int, counters: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning if more than `MAX_CLIPPED_SHARE` of the activations were clipped while `images` images ran."""
-    share = counters.get("clipped_activations", 0) / max(images * count_clippable_activations(model), 1)
+def find_clipping_warnings(
+    model: CompiledModel, image_count: int, counters: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield a warning if more than `MAX_CLIPPED_SHARE` of the activations were clipped in `image_count` images."""
+    share = counters.get("clipped_activations", 0) / max(image_count * count_clippable_activations(model), 1)
     if share > MAX_CLIPPED_SHARE:
         yield (
             f"{100 * share:.0f} % of all activations are clipped: outside the ranges that {model.network.name} was"

@@ -115,7 +115,7 @@ class Chain:
             kernel_in_lanes: Callable[..., None] = write_answers_in_lanes
             kernel_in_lanes(raw, keys, *self._lanes, *self.arrays, scores, totals)
         if self.tail:
-            scores[:] = self._finish(scores)
+            scores[:] = self._apply_tail(scores)
 
     def warm(self) -> None:
         """Load the kernels: compute zeros for one image and a batch, from writable and read-only memory."""
@@ -128,7 +128,7 @@ class Chain:
             np.empty((MIN_LANE_IMAGES, self.outputs), np.float32),
         )
 
-    def _finish(self, scores: Floats) -> Floats:
+    def _apply_tail(self, scores: Floats) -> Floats:
         tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}
         for node in self.tail:
             tensors[node.output] = compute_node(node, tensors, self.model.network.constants)
@@ -216,7 +216,7 @@ class LaneWeights(NamedTuple):
 
     magnitudes: npt.NDArray[np.uint16]
     terms: npt.NDArray[np.uint32]
-    begins: npt.NDArray[np.int64]
+    part_offsets: npt.NDArray[np.int64]
 
 
 def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
@@ -234,20 +234,20 @@ def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
     """Return the nonzero weights of all layers. The parts of each row are padded with 0 to multiples of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
-    begins, weight_count = [], 0
+    part_offsets, weight_count = [], 0
     for layer in layers:
         for row in layer.weights[0]:
-            begins.append([weight_count])
+            part_offsets.append([weight_count])
             for terms_of_sign in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
                 padding = (0, -len(terms_of_sign) % _WEIGHTS_PER_PASS)
                 magnitudes.append(np.pad(np.abs(row[terms_of_sign]), padding))
                 terms.append(np.pad(terms_of_sign, padding))
                 weight_count += len(terms_of_sign) + padding[1]
-                begins[-1].append(weight_count)
+                part_offsets[-1].append(weight_count)
     return LaneWeights(
         np.concatenate(magnitudes).astype(np.uint16),
         np.concatenate(terms).astype(np.uint32),
-        np.array(begins, np.int64),
+        np.array(part_offsets, np.int64),
     )
 
 

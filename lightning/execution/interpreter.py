@@ -66,13 +66,13 @@ class Interpreter:
         array = as_array(inputs)
         image_keys = check_keys(keys, len(array) if array.ndim else 0)
         counters: Counter[str] = Counter()
-        clipped_before = getattr(self.multiplier, "clipped", 0)
+        earlier_clipped_count = getattr(self.multiplier, "clipped", 0)
         scores = []
         for start in range(0, max(len(image_keys), 1), self._images_per_chunk):
             chunk = slice(start, start + self._images_per_chunk)
             scores.append(self._answer(array[chunk] if array.ndim else array, image_keys[chunk], counters))
         if self.fidelity == "noisy":
-            counters["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - clipped_before
+            counters["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - earlier_clipped_count
         return Answers(np.concatenate(scores), self.cycles, dict(counters))
 
     def warm(self) -> None:
@@ -142,7 +142,9 @@ def _make_vectors(layer: PhotonicLayer, activations: Activations) -> Activations
 
 def _count_chunk_images(model: CompiledModel) -> int:
     """Return the number of images whose activations as patches take `MAX_PATCHES_BYTES` in the largest layer."""
-    terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
+    terms = (
+        layer.position_count * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values()
+    )
     return min(max(MAX_PATCHES_BYTES // (2 * max(terms, default=1)), 1), MAX_IMAGES)
 
 
@@ -173,7 +175,7 @@ def quantise_activations(values: Floats, layer: PhotonicLayer) -> tuple[Activati
 
     Unless the layer is signed, negative values are clipped to 0 and counted.
     """
-    steps, lowest = layer.count_steps(values), -FULL_VALUE if layer.signed else 0
+    steps, lowest = layer.convert_to_steps(values), -FULL_VALUE if layer.signed else 0
     clipped_count = int(np.count_nonzero((steps > FULL_VALUE) | (steps < lowest)))
     return np.clip(steps, lowest, FULL_VALUE).astype(np.int16), clipped_count
 

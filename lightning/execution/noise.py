@@ -28,14 +28,14 @@ class NoisePlace:
 
     per_readout: bool = True
     """True for one draw per readout of the detector, False for one per sum."""
-    dense: bool = False
+    sends_zeros: bool = False
     """True if products whose weight is 0 are also read."""
 
 
 PLACES: Mapping[Place, NoisePlace] = {
     "per-output": NoisePlace(per_readout=False),
     "per-product": NoisePlace(),
-    "per-product-dense": NoisePlace(dense=True),
+    "per-product-dense": NoisePlace(sends_zeros=True),
 }
 
 
@@ -113,10 +113,10 @@ class Noise:
         """True if dividing light among several readouts does not change the total variance."""
         return not any(self.coefficients[2:])
 
-    def variance(self, level: Any) -> Any:
+    def compute_variance(self, level: Any) -> Any:
         """Return the variance of one readout at these levels: numbers, arrays or tensors.
 
-        >>> Noise(sigma=3.0, shot=0.5, intensity=0.25).variance(2.0)
+        >>> Noise(sigma=3.0, shot=0.5, intensity=0.25).compute_variance(2.0)
         11.0
         """
         constant, *higher_coefficients = self.coefficients

@@ -90,7 +90,7 @@ def check_clocks(soccfg: Any) -> None:
     _check_allowed(
         "reference clock",
         soccfg["refclk_freq"],
-        [mhz for profile in profiles_of_board for mhz in profile.refclk_mhz],
+        [rate_mhz for profile in profiles_of_board for rate_mhz in profile.refclk_mhz],
         "MHz",
     )
     for kind, name in (("dacs", "generator converter"), ("adcs", "readout converter")):
@@ -118,11 +118,13 @@ def check_same_firmware(compiled_for: Any, device: Any) -> None:
 def _read_firmware_properties(soccfg: Any) -> tuple[Any, ...]:
     """Return the firmware's properties on which a compiled program depends."""
     processor = soccfg["tprocs"][0]
-    gens = tuple((generator["type"], generator["fs"], generator["tproc_ch"]) for generator in soccfg["gens"])
+    generators = tuple(
+        (generator["type"], generator["fs"], generator["tproc_ch"]) for generator in soccfg["gens"]
+    )
     readouts = tuple(
         (readout["ro_type"], readout["fs"], readout["f_output"]) for readout in soccfg["readouts"]
     )
-    return soccfg["board"], processor["type"], processor["f_time"], gens, readouts
+    return soccfg["board"], processor["type"], processor["f_time"], generators, readouts
 
 
 def check_running_clocks(soc: Any) -> None:
@@ -134,12 +136,12 @@ def check_running_clocks(soc: Any) -> None:
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
         for tile, rate in tiles.items():
-            configured = soc["rf"]["tiles"][kind][_find_key(soc["rf"]["tiles"][kind], tile)]["fs"]
-            if not _is_same_rate(rate, configured):
+            configured_rate = soc["rf"]["tiles"][kind][_find_key(soc["rf"]["tiles"][kind], tile)]["fs"]
+            if not _is_same_rate(rate, configured_rate):
                 raise UnsupportedClock(
                     (
                         f"the {kind.upper()} tile {tile} runs at {rate:g} MS/s, but its firmware is made for "
-                        f"{configured:g}"
+                        f"{configured_rate:g}"
                     ),
                     device=_find_device_name(soc),
                     hint=_RELOAD_HINT,

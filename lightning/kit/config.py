@@ -91,7 +91,7 @@ class Configuration(Mapping[str, Any]):
         """Write several keys, all or none."""
         settings = self._settings
         pairs = [*(other or {}).items(), *more.items()]
-        channels = {k: v for k, v in pairs if str(k).startswith("channel_")}
+        channels = {key: value for key, value in pairs if str(key).startswith("channel_")}
         settings = _set_channels(settings, channels)
         for key, value in pairs:
             if key not in channels:

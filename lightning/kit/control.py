@@ -64,7 +64,8 @@ class LightningControl:
         self.words = compute_words(self.settings, self.calibration)
         """Gain word per modulator."""
         word_by_generator = {
-            channel: self.words[i] for i, channel in self.settings.channel_by_modulator.items()
+            channel: self.words[modulator]
+            for modulator, channel in self.settings.channel_by_modulator.items()
         }
         self.compiled = build_program(device, self.settings, word_by_generator)
 
@@ -119,7 +120,7 @@ class LightningControl:
             self._compile(device)
         elif self.calibration is not None and soc is not self._soccfg:
             check_calibration(self.calibration, device)
-        device.expect(self.compiled.duration_s())
+        device.expect_duration(self.compiled.compute_duration_s())
         if note := getattr(device.unguarded, "note_settings", None):
             note(self.settings.as_dict())
         return device
@@ -135,7 +136,7 @@ class LightningControl:
             tick_ns=tuple(1e3 / float(readout["f_output"]) for readout in readouts),
             trigger_ns=self.settings.adc_trig_offset * 1e3 / float(device["tprocs"][0]["f_time"]),
             pulse_ns=self.settings.length * 1e3 / float(device["gens"][generator]["f_fabric"]),
-            rounds=self.compiled.rounds(),
+            rounds=self.compiled.get_rounds(),
         )
 
 
@@ -161,16 +162,18 @@ def compute_words(settings: Settings, calibration: Calibration | None) -> tuple[
     (20000, 4000, 0, 0)
     """
     values = {
-        channel: settings.values[i]
-        for i, channel in settings.channel_by_modulator.items()
-        if settings.values[i] is not None
+        channel: settings.values[modulator]
+        for modulator, channel in settings.channel_by_modulator.items()
+        if settings.values[modulator] is not None
     }
     word_by_generator = (
-        {} if calibration is None else calibration.words({k: v for k, v in values.items() if v is not None})
+        {}
+        if calibration is None
+        else calibration.encode({channel: value for channel, value in values.items() if value is not None})
     )
     words = []
-    for i, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):
-        channel = settings.channel_by_modulator.get(i)
+    for modulator, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):
+        channel = settings.channel_by_modulator.get(modulator)
         if word is not None:
             words.append(word)
         elif channel is None or calibration is None:

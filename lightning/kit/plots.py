@@ -33,7 +33,7 @@ from lightning.canvas import (  # noqa: E402  after the check above
     add_heading,
     add_legend,
     format_signed,
-    new_figure,
+    make_figure,
     save,
     style_axes,
 )
@@ -69,7 +69,7 @@ def error_histogram(
     `results` may be rounded or analogue. `a` and `b` are values of 0..255 (or signed) in the shape of the results.
     """
     errors = _compute_errors(results, a, b)
-    figure = new_figure()
+    figure = make_figure()
     axes = figure.subplots()
     mean, sigma = float(errors.mean()), float(errors.std())
     axis_limit = max(float(np.abs(errors).max()), 1e-3) * 1.02
@@ -105,7 +105,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     """
     truth = compute_true_product(a, b).ravel()
     values, errors = np.asarray(results, dtype=float).ravel(), _compute_errors(results, a, b)
-    figure = new_figure(6.4, 6.4)
+    figure = make_figure(6.4, 6.4)
     upper_axes, lower_axes = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     limits = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
     upper_axes.plot(limits, limits, color=FAINT_COLOUR, linewidth=1, zorder=1, label="exact")
@@ -178,7 +178,7 @@ def transfer_curves(sweeps: Mapping[int, SweepLike], device: DeviceIdentity) -> 
 
     `sweeps` maps modulators to sweeps, like the results of `transfer.sweep_all` and `load_sweeps`.
     """
-    figure = new_figure(7.2, 5.2)
+    figure = make_figure(7.2, 5.2)
     upper_axes, lower_axes = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
     for index, sweep in sorted(sweeps.items()):
         _draw_modulator(upper_axes, lower_axes, index, sweep)
@@ -220,13 +220,19 @@ def _draw_modulator(upper_axes: Any, lower_axes: Any, index: int, sweep: SweepLi
     curve_words = np.linspace(sweep.words.min(), sweep.words.max(), 600)
     upper_axes.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
     label = f"{index}: V$_π$ = {curve.half_wave:,.0f} words, null at {format_signed(curve.null, 0)}"
-    upper_axes.plot(curve_words, curve.level(curve_words), color=colour, linewidth=1.4, label=label)
+    upper_axes.plot(curve_words, curve.compute_level(curve_words), color=colour, linewidth=1.4, label=label)
     for word, marker in ((curve.null, "v"), (curve.peak, "^")):
         if curve_words[0] <= word <= curve_words[-1]:
             upper_axes.plot(
-                word, curve.level(word), marker, color=colour, markerfacecolor="white", markersize=7, zorder=4
+                word,
+                curve.compute_level(word),
+                marker,
+                color=colour,
+                markerfacecolor="white",
+                markersize=7,
+                zorder=4,
             )
-    residuals = 100 * (sweep.levels - curve.level(sweep.words)) / curve.amplitude
+    residuals = 100 * (sweep.levels - curve.compute_level(sweep.words)) / curve.amplitude
     lower_axes.plot(sweep.words, residuals, ".", color=colour, markersize=3.5, alpha=0.7)
 
 
@@ -236,7 +242,7 @@ def waveform(acquired: Waveform, *, decoded: int | None = None) -> Plot:
     Bold lines are means, faint lines shots. With a calibration, shading marks the time of the pulses at the detector.
     The title shows `decoded`.
     """
-    figure = new_figure()
+    figure = make_figure()
     axes = figure.subplots()
     for index, readout in enumerate(acquired.origin.settings.readouts):
         colour, time_us = SERIES_COLOURS[index % len(SERIES_COLOURS)], acquired.time_us(index)
@@ -276,7 +282,7 @@ def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> No
 
 def _format_operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
     """Return a title like `100 × 50 / 255 = 20`, with the second pair only if lit, or the gain words."""
-    if any(settings.values[i] is None for i in settings.channel_by_modulator):
+    if any(settings.values[modulator] is None for modulator in settings.channel_by_modulator):
         return f"gain words {', '.join(map(str, words))}"
     a, b, c, d = (value or 0 for value in settings.values)
     product = f"{a} × {b}" + (f" + {c} × {d}" if c or d else "")

@@ -83,21 +83,21 @@ class Settings:
         checked_values = {name: check(getattr(self, name)) for name, check in CHECK_BY_FIELD.items()}
         for name, value in checked_values.items():
             object.__setattr__(self, name, value)
-        for i, (value, word) in enumerate(zip(self.values, self.words, strict=True)):
+        for modulator, (value, word) in enumerate(zip(self.values, self.words, strict=True)):
             if (value is None) == (word is None):
                 raise ConfigError(
-                    f"modulator {i} needs either a value or a gain word", hint="Give one of them"
+                    f"modulator {modulator} needs either a value or a gain word", hint="Give one of them"
                 )
-            if self.channels[i] is None and (value or word):
+            if self.channels[modulator] is None and (value or word):
                 raise ConfigError(
-                    f"modulator {i} has no generator, so it takes no operand",
-                    hint=f"Set channel_{i} first, or leave its value 0",
+                    f"modulator {modulator} has no generator, so it takes no operand",
+                    hint=f"Set channel_{modulator} first, or leave its value 0",
                 )
 
     @property
     def channel_by_modulator(self) -> dict[int, int]:
         """Generator by modulator, without modulators that have none."""
-        return {i: channel for i, channel in enumerate(self.channels) if channel is not None}
+        return {modulator: channel for modulator, channel in enumerate(self.channels) if channel is not None}
 
     def with_value(self, modulator: int, value: int) -> Settings:
         """Return the settings with this operand, which replaces a gain word."""
@@ -129,7 +129,9 @@ class Settings:
                 raise UnknownKey(
                     f"settings have no {name!r}", hint=f"Known are {', '.join(sorted(field_names))}"
                 )
-        arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
+        arguments: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
+        }
         return cls(**arguments)
 
 
@@ -146,8 +148,8 @@ def _check_per_modulator(name: str, value: Any, high: int) -> tuple[int | None, 
             f"{name} has {len(entries)} entries", hint=f"Give {MODULATOR_COUNT}, one per modulator"
         )
     return tuple(
-        None if entry is None else check_integer(f"{name[:-1]}_{i}", entry, 0, high)
-        for i, entry in enumerate(entries)
+        None if entry is None else check_integer(f"{name[:-1]}_{modulator}", entry, 0, high)
+        for modulator, entry in enumerate(entries)
     )
 
 
@@ -183,17 +185,17 @@ def _check_readouts(value: Any) -> tuple[int, ...]:
 
 
 CHECK_BY_FIELD: dict[str, Any] = {
-    "values": lambda v: _check_per_modulator("values", v, MAX_VALUE),
-    "words": lambda v: _check_per_modulator("words", v, MAX_WORD),
+    "values": lambda value: _check_per_modulator("values", value, MAX_VALUE),
+    "words": lambda value: _check_per_modulator("words", value, MAX_WORD),
     "channels": _check_channels,
     "readouts": _check_readouts,
-    "reps": lambda v: check_integer("reps", v, 1, 2**30),
-    "soft_avgs": lambda v: check_integer("soft_avgs", v, 1, 10**9),
-    "length": lambda v: check_integer("length", v, 3, 65535),
-    "readout_length": lambda v: check_integer("readout_length", v, 1, 65535),
-    "adc_trig_offset": lambda v: check_integer("adc_trig_offset", v, 0, 65535),
-    "relax_delay_us": lambda v: check_real("relax_delay_us", v, 0, 1e6),
-    "pulse_freq_mhz": lambda v: check_real("pulse_freq_mhz", v, -12000, 12000),
-    "phase_deg": lambda v: check_real("phase_deg", v, -360, 360),
+    "reps": lambda value: check_integer("reps", value, 1, 2**30),
+    "soft_avgs": lambda value: check_integer("soft_avgs", value, 1, 10**9),
+    "length": lambda value: check_integer("length", value, 3, 65535),
+    "readout_length": lambda value: check_integer("readout_length", value, 1, 65535),
+    "adc_trig_offset": lambda value: check_integer("adc_trig_offset", value, 0, 65535),
+    "relax_delay_us": lambda value: check_real("relax_delay_us", value, 0, 1e6),
+    "pulse_freq_mhz": lambda value: check_real("pulse_freq_mhz", value, -12000, 12000),
+    "phase_deg": lambda value: check_real("phase_deg", value, -360, 360),
 }
 """For each field, a function that checks a value and returns it as plain numbers."""

@@ -76,7 +76,7 @@ class Outbox:
             rows.reshape(len(rows), -1), dtype=DTYPE_BY_DATATYPE[datatype]
         ).view(np.uint8)
         self._first_request = first_request
-        self.fragments = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
+        self.fragments_per_request = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
         self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_DTYPE)
         constant_fields = {
             "magic": MAGIC,
@@ -85,7 +85,7 @@ class Outbox:
             "datatype": datatype,
             "model": model,
             "time_us": deadline_us,
-            "fragments": self.fragments,
+            "fragments": self.fragments_per_request,
         }
         for name, value in constant_fields.items():
             self._headers[name] = value
@@ -107,7 +107,7 @@ class Outbox:
         Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
         datagram_numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
-        requests, fragments = np.divmod(datagram_numbers, self.fragments)
+        requests, fragments = np.divmod(datagram_numbers, self.fragments_per_request)
         starts = fragments * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
         call_count = len(datagram_numbers)
@@ -162,7 +162,7 @@ def exchange(
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         try:
-            client.connect(target.address())
+            client.connect(target.resolve_address())
             return _LoadRun(
                 client, Outbox(client, model, rows, first_request, deadline_us), due_ns, first_request
             ).run()
@@ -184,15 +184,15 @@ class _LoadRun:
         self.headers = np.ndarray(
             (DATAGRAMS_PER_CALL,), HEADER_DTYPE, self.inbox.bytes, strides=(SLOT_BYTES,)
         )
-        self.latency = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
-        self.lag = self.latency.copy()
+        self.latency_ns = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
+        self.lag_ns = self.latency_ns.copy()
         self.refusal = np.zeros(len(due_ns), dtype=np.int32)
         self.fragment_counts = np.zeros(len(due_ns), dtype=np.int64)
         self.answered_count = 0
 
     def run(self) -> Traces:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
-        fragments = self.outbox.fragments
+        fragments = self.outbox.fragments_per_request
         datagram_count, sent_datagrams = len(self.due_ns) * fragments, 0
         due_ns = np.repeat(self.due_ns, fragments).tolist()
         end_ns = (due_ns[-1] if due_ns else 0) + GRACE_NS
@@ -210,7 +210,7 @@ class _LoadRun:
                 sent_datagrams += self._send(sent_datagrams, ready_datagrams - sent_datagrams, elapsed_ns)
             received = self._receive(start_ns)
             if elapsed_ns > end_ns or self.answered_count == len(self.due_ns):
-                return make_traces(self.due_ns, self.latency, self.lag, self.refusal)
+                return make_traces(self.due_ns, self.latency_ns, self.lag_ns, self.refusal)
             if self.inbox.is_peer_unreachable and not self.answered_count:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
@@ -222,8 +222,10 @@ class _LoadRun:
 
     def _send(self, sent_datagrams: int, count: int, elapsed_ns: int) -> int:
         accepted_count = self.outbox.send(sent_datagrams, count)
-        requests = np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments
-        self.lag[requests] = elapsed_ns - self.due_ns[requests]
+        requests = (
+            np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments_per_request
+        )
+        self.lag_ns[requests] = elapsed_ns - self.due_ns[requests]
         return accepted_count
 
     def _receive(self, start_ns: int) -> int:
@@ -240,10 +242,10 @@ class _LoadRun:
         np.add.at(self.fragment_counts, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.fragment_counts[numbers] >= headers["fragments"])) & (
-            self.latency[numbers] == NOT_HAPPENED
+            self.latency_ns[numbers] == NOT_HAPPENED
         )
         completed_requests = numbers[is_complete]
-        self.latency[completed_requests] = elapsed_ns - self.due_ns[completed_requests]
+        self.latency_ns[completed_requests] = elapsed_ns - self.due_ns[completed_requests]
         self.refusal[completed_requests] = headers["code"][is_complete]
         self.answered_count = int(self.answered_count + len(np.unique(completed_requests)))
 

@@ -58,7 +58,7 @@ def drive_http(
     due_ns = draw_schedule(rate, seconds, seed)
     rows = make_rows(data, model_input.shape, seed)
     requests = encode_requests(target, model, model_input, rows, binary=binary)
-    traces = send_on_time(target.address(), requests, due_ns, connections=connections)
+    traces = send_on_time(target.resolve_address(), requests, due_ns, connections=connections)
     return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
 
 
@@ -118,16 +118,16 @@ class _Connection:
 
 
 @dataclass
-class _Load:
+class _LoadRun:
     """A load in progress."""
 
     address: tuple[str, int]
     requests: Sequence[bytes]
     due_ns: Times
-    latency: Times
-    lag: Times
+    latency_ns: Times
+    lag_ns: Times
     status: Any
-    start: int
+    start_ns: int
     poll: select.epoll = field(default_factory=select.epoll)
     connection_by_descriptor: dict[int, _Connection] = field(default_factory=dict)
     idle_connections: deque[_Connection] = field(default_factory=deque)
@@ -145,7 +145,7 @@ class _Load:
         """Send request `number` on an idle connection."""
         connection = self.idle_connections.popleft()
         connection.request = number
-        self.lag[number] = clock_ns() - self.start - self.due_ns[number]
+        self.lag_ns[number] = clock_ns() - self.start_ns - self.due_ns[number]
         request = self.requests[number % len(self.requests)]
         try:
             sent_bytes = connection.socket.send(request)
@@ -182,7 +182,7 @@ class _Load:
         """Record the answer to the pending request of a connection."""
         number, connection.request = connection.request, -1
         if number >= 0:
-            self.latency[number] = clock_ns() - self.start - self.due_ns[number]
+            self.latency_ns[number] = clock_ns() - self.start_ns - self.due_ns[number]
             self.status[number] = 0 if 200 <= status < 300 else status
 
     def replace(self, connection: _Connection) -> None:
@@ -222,7 +222,7 @@ def send_on_time(
 ) -> Traces:
     """Send the requests cyclically at the due times, and return the traces. Raise `LoadError` if no server listens."""
     latencies = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
-    load = _Load(
+    load = _LoadRun(
         address,
         requests,
         due_ns,
@@ -234,7 +234,7 @@ def send_on_time(
     try:
         for _ in range(connections):
             load.connect()
-        load.start = clock_ns()
+        load.start_ns = clock_ns()
         _run_load(load, int(grace_s * 1e9))
     except OSError as error:
         raise LoadError(
@@ -243,16 +243,16 @@ def send_on_time(
         ) from error
     finally:
         load.close()
-    return make_traces(due_ns, load.latency, load.lag, load.status)
+    return make_traces(due_ns, load.latency_ns, load.lag_ns, load.status)
 
 
-def _run_load(load: _Load, grace_ns: int) -> None:
+def _run_load(load: _LoadRun, grace_ns: int) -> None:
     due_ns = load.due_ns.tolist()
     count, number = len(due_ns), 0
     end_ns = (due_ns[-1] if due_ns else 0) + grace_ns
     poll, idle = load.poll.poll, load.idle_connections
     while True:
-        elapsed_ns = clock_ns() - load.start
+        elapsed_ns = clock_ns() - load.start_ns
         while number < count and due_ns[number] <= elapsed_ns and idle:
             load.send(number)
             number += 1

@@ -48,13 +48,17 @@ def parse_input(metadata: Any) -> ModelInput:
     """
     try:
         (entry,) = metadata["inputs"]
-        name, datatype, axes = str(entry["name"]), str(entry["datatype"]), [int(n) for n in entry["shape"]]
+        name, datatype, axes = (
+            str(entry["name"]),
+            str(entry["datatype"]),
+            [int(length) for length in entry["shape"]],
+        )
     except (TypeError, KeyError, ValueError) as error:
         raise LoadError(
             f"the model's metadata does not name exactly one input tensor ({metadata!r:.200})",
             hint="Use a model with one input",
         ) from error
-    if datatype not in DTYPE_BY_DATATYPE or any(n < 1 for n in axes[1:]):
+    if datatype not in DTYPE_BY_DATATYPE or any(length < 1 for length in axes[1:]):
         raise LoadError(
             f"input {name!r} is {datatype} {axes}, for which no data can be generated",
             hint="Use models with numeric inputs and a fixed shape after the batch axis",
@@ -71,8 +75,8 @@ def encode_requests(
     requests = []
     for row in rows:
         headers, content = make_body(model_input, row.astype(DTYPE_BY_DATATYPE[model_input.datatype])[None])
-        head = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
-        requests.append(head.encode() + content)
+        header = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
+        requests.append(header.encode() + content)
     return requests
 
 
@@ -95,9 +99,9 @@ def _make_binary_body(model_input: ModelInput, tensor: Rows) -> tuple[str, bytes
         "parameters": {"binary_data_size": tensor.nbytes},
     }
     document = {"inputs": [tensor_entry], "parameters": {"binary_data_output": True}}
-    head = json.dumps(document, separators=(",", ":")).encode()
-    headers = f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(head)}\r\n"
-    return headers, head + np.ascontiguousarray(tensor).tobytes()
+    header = json.dumps(document, separators=(",", ":")).encode()
+    headers = f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(header)}\r\n"
+    return headers, header + np.ascontiguousarray(tensor).tobytes()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from lightning.canvas import INK_COLOUR, SERIES_COLOURS, Plot, add_heading, add_legend, new_figure, style_axes
+from lightning.canvas import (
+    INK_COLOUR,
+    SERIES_COLOURS,
+    Plot,
+    add_heading,
+    add_legend,
+    make_figure,
+    style_axes,
+)
 from lightning.load.outcome import Outcome, make_log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
@@ -22,7 +30,7 @@ def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
     """
     has_answers = any(outcome.answered for outcome in outcomes)
     has_rates = has_answers and len(outcomes) > 1
-    figure = new_figure(11.5 if has_rates else 7.2, 5.6)
+    figure = make_figure(11.5 if has_rates else 7.2, 5.6)
     grid = figure.add_gridspec(2, 2 if has_rates else 1, height_ratios=(1, 1.4))
     upper_axes, lower_axes = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
@@ -67,7 +75,7 @@ def _draw_distribution(upper_axes: Any, lower_axes: Any, outcome: Outcome, colou
         return
     histogram = make_log_histogram(values)
     upper_axes.stairs(100 * histogram.counts / len(values), histogram.edges, color=colour, linewidth=1.4)
-    name = f"{outcome.rate:,.0f}/s: p99 {outcome.percentile_us(99):,.0f} µs"
+    name = f"{outcome.rate:,.0f}/s: p99 {outcome.compute_percentile_us(99):,.0f} µs"
     slower_shares = 1 - np.arange(len(values)) / len(values)
     lower_axes.step(values, slower_shares, where="post", color=colour, linewidth=1.4, label=name)
 
@@ -80,7 +88,7 @@ def _draw_over_rates(upper_axes: Any, lower_axes: Any, outcomes: Sequence[Outcom
     upper_axes.set_ylim(0, max(1, 1.1 * max(lost_percent)))
     style_axes(upper_axes, y_label="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES_COLOURS, strict=False):
-        values = [outcome.percentile_us(percent) for outcome in sorted_outcomes]
+        values = [outcome.compute_percentile_us(percent) for outcome in sorted_outcomes]
         lower_axes.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     lower_axes.set_yscale("log")
     _use_plain_numbers(lower_axes.yaxis)

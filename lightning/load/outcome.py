@@ -25,9 +25,9 @@ BUCKETS_PER_DECADE = 40
 class Traces:
     """Measurements of a load, (requests,) each, in nanoseconds."""
 
-    latency: Nanoseconds
+    latency_ns: Nanoseconds
     """Time from the scheduled time to the answer or refusal; `NOT_HAPPENED` without either."""
-    lag: Nanoseconds
+    lag_ns: Nanoseconds
     """Time from the scheduled time to sending; `NOT_HAPPENED` if the request was never sent."""
     refusal: npt.NDArray[np.int32]
     """Code or HTTP status of a refusal; 0 for an answer."""
@@ -36,12 +36,12 @@ class Traces:
 
 
 def make_traces(
-    due_ns: Nanoseconds, latency: Nanoseconds, lag: Nanoseconds, refusal: npt.NDArray[np.int32]
+    due_ns: Nanoseconds, latency_ns: Nanoseconds, lag_ns: Nanoseconds, refusal: npt.NDArray[np.int32]
 ) -> Traces:
     """Return the traces with the elapsed time, computed from due times and latencies."""
-    has_ended = latency != NOT_HAPPENED
-    end_times = [int(times.max()) for times in (due_ns, (due_ns + latency)[has_ended]) if len(times)]
-    return Traces(latency, lag, refusal, max(end_times, default=0) / 1e9)
+    has_ended = latency_ns != NOT_HAPPENED
+    end_times = [int(times.max()) for times in (due_ns, (due_ns + latency_ns)[has_ended]) if len(times)]
+    return Traces(latency_ns, lag_ns, refusal, max(end_times, default=0) / 1e9)
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,18 @@ class Outcome:
     @property
     def scheduled(self) -> int:
         """Number of scheduled requests."""
-        return len(self.traces.latency)
+        return len(self.traces.latency_ns)
 
     @property
     def sent(self) -> int:
         """Number of sent requests."""
-        return int(np.count_nonzero(self.traces.lag != NOT_HAPPENED))
+        return int(np.count_nonzero(self.traces.lag_ns != NOT_HAPPENED))
 
     @property
     def latencies_us(self) -> npt.NDArray[np.float64]:
         """Latencies of the answers in microseconds, ascending."""
-        is_answer = (self.traces.latency != NOT_HAPPENED) & (self.traces.refusal == 0)
-        return np.asarray(np.sort(self.traces.latency[is_answer]) / 1e3)
+        is_answer = (self.traces.latency_ns != NOT_HAPPENED) & (self.traces.refusal == 0)
+        return np.asarray(np.sort(self.traces.latency_ns[is_answer]) / 1e3)
 
     @property
     def answered(self) -> int:
@@ -91,7 +91,7 @@ class Outcome:
     @property
     def lost(self) -> int:
         """Number of requests without answer or refusal."""
-        return int(np.count_nonzero(self.traces.latency == NOT_HAPPENED))
+        return int(np.count_nonzero(self.traces.latency_ns == NOT_HAPPENED))
 
     @property
     def loss(self) -> float:
@@ -108,20 +108,20 @@ class Outcome:
         """Number of answers that took longer than the deadline."""
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
 
-    def percentile_us(self, percent: float) -> float:
+    def compute_percentile_us(self, percent: float) -> float:
         """Return the latency that `percent` of the answers do not exceed, or NaN without answers."""
         latencies = self.latencies_us
         return float(np.percentile(latencies, percent, method="higher")) if len(latencies) else float("nan")
 
-    def lag_us(self, percent: float) -> float:
+    def compute_lag_us(self, percent: float) -> float:
         """Return a percentile of the delay of sending in microseconds, or NaN if nothing was sent.
 
         Sending is late if the generator is too slow or no connection is free.
         """
-        lags = self.traces.lag[self.traces.lag != NOT_HAPPENED]
+        lags = self.traces.lag_ns[self.traces.lag_ns != NOT_HAPPENED]
         return float(np.percentile(lags, percent, method="higher")) / 1e3 if len(lags) else float("nan")
 
-    def figures(self) -> dict[str, Any]:
+    def summarise(self) -> dict[str, Any]:
         """Return the results for a JSON document, with times in microseconds, or None without answers."""
         return {
             "rate": self.rate,
@@ -133,10 +133,10 @@ class Outcome:
             "lost": self.lost,
             "loss": round(self.loss, 6),
             "late": self.late_count,
-            "p50_us": _round_number(self.percentile_us(50)),
-            "p99_us": _round_number(self.percentile_us(99)),
-            "p999_us": _round_number(self.percentile_us(99.9)),
-            "generator_lag_p99_us": _round_number(self.lag_us(99)),
+            "p50_us": _round_number(self.compute_percentile_us(50)),
+            "p99_us": _round_number(self.compute_percentile_us(99)),
+            "p999_us": _round_number(self.compute_percentile_us(99.9)),
+            "generator_lag_p99_us": _round_number(self.compute_lag_us(99)),
         }
 
 

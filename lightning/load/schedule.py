@@ -10,8 +10,8 @@ from lightning.load.targets import LoadError
 Times = npt.NDArray[np.int64]
 
 
-def draw_schedule(rate: float, seconds: float, seed: int) -> Times:
-    """Return ascending times of requests, in nanoseconds from the start, at a mean `rate` per second for `seconds`.
+def draw_schedule(rate_per_s: float, duration_s: float, seed: int) -> Times:
+    """Return ascending times of requests, in nanoseconds from the start, at the mean rate `rate_per_s`.
 
     The gaps of a Poisson process are independent and exponentially distributed, with mean 1 / rate. Raise `LoadError`
     unless rate and duration are finite and above 0.
@@ -20,12 +20,14 @@ def draw_schedule(rate: float, seconds: float, seed: int) -> Times:
     >>> abs(len(due) - 10_000) < 400  # four standard deviations, of sqrt(10,000) each
     True
     """
-    if not (rate > 0 and seconds > 0 and np.isfinite(rate * seconds)):
+    if not (rate_per_s > 0 and duration_s > 0 and np.isfinite(rate_per_s * duration_s)):
         raise LoadError(
-            f"cannot draw a load at {rate} requests/s for {seconds} s",
+            f"cannot draw a load at {rate_per_s} requests/s for {duration_s} s",
             hint="Give a rate and a duration above 0",
         )
     random = np.random.default_rng(seed)
-    expected_count = rate * seconds
-    due_ns = np.cumsum(random.exponential(1 / rate, size=int(expected_count + 8 * expected_count**0.5 + 16)))
-    return np.asarray(due_ns[due_ns < seconds] * 1e9).astype(np.int64)
+    expected_count = rate_per_s * duration_s
+    due_ns = np.cumsum(
+        random.exponential(1 / rate_per_s, size=int(expected_count + 8 * expected_count**0.5 + 16))
+    )
+    return np.asarray(due_ns[due_ns < duration_s] * 1e9).astype(np.int64)

@@ -27,7 +27,7 @@ class Target:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
-    def address(self) -> tuple[str, int]:
+    def resolve_address(self) -> tuple[str, int]:
         """Return the IPv4 address and the port. Raise `LoadError` if the name of the host is unknown."""
         try:
             addresses = socket.getaddrinfo(self.host, self.port, socket.AF_INET)

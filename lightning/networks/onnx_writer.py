@@ -58,7 +58,7 @@ class _Graph:
         self.nodes.append(proto)
         return output
 
-    def rank(self, tensor: str) -> int:
+    def get_rank(self, tensor: str) -> int:
         return len(self.network.shapes[tensor]) + 1
 
 
@@ -68,7 +68,7 @@ def _write_unchanged(graph: _Graph, node: Node) -> None:
 
 def _write_gemm(graph: _Graph, node: Node) -> None:
     x, weights, *bias = node.inputs
-    if graph.rank(x) == 2:
+    if graph.get_rank(x) == 2:
         graph.add("Gemm", [x, weights, *bias], node.output, transB=1)
         return
     transposed = graph.add_constant(graph.network.constants[weights].T, f"{node.output}//turned")
@@ -124,7 +124,7 @@ def _write_reduction(graph: _Graph, node: Node) -> None:
 def _write_slice(graph: _Graph, node: Node) -> None:
     attributes = node.attributes
     stop = BACKWARD_STOP if attributes["stop"] is None else attributes["stop"]
-    parts = {
+    bounds = {
         "start": attributes["start"],
         "stop": stop,
         "axis": attributes["axis"],
@@ -132,7 +132,7 @@ def _write_slice(graph: _Graph, node: Node) -> None:
     }
     names = [
         graph.add_constant(np.array([value], np.int64), f"{node.output}//{name}")
-        for name, value in parts.items()
+        for name, value in bounds.items()
     ]
     graph.add("Slice", [node.inputs[0], *names], node.output)
 

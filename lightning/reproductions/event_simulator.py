@@ -73,22 +73,22 @@ class Arrival:
     ns: float
 
 
-def draw_arrivals(requests: int, gbps: float, seed: int) -> tuple[Arrival, ...]:
-    """Return a Poisson schedule of requests for random networks, at the rate of a link of `gbps`.
+def draw_arrivals(request_count: int, rate_gbps: float, seed: int) -> tuple[Arrival, ...]:
+    """Return a Poisson schedule of requests for random networks, at the rate of a link of `rate_gbps`.
 
     The mean gap before a request is the transmission time of its bits.
     """
     generator = np.random.default_rng(seed)
     time_ns, arrivals = 0.0, []
-    for model in generator.integers(len(MODELS), size=requests):
-        time_ns += generator.exponential(MODELS[model].request_bytes * 8 / gbps)
+    for model in generator.integers(len(MODELS), size=request_count):
+        time_ns += generator.exponential(MODELS[model].request_bytes * 8 / rate_gbps)
         arrivals.append(Arrival(int(model), time_ns))
     return tuple(arrivals)
 
 
 def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, float]:
     """Return the mean time in ns from arrival to answer, by network."""
-    tables = _Tables.of(MODELS)
+    tables = _Tables.from_models(MODELS)
     latency = [math.ceil(processor.latency_ns.get(model.name, 0.0) * processor.ghz) for model in MODELS]
     end_cycles = _simulate_compiled(
         np.array([arrival.model for arrival in arrivals], np.int64),
@@ -97,9 +97,9 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
         tables.first,
         tables.length,
         tables.count,
-        tables.waits,
-        tables.next_from,
-        tables.next,
+        tables.predecessor_counts,
+        tables.successor_offsets,
+        tables.successors,
         processor.cores,
     )
     times: dict[str, list[float]] = {}
@@ -112,56 +112,64 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
 class _Tables:
     """The layers of all networks in sequence. `first[m]` is the first layer of network m.
 
-    Layer l has `count[l]` pieces of `length[l]` products and waits for `waits[l]` layers. The layers
-    `next[next_from[l]:next_from[l + 1]]` wait for layer l; these indices count within the network.
+    Layer l has `count[l]` pieces of `length[l]` products and waits for `predecessor_counts[l]` layers. The layers
+    `successors[successor_offsets[l]:successor_offsets[l + 1]]` wait for layer l. They are numbered
+    within the network.
     """
 
     first: NDArray[np.int64]
     length: NDArray[np.int64]
     count: NDArray[np.int64]
-    waits: NDArray[np.int64]
-    next_from: NDArray[np.int64]
-    next: NDArray[np.int64]
+    predecessor_counts: NDArray[np.int64]
+    successor_offsets: NDArray[np.int64]
+    successors: NDArray[np.int64]
 
     @classmethod
-    def of(cls, models: Sequence[PublishedModel]) -> _Tables:
-        pieces, waits, following, first_layers = [], [], [], [0]
+    def from_models(cls, models: Sequence[PublishedModel]) -> _Tables:
+        pieces, predecessor_counts, successors_by_layer, first_layers = [], [], [], [0]
         for model in models:
-            children: list[list[int]] = [[] for _ in model.layers]
+            model_successors: list[list[int]] = [[] for _ in model.layers]
             for layer_index, layer in enumerate(model.layers):
                 for predecessor in layer.predecessors:
-                    children[predecessor].append(layer_index)
+                    model_successors[predecessor].append(layer_index)
                 pieces.append(
                     (layer.length, layer.count)
                     if layer.length >= PIECE_PRODUCTS
-                    else (PIECE_PRODUCTS, -(-layer.products // PIECE_PRODUCTS))
+                    else (PIECE_PRODUCTS, -(-layer.product_count // PIECE_PRODUCTS))
                 )
-                waits.append(len(layer.predecessors))
-            following += children
-            first_layers.append(len(waits))
+                predecessor_counts.append(len(layer.predecessors))
+            successors_by_layer += model_successors
+            first_layers.append(len(predecessor_counts))
         length, count = np.array(pieces, np.int64).T.copy()
-        starts = np.cumsum([0, *map(len, following)])
-        flat = [child for children in following for child in children]
+        starts = np.cumsum([0, *map(len, successors_by_layer)])
+        flat_successors = [
+            successor for model_successors in successors_by_layer for successor in model_successors
+        ]
         return cls(
-            *(np.array(column, np.int64) for column in (first_layers, length, count, waits, starts, flat))
+            *(
+                np.array(column, np.int64)
+                for column in (first_layers, length, count, predecessor_counts, starts, flat_successors)
+            )
         )
 
 
-def _cut_range(begins: NDArray[np.int64], free: NDArray[np.int64], ranges: int, core: int) -> int:
+def _cut_range(
+    first_cores: NDArray[np.int64], free_cycles: NDArray[np.int64], range_count: int, core: int
+) -> int:
     """Split a range so that one begins at `core`, and return the number of ranges."""
-    index = np.searchsorted(begins[:ranges], core)
-    if index < ranges and begins[index] == core:
-        return ranges
-    for moved in range(ranges, index, -1):
-        begins[moved], free[moved] = begins[moved - 1], free[moved - 1]
-    begins[index], free[index] = core, free[index - 1]
-    return ranges + 1
+    index = np.searchsorted(first_cores[:range_count], core)
+    if index < range_count and first_cores[index] == core:
+        return range_count
+    for moved in range(range_count, index, -1):
+        first_cores[moved], free_cycles[moved] = first_cores[moved - 1], free_cycles[moved - 1]
+    first_cores[index], free_cycles[index] = core, free_cycles[index - 1]
+    return range_count + 1
 
 
 def _add_load(
-    begins: NDArray[np.int64],
-    free: NDArray[np.int64],
-    ranges: int,
+    first_cores: NDArray[np.int64],
+    free_cycles: NDArray[np.int64],
+    range_count: int,
     first_core: int,
     end: int,
     cycle: int,
@@ -172,20 +180,20 @@ def _add_load(
 
     Return (number of ranges, cycle in which the last of these cores ends, or `last_cycle` if later).
     """
-    ranges = _cut_range_compiled(begins, free, ranges, first_core)
-    if end < len(free):
-        ranges = _cut_range_compiled(begins, free, ranges, end)
-    kept_ranges = 0
-    for index in range(ranges):
-        value = free[index]
-        if first_core <= begins[index] < end:
+    range_count = _cut_range_compiled(first_cores, free_cycles, range_count, first_core)
+    if end < len(free_cycles):
+        range_count = _cut_range_compiled(first_cores, free_cycles, range_count, end)
+    kept_range_count = 0
+    for index in range(range_count):
+        value = free_cycles[index]
+        if first_core <= first_cores[index] < end:
             value = max(value, cycle) + cycles
             last_cycle = max(last_cycle, value)
-        if kept_ranges and free[kept_ranges - 1] == value:
+        if kept_range_count and free_cycles[kept_range_count - 1] == value:
             continue
-        begins[kept_ranges], free[kept_ranges] = begins[index], value
-        kept_ranges += 1
-    return kept_ranges, last_cycle
+        first_cores[kept_range_count], free_cycles[kept_range_count] = first_cores[index], value
+        kept_range_count += 1
+    return kept_range_count, last_cycle
 
 
 _cut_range_compiled = compile_function(_cut_range)
@@ -199,48 +207,55 @@ def _simulate(
     first_layers: NDArray[np.int64],
     length: NDArray[np.int64],
     count: NDArray[np.int64],
-    waits: NDArray[np.int64],
-    next_from: NDArray[np.int64],
+    predecessor_counts: NDArray[np.int64],
+    successor_offsets: NDArray[np.int64],
     successors: NDArray[np.int64],
     cores: int,
 ) -> NDArray[np.int64]:
     """Return the cycle in which each request ends.
 
     Events are (cycle, request, kind, layer), where kind 0 begins a layer and kind 1 ends it. Neighbouring cores are
-    mostly free from the same cycle on. `free` therefore has one value for each range of cores; `begins` has the first
-    core of each range.
+    mostly free from the same cycle on. `free_cycles` therefore has one value for each range of cores; `first_cores` has
+    the first core of each range.
     """
-    begins, free = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
-    ranges, next_core = 1, 0
+    first_cores, free_cycles = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
+    range_count, next_core = 1, 0
     end_cycles = np.zeros(len(models), np.int64)
     max_layers = (first_layers[1:] - first_layers[:-1]).max()
-    open_layers = np.zeros((len(models), max_layers), np.int64)
-    layers_left = np.zeros(len(models), np.int64)
+    pending_predecessors = np.zeros((len(models), max_layers), np.int64)
+    remaining_layers = np.zeros(len(models), np.int64)
     events = [(arrivals[0], 0, 0, 0)]  # numba infers the type of all events from this event
     events.clear()
     for request in range(len(models)):
         begin, end = first_layers[models[request]], first_layers[models[request] + 1]
-        layers_left[request] = end - begin
+        remaining_layers[request] = end - begin
         for layer_index in range(end - begin):
-            open_layers[request, layer_index] = waits[begin + layer_index]
-            if waits[begin + layer_index] == 0:
+            pending_predecessors[request, layer_index] = predecessor_counts[begin + layer_index]
+            if predecessor_counts[begin + layer_index] == 0:
                 heappush(events, (arrivals[request] + latency[models[request]], request, 0, layer_index))
     while events:
         cycle, request, kind, layer_index = heappop(events)
         layer = first_layers[models[request]] + layer_index
         if kind == 0:
-            full, single_cores = count[layer] // cores, count[layer] % cores
+            full_rounds, single_cores = count[layer] // cores, count[layer] % cores
             last_cycle = 0
-            if full:
-                ranges, last_cycle = add_load(
-                    begins, free, ranges, 0, cores, cycle, full * length[layer], last_cycle
+            if full_rounds:
+                range_count, last_cycle = add_load(
+                    first_cores,
+                    free_cycles,
+                    range_count,
+                    0,
+                    cores,
+                    cycle,
+                    full_rounds * length[layer],
+                    last_cycle,
                 )
             wrapped_cores = max(next_core + single_cores - cores, 0)
             if single_cores:
-                ranges, last_cycle = add_load(
-                    begins,
-                    free,
-                    ranges,
+                range_count, last_cycle = add_load(
+                    first_cores,
+                    free_cycles,
+                    range_count,
                     next_core,
                     next_core + single_cores - wrapped_cores,
                     cycle,
@@ -248,20 +263,20 @@ def _simulate(
                     last_cycle,
                 )
             if wrapped_cores:
-                ranges, last_cycle = add_load(
-                    begins, free, ranges, 0, wrapped_cores, cycle, length[layer], last_cycle
+                range_count, last_cycle = add_load(
+                    first_cores, free_cycles, range_count, 0, wrapped_cores, cycle, length[layer], last_cycle
                 )
             next_core = (next_core + count[layer]) % cores
             heappush(events, (last_cycle, request, 1, layer_index))
         else:
-            layers_left[request] -= 1
-            if layers_left[request] == 0:
+            remaining_layers[request] -= 1
+            if remaining_layers[request] == 0:
                 end_cycles[request] = cycle
-            for index in range(next_from[layer], next_from[layer + 1]):
-                child = successors[index]
-                open_layers[request, child] -= 1
-                if open_layers[request, child] == 0:
-                    heappush(events, (cycle, request, 0, child))
+            for index in range(successor_offsets[layer], successor_offsets[layer + 1]):
+                successor = successors[index]
+                pending_predecessors[request, successor] -= 1
+                if pending_predecessors[request, successor] == 0:
+                    heappush(events, (cycle, request, 0, successor))
     return end_cycles
 
 

@@ -20,7 +20,7 @@ class Layer:
     predecessors: tuple[int, ...] = ()
 
     @property
-    def products(self) -> int:
+    def product_count(self) -> int:
         """The number of products of the layer."""
         return self.length * self.count
 
@@ -34,12 +34,12 @@ class PublishedModel:
     request_bytes: int
 
     @property
-    def products(self) -> int:
+    def product_count(self) -> int:
         """The number of products of an inference."""
-        return sum(layer.products for layer in self.layers)
+        return sum(layer.product_count for layer in self.layers)
 
 
-_IMAGE = 224 * 224 * 3
+_IMAGE_BYTES = 224 * 224 * 3
 _TOKEN_BYTES = 10
 """Bytes per token in a request, as published."""
 
@@ -51,8 +51,8 @@ def _make_chain(layers: Sequence[tuple[int, int]]) -> tuple[Layer, ...]:
     )
 
 
-def _make_convolution(inputs: int, kernel: int, outputs: int, size: int) -> tuple[int, int]:
-    return kernel * kernel, inputs * outputs * size * size
+def _make_convolution(input_channels: int, kernel: int, output_channels: int, size: int) -> tuple[int, int]:
+    return kernel * kernel, input_channels * output_channels * size * size
 
 
 def _make_alexnet() -> tuple[Layer, ...]:
@@ -71,24 +71,27 @@ def _make_alexnet() -> tuple[Layer, ...]:
 
 
 def _make_vgg(repeats: Sequence[int]) -> tuple[Layer, ...]:
-    layers, inputs, size = [], 3, 224
-    for outputs, repeat in zip((64, 128, 256, 512, 512), repeats, strict=True):
+    layers, input_channels, size = [], 3, 224
+    for output_channels, repeat in zip((64, 128, 256, 512, 512), repeats, strict=True):
         for _ in range(repeat):
-            layers.append(_make_convolution(inputs, 3, outputs, size))
-            inputs = outputs
+            layers.append(_make_convolution(input_channels, 3, output_channels, size))
+            input_channels = output_channels
         size //= 2
     return _make_chain([*layers, (25088, 4096), (4096, 4096), (4096, 1000)])
 
 
 def _make_resnet18() -> tuple[Layer, ...]:
     """Return ResNet-18. As in the published simulator, a projection follows the block that it is parallel to."""
-    layers, inputs = [_make_convolution(3, 7, 64, 112)], 64
-    for outputs, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
-        layers += [_make_convolution(inputs, 3, outputs, size), _make_convolution(outputs, 3, outputs, size)]
-        if inputs != outputs:
-            layers.append(_make_convolution(inputs, 1, outputs, size))
-        layers += [_make_convolution(outputs, 3, outputs, size)] * 2
-        inputs = outputs
+    layers, input_channels = [_make_convolution(3, 7, 64, 112)], 64
+    for output_channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        layers += [
+            _make_convolution(input_channels, 3, output_channels, size),
+            _make_convolution(output_channels, 3, output_channels, size),
+        ]
+        if input_channels != output_channels:
+            layers.append(_make_convolution(input_channels, 1, output_channels, size))
+        layers += [_make_convolution(output_channels, 3, output_channels, size)] * 2
+        input_channels = output_channels
     return _make_chain([*layers, (512, 1000)])
 
 
@@ -101,17 +104,17 @@ def _make_transformer(
     """
     layers = [Layer(length, width) for length in embeddings]
     predecessors = tuple(range(len(layers)))
-    part = tokens * width // heads
+    products_per_head = tokens * width // heads
     for _ in range(blocks):
-        heads_done = []
+        head_outputs = []
         for _ in range(heads):
             first_layer = len(layers)
-            layers += [Layer(width, part, predecessors)] * 3
+            layers += [Layer(width, products_per_head, predecessors)] * 3
             layers.append(Layer(width // heads, tokens * tokens, (first_layer, first_layer + 1)))
-            layers.append(Layer(tokens, part, (first_layer + 2, first_layer + 3)))
-            heads_done.append(first_layer + 4)
+            layers.append(Layer(tokens, products_per_head, (first_layer + 2, first_layer + 3)))
+            head_outputs.append(first_layer + 4)
         first_layer = len(layers)
-        layers.append(Layer(width, tokens * width, tuple(heads_done)))
+        layers.append(Layer(width, tokens * width, tuple(head_outputs)))
         layers.append(Layer(width, tokens * 4 * width, (first_layer,)))
         layers.append(Layer(4 * width, tokens * width, (first_layer + 1,)))
         predecessors = (first_layer + 2,)
@@ -140,10 +143,10 @@ def _make_dlrm() -> tuple[Layer, ...]:
 
 
 MODELS: tuple[PublishedModel, ...] = (
-    PublishedModel("AlexNet", _make_alexnet(), _IMAGE),
-    PublishedModel("ResNet-18", _make_resnet18(), _IMAGE),
-    PublishedModel("VGG-16", _make_vgg((2, 2, 3, 3, 3)), _IMAGE),
-    PublishedModel("VGG-19", _make_vgg((2, 2, 4, 4, 4)), _IMAGE),
+    PublishedModel("AlexNet", _make_alexnet(), _IMAGE_BYTES),
+    PublishedModel("ResNet-18", _make_resnet18(), _IMAGE_BYTES),
+    PublishedModel("VGG-16", _make_vgg((2, 2, 3, 3, 3)), _IMAGE_BYTES),
+    PublishedModel("VGG-19", _make_vgg((2, 2, 4, 4, 4)), _IMAGE_BYTES),
     PublishedModel(
         "BERT",
         _make_transformer(blocks=24, heads=16, width=1024, tokens=512, embeddings=(29056,)),

@@ -11,7 +11,7 @@ from lightning.canvas import (
     Plot,
     add_heading,
     add_legend,
-    new_figure,
+    make_figure,
     style_axes,
 )
 from lightning.reproductions.smartnic import PUBLISHED_SERVE_TIME_RATIOS, SPEED_GBPS, Row
@@ -25,7 +25,7 @@ def plot_serve_times(rows: Sequence[Row]) -> Plot:
     for row in rows:
         if match := _QUANTITY.fullmatch(row.quantity):
             lines.setdefault(match[1], {}).setdefault(match[3], []).append((float(match[2]), row.ours))
-    figure = new_figure(7.2, 4.4)
+    figure = make_figure(7.2, 4.4)
     axes = figure.add_subplot()
     published = [
         (name, points_by_statistic)

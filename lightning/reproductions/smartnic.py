@@ -51,16 +51,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The size of a reproduction: traces of `requests` requests at each speed, and whether the RTL runs too."""
+    """The size of a reproduction: traces at each network speed, requests in a trace, and whether the RTL runs."""
 
-    traces: int
-    requests: int
-    sweep: Sequence[float]
+    trace_count: int
+    request_count: int
+    sweep_gbps: Sequence[float]
     with_rtl: bool
 
 
-FULL_SCALE = Scale(traces=10, requests=100, sweep=SWEEP_GBPS, with_rtl=True)
-QUICK_SCALE = Scale(traces=1, requests=10, sweep=(0.01, 0.06), with_rtl=False)
+FULL_SCALE = Scale(trace_count=10, request_count=100, sweep_gbps=SWEEP_GBPS, with_rtl=True)
+QUICK_SCALE = Scale(trace_count=1, request_count=10, sweep_gbps=(0.01, 0.06), with_rtl=False)
 TITLE_BY_FIGURE = {
     1: "cycles of LeNet-300-100",
     2: "mean serve time of seven networks on five processors",
@@ -84,9 +84,11 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
     report(TITLE_BY_FIGURE[2])
     traces = _simulate_traces(scale, SPEED_GBPS)
     rows += [*_compare_serve_times(traces), *_compare_energies(traces)]
-    for speed in scale.sweep:
-        report(f"{TITLE_BY_FIGURE[4]}: {speed:g} Gbit/s")
-        rows += _compare_ratios_at(speed, traces if speed == SPEED_GBPS else _simulate_traces(scale, speed))
+    for speed_gbps in scale.sweep_gbps:
+        report(f"{TITLE_BY_FIGURE[4]}: {speed_gbps:g} Gbit/s")
+        rows += _compare_ratios_at(
+            speed_gbps, traces if speed_gbps == SPEED_GBPS else _simulate_traces(scale, speed_gbps)
+        )
     return tuple(rows)
 
 
@@ -133,8 +135,8 @@ def _measure_rtl_cycles() -> Iterator[Row]:
     nic = SmartNic()
     frame = make_request(nic.settings, bytes(LENET_SHAPES[0][1]))
     nic.load(NicProgram((NicModel("LeNet-300-100", tuple(layers), published=True),)))
-    for memory in ("DRAM: 160 ns, refresh 4.5 %", "ideal memory"):
-        if memory == "ideal memory":
+    for memory_kind in ("DRAM: 160 ns, refresh 4.5 %", "ideal memory"):
+        if memory_kind == "ideal memory":
             nic.set_input("memory_latency", 0)
             nic.set_input("memory_refresh_every", 0)
         trace = trace_request(nic, frame).trace
@@ -142,10 +144,14 @@ def _measure_rtl_cycles() -> Iterator[Row]:
         waiting = int(np.count_nonzero(trace.signals["sending"])) - products
         total = int(trace.counts["latency.cycles"][-1])
         yield Row(
-            1, f"RTL, {memory}: cycles of products", sum(_compute_published_cycles()), products, "measured"
+            1,
+            f"RTL, {memory_kind}: cycles of products",
+            sum(_compute_published_cycles()),
+            products,
+            "measured",
         )
-        yield Row(1, f"RTL, {memory}: cycles that wait for memory", None, waiting, "measured")
-        yield Row(1, f"RTL, {memory}: cycles in all", None, total, "measured, without packets")
+        yield Row(1, f"RTL, {memory_kind}: cycles that wait for memory", None, waiting, "measured")
+        yield Row(1, f"RTL, {memory_kind}: cycles in all", None, total, "measured, without packets")
     nic.close()
 
 
@@ -154,9 +160,9 @@ def _compute_published_cycles() -> list[int]:
     return [row * outputs for row, (outputs, _) in zip(LENET_ROW_BEATS, LENET_SHAPES, strict=True)]
 
 
-def _simulate_traces(scale: Scale, speed: float) -> list[Times]:
+def _simulate_traces(scale: Scale, speed_gbps: float) -> list[Times]:
     """Return the serve times of each trace."""
-    traces = (draw_arrivals(scale.requests, speed, seed) for seed in range(scale.traces))
+    traces = (draw_arrivals(scale.request_count, speed_gbps, seed) for seed in range(scale.trace_count))
     return [{processor.name: simulate(processor, trace) for processor in PROCESSORS} for trace in traces]
 
 
@@ -195,14 +201,18 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
         )
 
 
-def _compare_ratios_at(speed: float, traces: Sequence[Times]) -> Iterator[Row]:
+def _compare_ratios_at(speed_gbps: float, traces: Sequence[Times]) -> Iterator[Row]:
     for processor in PROCESSORS[1:]:
         ratios, quantity = (
             _compute_ratios(traces, processor.name),
             f"serve time of {processor.name} over Lightning's",
         )
-        yield Row(4, f"{quantity} at {speed:g} Gbit/s, mean of networks", None, fmean(map(fmean, ratios)))
-        yield Row(4, f"{quantity} at {speed:g} Gbit/s, largest of a network", None, fmean(map(max, ratios)))
+        yield Row(
+            4, f"{quantity} at {speed_gbps:g} Gbit/s, mean of networks", None, fmean(map(fmean, ratios))
+        )
+        yield Row(
+            4, f"{quantity} at {speed_gbps:g} Gbit/s, largest of a network", None, fmean(map(max, ratios))
+        )
 
 
 def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:

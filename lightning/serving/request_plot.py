@@ -15,8 +15,8 @@ from lightning.canvas import (
     SERIES_COLOURS,
     Plot,
     add_heading,
+    make_figure,
     mark_simulated,
-    new_figure,
 )
 
 _CLOSE_UP_CYCLES = 160
@@ -39,9 +39,9 @@ Bits = npt.NDArray[np.bool_]
 def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
     """Plot every cycle of a request. A long request has close-ups of its first and last cycles at the sides."""
     spans = _choose_spans(request.cycles)
-    targets = request.targets()
+    targets = request.find_targets()
     counts = {name: values for name, values in request.trace.counts.items() if targets[name].any()}
-    figure = new_figure(4.0 + 3.2 * len(spans), 6.8)
+    figure = make_figure(4.0 + 3.2 * len(spans), 6.8)
     panels = figure.subplots(
         1 + len(counts), len(spans), sharex="col", squeeze=False,
         gridspec_kw={

@@ -13,7 +13,7 @@ from lightning.canvas import (
     Plot,
     add_heading,
     add_legend,
-    new_figure,
+    make_figure,
     style_axes,
 )
 from lightning.compiler.measured import MEASURED_SIGMA
@@ -47,7 +47,7 @@ def plot_noise_curves(
     curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None
 ) -> Plot:
     """Plot a curve for each name. Mark the sigma of Lightning's prototype, and the sigma `trained_at` if given."""
-    figure = new_figure(7.2, 4.4)
+    figure = make_figure(7.2, 4.4)
     axes = figure.subplots()
     for index, (name, curve) in enumerate(curves.items()):
         sigmas = [max(sigma, ZERO_POSITION) for sigma in curve.sigmas]

@@ -47,7 +47,7 @@ class Range(Protocol):
     is_signed: bool
     """True if activations may be negative, which takes two passes."""
 
-    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+    def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return the value of one step of the activations, in a shape that broadcasts with them."""
         ...
 
@@ -64,7 +64,7 @@ class FixedRange:
         self.largest: Tensor = None
         self.is_signed = False
 
-    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+    def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return the value of one step, a scalar. Update the range first if `is_learning`, or at the first call."""
         if is_learning or self.largest is None:
             self._update(activations.detach())
@@ -93,7 +93,7 @@ class ShiftedRange:
         self.is_shifted = is_shifted
         self.is_signed = False
 
-    def scale(self, activations: Tensor, *, is_learning: bool) -> Tensor:
+    def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return a scale for each image, (images, 1, ...), or a scalar for pixels."""
         base = self.compute_base()
         if not self.is_shifted:
@@ -127,15 +127,15 @@ def compute_weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
     return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(MIN_SCALE) / FULL_VALUE
 
 
-def count_readouts(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
+def count_readouts(steps: Tensor, *, sends_zeros: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
     """Return (number of readouts, added minus subtracted readouts), both (rows,), for weights `steps` (rows, terms).
 
-    Products that share a readout have the same sign. If `dense`, weights of 0 are also sent, in added readouts.
+    Products that share a readout have the same sign. If `sends_zeros`, weights of 0 are also sent, in added readouts.
     """
     added = -(-(steps > 0).sum(1) // wavelengths)
     subtracted = -(-(steps < 0).sum(1) // wavelengths)
     readouts = added + subtracted
-    if dense:
+    if sends_zeros:
         readouts = readouts.clamp_min(-(-steps.shape[1] // wavelengths))
     return readouts, readouts - 2 * subtracted
 
@@ -153,7 +153,7 @@ class PhotonicForward:
 
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
-        step = self.range.scale(activations, is_learning=self.layer.training)
+        step = self.range.compute_step(activations, is_learning=self.layer.training)
         row_steps = self._compute_weight_scale()
         steps = round_to_steps(activations, step)
         weight_steps = row_steps.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
@@ -170,11 +170,11 @@ class PhotonicForward:
         return compute_weight_scale(weights, per_channel=self.emulation.options.per_channel)
 
     @property
-    def _is_dense(self) -> bool:
+    def _sends_zeros(self) -> bool:
         return isinstance(self.layer, torch.nn.Linear)
 
     def _multiply(self, activations: Tensor, weights: Tensor) -> Tensor:
-        if self._is_dense:
+        if self._sends_zeros:
             return functional.linear(activations, weights)
         layer = self.layer
         return functional.conv2d(
@@ -182,7 +182,7 @@ class PhotonicForward:
         )
 
     def _align_with_results(self, rows: Tensor) -> Tensor:
-        return rows if self._is_dense else rows.reshape(-1, 1, 1)
+        return rows if self._sends_zeros else rows.reshape(-1, 1, 1)
 
     def _draw_noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
         """Return one draw for each sum, with the total variance of its readouts. See `execution.noise.Noise`."""
@@ -199,7 +199,7 @@ class PhotonicForward:
         largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL_VALUE
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
         level = sums.abs() / step
-        deviation = (noise.variance(level) / noise.average).sqrt()
+        deviation = (noise.compute_variance(level) / noise.average).sqrt()
         noisy = (level + noise.mean + deviation * draws).abs()
         return sums.sign() * noisy * step - sums
 
@@ -207,7 +207,7 @@ class PhotonicForward:
         noise, pass_count = self.emulation.noise, 2 if self.range.is_signed else 1
         readouts, net_signs = count_readouts(
             weights.flatten(1),
-            dense=noise.place_properties.dense,
+            sends_zeros=noise.place_properties.sends_zeros,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         # With two passes, the mean errors of the positive and the negative part cancel.

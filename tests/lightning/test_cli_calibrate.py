@@ -81,7 +81,7 @@ def test_a_failed_step_is_an_error_with_its_hint_and_nothing_is_kept():
     failed = next(each for each in found["steps"] if not each["passed"])
     assert found["error"]["hint"] == failed["hint"] != ""
     assert "laser" in failed["hint"] or "interlock" in failed["hint"]
-    assert not list(Path(store.folder()).glob("*.json"))
+    assert not list(Path(store.find_folder()).glob("*.json"))
 
 
 @pytest.mark.socket
@@ -140,13 +140,13 @@ def test_paddles_are_turned_until_the_person_is_done(monkeypatch, capsys):
 
 @pytest.mark.socket
 def test_the_twin_brings_its_instruments(kit):
-    assert set(module.choose_resources(kit, {}, lasting=False)) == {"laser", "meter"}
-    named = module.choose_resources(kit, {}, lasting=True)
-    assert module.choose_resources(kit, {"bias": "bench", "laser": "GPIB::5"}, lasting=False) == {
+    assert set(module.choose_resources(kit, {}, is_lasting=False)) == {"laser", "meter"}
+    named = module.choose_resources(kit, {}, is_lasting=True)
+    assert module.choose_resources(kit, {"bias": "bench", "laser": "GPIB::5"}, is_lasting=False) == {
         "bias": named["bias"],
         "laser": "GPIB::5",
     }
-    with module.open_instruments(named, required=False) as bench:
+    with module.open_instruments(named, is_required=False) as bench:
         assert bench.laser.identity.make.lower() == "santec"
         assert bench.bias.outputs == 4
 
@@ -155,10 +155,10 @@ def test_a_board_brings_no_instruments():
     class Board:
         simulated = False
 
-    assert module.choose_resources(Board(), {}, lasting=True) == {}
+    assert module.choose_resources(Board(), {}, is_lasting=True) == {}
     with pytest.raises(AddressError, match="this device has no laser of its own"):
-        module.choose_resources(Board(), {"laser": "bench"}, lasting=True)
-    with module.open_instruments({}, required=False) as bench:
+        module.choose_resources(Board(), {"laser": "bench"}, is_lasting=True)
+    with module.open_instruments({}, is_required=False) as bench:
         assert bench is None
 
 
@@ -170,7 +170,7 @@ def test_without_pyvisa_a_twin_is_calibrated_without_instruments(monkeypatch):
         raise MissingLibrary("pyvisa is needed")
 
     monkeypatch.setattr(lightning.kit.instruments, "open_bench", missing)
-    with module.open_instruments({"laser": "GPIB::5"}, required=False) as bench:
+    with module.open_instruments({"laser": "GPIB::5"}, is_required=False) as bench:
         assert bench is None
-    with pytest.raises(MissingLibrary), module.open_instruments({"laser": "GPIB::5"}, required=True):
+    with pytest.raises(MissingLibrary), module.open_instruments({"laser": "GPIB::5"}, is_required=True):
         pass

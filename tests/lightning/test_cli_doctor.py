@@ -133,7 +133,7 @@ def test_what_listens_here_is_seen():
         opened.bind(("127.0.0.1", 0))
         opened.listen()
         assert psutil.CONN_LISTEN
-        found = doctor.list_listening()
+        found = doctor.list_listening_sockets()
         assert found is None or opened.getsockname() in found
 
 

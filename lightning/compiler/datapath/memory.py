@@ -49,7 +49,7 @@ class MemoryPlan:
         return max((buffer.offset + buffer.size for buffer in self.buffers), default=0)
 
     @property
-    def unshared(self) -> int:
+    def unshared_size(self) -> int:
         """Total size in bytes if no buffers shared memory."""
         return sum(buffer.size for buffer in self.buffers)
 

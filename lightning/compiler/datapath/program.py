@@ -66,11 +66,13 @@ def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segme
     )
 
 
-def _make_segment(layer: PhotonicLayer, terms: Integers, rows: Integers, beats: int, lanes: int) -> Segment:
+def _make_segment(
+    layer: PhotonicLayer, terms: Integers, rows: Integers, beat_count: int, lane_count: int
+) -> Segment:
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
-    term_indices = _resize(terms[rows], beats * lanes)
+    term_indices = _resize(terms[rows], beat_count * lane_count)
     row_weights = np.take_along_axis(weights, term_indices % weights.shape[1], axis=1)
-    return Segment(beats, rows, term_indices, np.where(term_indices == DARK_TERM, 0, row_weights))
+    return Segment(beat_count, rows, term_indices, np.where(term_indices == DARK_TERM, 0, row_weights))
 
 
 def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Integers, Integers]:
@@ -137,7 +139,7 @@ def list_entries(model: CompiledModel) -> Iterator[ProgramEntry]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = split_into_segments(layer, model.hardware)
-        pass_beats = layer.positions * sum(segment.beats * len(segment.rows) for segment in segments)
+        pass_beats = layer.position_count * sum(segment.beats * len(segment.rows) for segment in segments)
         for pass_number in range(count_passes(layer)):
             for segment in segments:
                 yield ProgramEntry(layer, pass_number, segment, pass_beats)

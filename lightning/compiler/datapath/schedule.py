@@ -59,8 +59,10 @@ def count_passes(layer: PhotonicLayer) -> int:
     return 2 if layer.signed else 1
 
 
-def count_layer_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Return the readouts of every row in a pass. `dense` also sends products whose weight is 0.
+def count_layer_readouts(
+    layer: PhotonicLayer, hardware: Hardware, *, sends_zeros: bool | None = None
+) -> Readouts:
+    """Return the readouts of every row in a pass. `sends_zeros` also sends products whose weight is 0.
 
     P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts. Zeros fill the unused places; the other
     zeros take further positive readouts. With one wavelength every term has its own readout, and a zero counts as
@@ -72,31 +74,33 @@ def count_layer_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: boo
     >>> count_layer_readouts(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
     [[0]]
     """
-    return count_weight_readouts(layer.weights, hardware, dense=dense)
+    return count_weight_readouts(layer.weights, hardware, sends_zeros=sends_zeros)
 
 
-def count_weight_readouts(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+def count_weight_readouts(
+    weights: Weights, hardware: Hardware, *, sends_zeros: bool | None = None
+) -> Readouts:
     """Return the readouts like `count_layer_readouts`, for weights (groups, rows, terms)."""
     positive_readouts = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
     negative_readouts = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
-    if dense if dense is not None else not hardware.skip_zeros:
+    if sends_zeros if sends_zeros is not None else not hardware.skip_zeros:
         term_readouts = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
         positive_readouts = np.maximum(positive_readouts, term_readouts - negative_readouts)
     return Readouts(positive_readouts + negative_readouts, positive_readouts - negative_readouts)
 
 
 def schedule_layer(
-    layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
+    layer: PhotonicLayer, hardware: Hardware, *, sends_zeros: bool | None = None
 ) -> tuple[GroupSchedule, ...]:
-    """Return the schedule of each group, the same for both passes. `dense` is as in `count_layer_readouts`.
+    """Return the schedule of each group, the same for both passes. `sends_zeros` is as in `count_layer_readouts`.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> (group,) = schedule_layer(layer, Hardware(wavelengths=2))
     >>> group.order[0].tolist(), group.signs[0].tolist()
     ([[0, 2], [1, 4], [3, -1]], [1, -1, 1])
     """
-    counts = count_layer_readouts(layer, hardware, dense=dense).count
-    are_zeros_sent = dense if dense is not None else not hardware.skip_zeros
+    counts = count_layer_readouts(layer, hardware, sends_zeros=sends_zeros).count
+    are_zeros_sent = sends_zeros if sends_zeros is not None else not hardware.skip_zeros
     make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
         make_schedule(weights, int(row_readouts.max(initial=0)), hardware.wavelengths, are_zeros_sent)
@@ -183,7 +187,7 @@ def compute_layer_work(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     sent_weight_count = (
         int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
     )
-    repeat_count = layer.positions * pass_count
+    repeat_count = layer.position_count * pass_count
     return LayerWork(
         macs=layer.macs,
         products=sent_weight_count * repeat_count,
@@ -198,7 +202,7 @@ def count_layer_cycles(layer: PhotonicLayer, hardware: Hardware, timing: Timing 
     """Return the cycles of a layer by kind, summed over its passes."""
     pass_count = count_passes(layer)
     return LayerCycles(
-        beats=_count_beats(layer, hardware) * layer.positions * pass_count,
+        beats=_count_beats(layer, hardware) * layer.position_count * pass_count,
         preamble=timing.preamble * pass_count,
         detection=DETECTION_CYCLES * pass_count,
         fill=timing.fill * pass_count,

@@ -72,13 +72,13 @@ def round_weights(table: Int16s, steps: Doubles) -> Int16s:
     return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
 
 
-def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Int16s:
+def quantise(values: npt.NDArray[np.floating], scale: float, *, is_signed: bool) -> Int16s:
     """Return the activations in steps of `scale`, with ties rounded to even, clipped to 0 or -255 .. 255.
 
-    >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
+    >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, is_signed=False).tolist()
     [0, 60, 255]
     """
-    lowest = -FULL_VALUE if signed else 0
+    lowest = -FULL_VALUE if is_signed else 0
     return np.asarray(np.clip(np.rint(values / scale), lowest, FULL_VALUE).astype(np.int16))
 
 
@@ -128,17 +128,19 @@ class _RangeFit:
 def compile_scaled(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
     """Quantise all photonic layers of the network on samples; return them by node name."""
     return {
-        observed.layer.node.name: _make_layer(observed, options)
-        for observed in observe_layers(network, raw, options.seed)
+        observation.layer.node.name: _make_layer(observation, options)
+        for observation in observe_layers(network, raw, options.seed)
     }
 
 
-def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
+def _make_layer(observation: LayerObservation, options: Options) -> PhotonicLayer:
     # Sums of products in float32, (groups, vectors, rows).
-    exact = np.asarray(observed.vectors.transpose(1, 0, 2) @ observed.layer.weights.transpose(0, 2, 1))
+    exact_outputs = np.asarray(
+        observation.vectors.transpose(1, 0, 2) @ observation.layer.weights.transpose(0, 2, 1)
+    )
     fits = [
-        _fit_range(observed, exact, largest, options)
-        for largest in find_candidates(observed.magnitudes, options)
+        _fit_range(observation, exact_outputs, largest, options)
+        for largest in find_candidates(observation.magnitudes, options)
     ]
     fit = fits[
         find_best_range([candidate.error for candidate in fits], [candidate.noise for candidate in fits])
@@ -146,58 +148,64 @@ def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
     # Biases in units of sums, (groups, rows).
     own_bias = (
         np.zeros(fit.output_scales.shape)
-        if observed.layer.bias is None
-        else observed.layer.bias / fit.output_scales
+        if observation.layer.bias is None
+        else observation.layer.bias / fit.output_scales
     )
     bias = own_bias + fit.mean if options.correct_floor else own_bias
     return PhotonicLayer(
-        observed.layer.node.name,
+        observation.layer.node.name,
         fit.weights,
         np.asarray(np.rint(bias).astype(np.int32)),
         fit.input_scale,
         fit.output_scales,
-        observed.is_signed,
-        observed.layer.geometry,
-        observed.layer.vectors,
+        observation.is_signed,
+        observation.layer.geometry,
+        observation.layer.vectors,
     )
 
 
-def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _RangeFit:
+def _fit_range(
+    observation: LayerObservation, exact_outputs: Floats, largest: float, options: Options
+) -> _RangeFit:
     input_scale = largest / FULL_VALUE
-    integers = quantise(observed.vectors, input_scale, signed=observed.is_signed)
-    weight_scales = _choose_scales(observed, input_scale, options)
-    weights = _round_weights(observed.layer.weights, weight_scales, integers, options)
+    integers = quantise(observation.vectors, input_scale, is_signed=observation.is_signed)
+    weight_scales = _choose_scales(observation, input_scale, options)
+    weights = _round_weights(observation.layer.weights, weight_scales, integers, options)
     output_scales = compute_output_scales(input_scale, weight_scales)
     sums = np.stack([compute_integer_sums(integers[:, group], rows) for group, rows in enumerate(weights)])
-    deviations = exact / output_scales[:, None] - sums  # (groups, vectors, rows)
+    deviations = exact_outputs / output_scales[:, None] - sums  # (groups, vectors, rows)
     mean = deviations.mean(axis=1)
     residuals = deviations - mean[:, None] if options.correct_floor else deviations
     error = float(((residuals * output_scales[:, None]) ** 2).mean(axis=1).sum())
-    noise = _compute_noise(observed, exact, weights, output_scales, options)
+    noise = _compute_noise(observation, exact_outputs, weights, output_scales, options)
     return _RangeFit(weights, input_scale, output_scales, mean, error, noise)
 
 
 def _compute_noise(
-    observed: LayerObservation, exact: Floats, weights: Int16s, output_scales: Floats, options: Options
+    observation: LayerObservation,
+    exact_outputs: Floats,
+    weights: Int16s,
+    output_scales: Floats,
+    options: Options,
 ) -> float:
     """Return the variance of the noise, summed over all outputs, in units of outputs squared.
 
     If only rectifiers read an output, its noise is weighted by the share of vectors with a positive output. Clipping
     errors have no weight, because they recur with every similar image.
     """
-    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.is_signed else 1)
-    bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
-    passed_share = (exact + bias > 0).mean(axis=1) if observed.is_rectified else 1.0
+    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observation.is_signed else 1)
+    bias = 0 if observation.layer.bias is None else observation.layer.bias[:, None]
+    passed_share = (exact_outputs + bias > 0).mean(axis=1) if observation.is_rectified else 1.0
     return float((readouts * passed_share * (options.sigma * output_scales.astype(np.float64)) ** 2).sum())
 
 
-def _choose_scales(observed: LayerObservation, input_scale: float, options: Options) -> Doubles:
+def _choose_scales(observation: LayerObservation, input_scale: float, options: Options) -> Doubles:
     """Return the scales of weights, larger in rows whose bias would otherwise exceed `_MAX_BIAS`."""
-    weight_scales = compute_weight_scales(observed.layer.weights, per_channel=options.per_channel)
-    if observed.layer.bias is None:
+    weight_scales = compute_weight_scales(observation.layer.weights, per_channel=options.per_channel)
+    if observation.layer.bias is None:
         return weight_scales
     return np.asarray(
-        np.maximum(weight_scales, np.abs(observed.layer.bias) / (_MAX_BIAS * 256 * input_scale))
+        np.maximum(weight_scales, np.abs(observation.layer.bias) / (_MAX_BIAS * 256 * input_scale))
     )
 
 

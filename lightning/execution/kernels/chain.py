@@ -6,10 +6,10 @@ rectified and signed. `steps` are the input scales. `noise` holds the law, the m
 variance, divided by the number of averaged readouts.
 
 `write_answers_in_lanes` computes many images at a time. Each image is a lane of the processor's vectors. A nonzero
-weight is multiplied by the activations of `LANES` images at once, in unsigned 16 bits. A product before its division by
-256 is at most 255 * 255, so activations must not be negative. Weights are ordered by row, positive weights first, in
-groups of four: `magnitudes`, `terms`, and `begins` (rows of all layers, 3) with the start of the positive weights, the
-start of the negative weights, and their end.
+weight is multiplied by the activations of `LANE_COUNT` images at once, in unsigned 16 bits. A product before its
+division by 256 is at most 255 * 255, so activations must not be negative. Weights are ordered by row, positive weights
+first, in groups of four: `magnitudes`, `terms`, and `part_offsets` (rows of all layers, 3) with the start of the
+positive weights, the start of the negative weights, and their end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lightning.execution.kernels.sums import (
     compute_light_variance,
 )
 
-LANES = 64
+LANE_COUNT = 64
 WEIGHTS_PER_PASS = 4
 """Number of weights in one pass over the lanes."""
 MAX_EXACT_PRODUCTS = 256
@@ -77,7 +77,7 @@ def add_noise(
     activations: Array,
     weights: Array,
     pointers_of_layer: Array,
-    rows_of: Array,
+    row_indices_of_layer: Array,
     sums: Array,
     noise_model: Any,
     seed: Any,
@@ -95,7 +95,7 @@ def add_noise(
         add_output_noise(exact_sums, noise[1:], seed, key, stream, noisy_sums)
     else:
         light = np.zeros((HIGHEST_POWER, row_count))
-        add_levels(activations, weights, pointers_of_layer, rows_of, light)
+        add_levels(activations, weights, pointers_of_layer, row_indices_of_layer, light)
         light_variances = compute_light_variance(noise[2:], light).reshape(1, row_count)
         add_varying_noise(exact_sums, light_variances, means, spreads, seed, key, stream, noisy_sums)
     for row in range(row_count):
@@ -183,7 +183,7 @@ def finish_layer(
     sums: Array,
     key: Any,
     layer: Any,
-    lit_products: Any,
+    product_factors: Any,
     parameters: Any,
     seed: Any,
     rules: Any,
@@ -193,18 +193,18 @@ def finish_layer(
 ) -> None:
     """Write the next layer's activations from one image's sums, or, after the last layer, write `scores`.
 
-    `lit_products` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
+    `product_factors` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
     """
     table, steps, biases, scales, means, spreads, noise = parameters
     first_row, last_row = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
     if noise[0] != WITHOUT:
-        lit_activations, weights, pointers_of_layer, rows_of = lit_products
+        layer_activations, weights, pointers_of_layer, row_indices_of_layer = product_factors
         noise_model = means[first_row:last_row], spreads[first_row:last_row], noise
         add_noise(
-            lit_activations,
+            layer_activations,
             weights,
             pointers_of_layer,
-            rows_of,
+            row_indices_of_layer,
             sums,
             noise_model,
             seed,
@@ -257,16 +257,18 @@ def write_answers(
     for image in range(len(raw)):
         look_up_activations(raw[image], table_of_bytes, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
-            row_sums, lit_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
-            weights, pointers_of_layer, rows_of = select_weights(table[layer], values, pointers, row_indices)
+            row_sums, layer_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
+            weights, pointers_of_layer, row_indices_of_layer = select_weights(
+                table[layer], values, pointers, row_indices
+            )
             row_sums[:] = 0
-            add_products(lit_activations, weights, pointers_of_layer, rows_of, row_sums)
-            lit_products = lit_activations, weights, pointers_of_layer, rows_of
+            add_products(layer_activations, weights, pointers_of_layer, row_indices_of_layer, row_sums)
+            product_factors = layer_activations, weights, pointers_of_layer, row_indices_of_layer
             finish_layer(
                 row_sums,
                 keys[image],
                 layer,
-                lit_products,
+                product_factors,
                 parameters,
                 seed,
                 rules,
@@ -287,7 +289,7 @@ def add_magnitudes(
             term0, term1, term2, term3 = terms[index], terms[index + 1], terms[index + 2], terms[index + 3]
             weight0, weight1 = magnitudes[index], magnitudes[index + 1]
             weight2, weight3 = magnitudes[index + 2], magnitudes[index + 3]
-            for lane in range(LANES):
+            for lane in range(LANE_COUNT):
                 first_products = (np.uint16(lane_activations[term0, lane] * weight0) >> 8) + (
                     np.uint16(lane_activations[term1, lane] * weight1) >> 8
                 )
@@ -295,7 +297,7 @@ def add_magnitudes(
                     np.uint16(lane_activations[term3, lane] * weight3) >> 8
                 )
                 partial_sums[lane] = np.uint16(partial_sums[lane] + first_products + last_products)
-        for lane in range(LANES):
+        for lane in range(LANE_COUNT):
             sums[lane] += sign * np.int32(partial_sums[lane])
 
 
@@ -316,11 +318,13 @@ def look_up_lanes(
 
 
 @compile_kernel()
-def add_rows(lane_activations: Array, magnitudes: Array, terms: Array, begins: Array, sums: Array) -> None:
+def write_row_sums(
+    lane_activations: Array, magnitudes: Array, terms: Array, part_offsets: Array, sums: Array
+) -> None:
     """Write the sums (rows, lanes) of one layer."""
-    partial_sums = np.empty(LANES, np.uint16)
-    for row in range(len(begins)):
-        positive_start, negative_start, end = begins[row]
+    partial_sums = np.empty(LANE_COUNT, np.uint16)
+    for row in range(len(part_offsets)):
+        positive_start, negative_start, end = part_offsets[row]
         sums[row] = 0
         positive_terms, negative_terms = slice(positive_start, negative_start), slice(negative_start, end)
         add_magnitudes(
@@ -351,7 +355,7 @@ def write_answers_in_lanes(
     keys: Array,
     magnitudes: Array,
     terms: Array,
-    begins: Array,
+    part_offsets: Array,
     table_of_bytes: Array,
     table: Array,
     steps: Array,
@@ -370,13 +374,13 @@ def write_answers_in_lanes(
 ) -> None:
     """Write the scores of `write_answers`, for noise that does not depend on the light of each image."""
     max_width = max(table[:, ROWS].max(), table[:, TERMS].max())
-    lane_activations = np.zeros((max_width, LANES), np.uint16)
-    sums = np.empty((max_width, LANES), np.int32)
+    lane_activations = np.zeros((max_width, LANE_COUNT), np.uint16)
+    sums = np.empty((max_width, LANE_COUNT), np.int32)
     activations, lane_sums = np.empty(max_width, np.int16), np.empty(max_width, np.int32)
     parameters = table, steps, biases, scales, means, spreads, noise
-    lit_products = activations[:0], values[:0], pointers[:0], row_indices[:0]
-    for start in range(0, len(raw), LANES):
-        lane_count = min(LANES, len(raw) - start)
+    product_factors = activations[:0], values[:0], pointers[:0], row_indices[:0]
+    for start in range(0, len(raw), LANE_COUNT):
+        lane_count = min(LANE_COUNT, len(raw) - start)
         look_up_lanes(
             raw[start : start + lane_count],
             table_of_bytes,
@@ -387,7 +391,9 @@ def write_answers_in_lanes(
         )
         for layer in range(len(table)):
             first_row, row_count = table[layer, FIRST_ROW], table[layer, ROWS]
-            add_rows(lane_activations, magnitudes, terms, begins[first_row : first_row + row_count], sums)
+            write_row_sums(
+                lane_activations, magnitudes, terms, part_offsets[first_row : first_row + row_count], sums
+            )
             for lane in range(lane_count):
                 image = start + lane
                 for row in range(row_count):
@@ -396,7 +402,7 @@ def write_answers_in_lanes(
                     lane_sums[:row_count],
                     keys[image],
                     layer,
-                    lit_products,
+                    product_factors,
                     parameters,
                     seed,
                     rules,

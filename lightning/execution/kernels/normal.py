@@ -41,9 +41,9 @@ _FIRST_MULTIPLIER, _SECOND_MULTIPLIER = np.uint64(0xBF58476D1CE4E5B9), np.uint64
 _U11, _U17, _U19, _U23, _U27, _U30, _U31, _U41, _U45, _U255 = (
     np.uint64(number) for number in (11, 17, 19, 23, 27, 30, 31, 41, 45, 255)
 )
-_UNIT = 2.0**-53
-_SIGNED_UNIT = 2.0**-52
-_HALF = np.int64(2**52)
+_UNIFORM_STEP = 2.0**-53
+_SIGNED_STEP = 2.0**-52
+_HALF_RANGE = np.int64(2**52)
 
 
 @compile_kernel()
@@ -83,7 +83,7 @@ def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 @compile_kernel()
 def _make_uniform(word: Any) -> Any:
     """Return a uniform number above 0 and at most 1."""
-    return np.float64(np.int64(word >> _U11) + np.int64(1)) * _UNIT
+    return np.float64(np.int64(word >> _U11) + np.int64(1)) * _UNIFORM_STEP
 
 
 @compile_kernel()
@@ -91,7 +91,7 @@ def draw_normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return the next normal number, with mean 0 and deviation 1, and the new state."""
     word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
-    position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * STRIP_ENDS[strip]
+    position = np.float64(np.int64(word >> _U11) - _HALF_RANGE) * _SIGNED_STEP * STRIP_ENDS[strip]
     if abs(position) < STRIP_ENDS[strip + 1]:  # in 98.8 per cent of draws
         return position, s0, s1, s2, s3
     return _draw_outside(position, strip, s0, s1, s2, s3)
@@ -112,7 +112,7 @@ def _draw_outside(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any)
             return position, s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         strip = np.int64(word & _U255)
-        position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * STRIP_ENDS[strip]
+        position = np.float64(np.int64(word >> _U11) - _HALF_RANGE) * _SIGNED_STEP * STRIP_ENDS[strip]
         if abs(position) < STRIP_ENDS[strip + 1]:
             return position, s0, s1, s2, s3
 

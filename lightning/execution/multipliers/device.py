@@ -16,8 +16,8 @@ full product gives c counts of the readout, a variance of v counts^2 is v (254.0
 the constant is scaled by (254.004 / c)^2 and the shot term by 254.004 / c; the intensity term is unchanged.
 
 `make_calibration_noise` returns the noise of one reading of one product in the calibration's window (usually one
-decimated sample). `noise_of_vectors` returns the noise per product with `VectorCore`, which the fidelity `device` uses.
-There, a reading sums the light of some nanoseconds, of two products at half the brightness.
+decimated sample). `measure_vector_noise` returns the noise per product with `VectorCore`, which the fidelity `device`
+uses. There, a reading sums the light of some nanoseconds, of two products at half the brightness.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def make_link_noise(link: Link) -> Noise:
     Like thermal noise, the noise of dark current and converter belongs to the constant part.
 
     >>> noise = make_link_noise(Link())
-    >>> f"{math.sqrt(noise.variance(254)) * 256 / 255:.3f}"
+    >>> f"{math.sqrt(noise.compute_variance(254)) * 256 / 255:.3f}"
     '1.676'
     """
     dark, full = compute_budget(link, 0.0), compute_budget(link, 1.0)
@@ -164,7 +164,7 @@ def make_link_noise(link: Link) -> Noise:
     )
 
 
-def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
+def measure_vector_noise(core: VectorCore, *, seed: int = 0) -> Noise:
     """Measure the noise per product of vectors on this core. On the twin it takes a fraction of a second.
 
     The fit uses the polynomial of the module's docstring, summed over a tile's products, and the variances of random
@@ -173,7 +173,7 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     """
     tuning, rng = core.tuning, np.random.default_rng(seed)
     values = draw_training_values(rng, min(FIT_SYMBOL_COUNT, core.tile_reader.count_max_symbols(core.symbol)))
-    words = tuning.coding.words(values)
+    words = tuning.coding.encode(values)
     played = measure_tiles(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOT_COUNT)
     steps = FULL_STEPS / tuning.decoder.unit
     result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))

@@ -4,7 +4,7 @@ The readouts of a sum are independent and normal, so their signed sum is normal 
 equivalent to one draw per readout:
 
     mean      = exact sum + noise.mean * (positive readouts - negative readouts)
-    variance  = sum of `noise.variance(level)` of all readouts / average
+    variance  = sum of `noise.compute_variance(level)` of all readouts / average
 
 A level is the light of one readout, which is the sum of up to W products of one sign. Signed activations take two
 passes, and the second counts as negative. This doubles the readouts and cancels the mean.
@@ -56,7 +56,9 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
     if not noise.place_properties.per_readout:
         return False
     max_level = float(LARGEST_PRODUCT * hardware.wavelengths)
-    max_readout = max_level + abs(noise.mean) + MAX_READOUT_DEVIATIONS * noise.variance(max_level) ** 0.5
+    max_readout = (
+        max_level + abs(noise.mean) + MAX_READOUT_DEVIATIONS * noise.compute_variance(max_level) ** 0.5
+    )
     return bool(max_readout > noise.full_scale * hardware.wavelengths)
 
 
@@ -70,7 +72,7 @@ class RowNoise:
 
 def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
-    readouts = count_layer_readouts(layer, hardware, dense=noise.place_properties.dense)
+    readouts = count_layer_readouts(layer, hardware, sends_zeros=noise.place_properties.sends_zeros)
     means = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     readout_counts = readouts.count.reshape(-1) * count_passes(layer)
     variances = readout_counts * (noise.coefficients[0] / noise.average)
@@ -150,7 +152,7 @@ class NoisyMultiplier:
 
         if layer.name not in self._readouts_by_layer:
             self._readouts_by_layer[layer.name] = order_readouts(
-                layer, self._hardware, dense=self.noise.place_properties.dense
+                layer, self._hardware, sends_zeros=self.noise.place_properties.sends_zeros
             )
         readouts = self._readouts_by_layer[layer.name]
         write_light_powers(
@@ -181,9 +183,9 @@ class OrderedReadouts:
     """(groups, rows, readouts) sign of each readout in the sum; 0 after a row's last readout."""
 
 
-def order_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
-    """Return the readouts of one pass in order. `dense` includes products whose weight is 0."""
-    schedules = schedule_layer(layer, hardware, dense=dense)
+def order_readouts(layer: PhotonicLayer, hardware: Hardware, *, sends_zeros: bool) -> OrderedReadouts:
+    """Return the readouts of one pass in order. `sends_zeros` includes products whose weight is 0."""
+    schedules = schedule_layer(layer, hardware, sends_zeros=sends_zeros)
     max_readouts = max(schedule.signs.shape[1] for schedule in schedules)
     term_count = layer.weights.shape[2]
     return OrderedReadouts(
@@ -250,6 +252,6 @@ class PerReadoutMultiplier:
     def _find_readouts(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts_by_layer:
             self._readouts_by_layer[layer.name] = order_readouts(
-                layer, self._hardware, dense=self.noise.place_properties.dense
+                layer, self._hardware, sends_zeros=self.noise.place_properties.sends_zeros
             )
         return self._readouts_by_layer[layer.name]

@@ -51,7 +51,7 @@ class DecodedLevel:
 
     @property
     def residual(self) -> float:
-        """Return the analogue result minus the value. A magnitude above 0.5 means that `value` was clipped."""
+        """The analogue result minus the value. A magnitude above 0.5 means that `value` was clipped."""
         return self.analogue - self.value
 
 
@@ -73,10 +73,12 @@ class Decoder:
     def predict(self, operands: npt.ArrayLike) -> Floats:
         """Return the expected levels above idle in counts, (n,), for (n, 4) operands."""
         v = _as_rows(operands)
-        bright: Floats = self.offset + v @ np.array(self.leak) + _multiply_pairs(v) @ np.array(self.gain)
+        linear_level: Floats = (
+            self.offset + v @ np.array(self.leak) + _multiply_pairs(v) @ np.array(self.gain)
+        )
         if not self.curvature:
-            return bright
-        level: Floats = (np.sqrt(1 + 4 * self.curvature * bright) - 1) / (2 * self.curvature)
+            return linear_level
+        level: Floats = (np.sqrt(1 + 4 * self.curvature * linear_level) - 1) / (2 * self.curvature)
         return level
 
     def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:

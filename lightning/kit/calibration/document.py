@@ -28,9 +28,9 @@ MAX_CLOCK_DIFFERENCE = timedelta(minutes=10)
 """Largest accepted difference between the clocks of two machines."""
 RANGE_MARGIN = 10.0
 """A result this far above its range is saturated, in units of 1/255. Noise and calibration errors are smaller."""
-WELL_LIT, UNLIT = 16.0, 1.0
-"""A product of at least `WELL_LIT` that decodes to `UNLIT` or less received no light; both in units of 1/255. Noise is
-a tenth of the difference."""
+WELL_LIT_PRODUCT, UNLIT_RESULT = 16.0, 1.0
+"""A product of at least `WELL_LIT_PRODUCT` that decodes to `UNLIT_RESULT` or less received no light. Both are in units
+of 1/255. Noise is a tenth of the difference."""
 CLIPPING_SHARE = 0.999
 """A plateau of at least this share of the converter's full scale counts as clipped."""
 CALIBRATE_HINT = "run `lightning calibrate` with this device"
@@ -62,7 +62,7 @@ class Timing:
 
     @property
     def skew_ns(self) -> tuple[float, float]:
-        """Return for each pair how much later the second modulator's light arrives than the first's, in ns."""
+        """For each pair, the delay of the second modulator's light relative to the first's, in ns."""
         first_a, first_b, second_a, second_b = self.arrival
         return (first_b - first_a) * self.tick_ns, (second_b - second_a) * self.tick_ns
 
@@ -104,7 +104,7 @@ class Calibration:
     raw: str = ""
     """Name of the raw data file next to the document; empty if there is none."""
 
-    def words(self, values: Mapping[int, int]) -> dict[int, int]:
+    def encode(self, values: Mapping[int, int]) -> dict[int, int]:
         """Return a gain word for each modulator's generator. `values` maps generators to 0..255; the others get 0.
 
         Raise `OutOfRange` for a value outside 0..255, or for a generator that drives no modulator.
@@ -116,25 +116,31 @@ class Calibration:
         """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
         return self._look_up(values, lambda encoder: encoder.words)
 
-    def operands(self, values: npt.ArrayLike) -> Floats:
+    def compute_operands(self, values: npt.ArrayLike) -> Floats:
         """Return the operands (0..1) that the rounded words of `look_up_words` produce, (n, 4)."""
         return self._look_up(values, lambda encoder: encoder.operands)
 
     def _look_up(
-        self, values: npt.ArrayLike, column: Callable[[Encoder], npt.NDArray[Any]]
+        self, values: npt.ArrayLike, read_column: Callable[[Encoder], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
-        """Return what `column` reads from the encoders for (n, 4) values. Rows with both pairs lit use `shared`."""
+        """Return one column of the encoders for (n, 4) values, (n, 4). Rows with both pairs lit use `shared`."""
         rows = _check_values(values)
         is_both_lit = _find_lit_pairs(rows).all(axis=1)
         columns = [
-            np.where(is_both_lit, column(modulator.shared)[rows[:, i]], column(modulator.encoder)[rows[:, i]])
-            for i, modulator in enumerate(self.modulators)
+            np.where(
+                is_both_lit,
+                read_column(modulator.shared)[rows[:, index]],
+                read_column(modulator.encoder)[rows[:, index]],
+            )
+            for index, modulator in enumerate(self.modulators)
         ]
         return np.stack(columns, axis=1)
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
         """Return the analogue results in units of 1/255, (n,), for (n,) counts above idle at (n, 4) values."""
-        return self.decoder.decode(levels, self.operands(values), _find_lit_pairs(_check_values(values)))
+        return self.decoder.decode(
+            levels, self.compute_operands(values), _find_lit_pairs(_check_values(values))
+        )
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> DecodedLevel:
         """Return the decoded result of one measurement.
@@ -163,16 +169,18 @@ class Calibration:
         """
         is_clipped = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
         product_counts = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
-        is_beyond = np.asarray(analogue, dtype=float) > product_counts * FULL_VALUE + RANGE_MARGIN
-        is_saturated: npt.NDArray[np.bool_] = is_clipped | is_beyond
+        is_above_range = np.asarray(analogue, dtype=float) > product_counts * FULL_VALUE + RANGE_MARGIN
+        is_saturated: npt.NDArray[np.bool_] = is_clipped | is_above_range
         return is_saturated
 
     def find_dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask (n,) of the rows without light: the result is about 0, but the products are well above 0."""
         v = _check_values(values)
         expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
-        no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
-        return no_light
+        is_dark: npt.NDArray[np.bool_] = (expected >= WELL_LIT_PRODUCT) & (
+            np.asarray(analogue) <= UNLIT_RESULT
+        )
+        return is_dark
 
     def check(self, device: str, *, now: datetime, max_age: timedelta | None = MAX_AGE) -> None:
         """Raise `ForeignCalibration` for another device, `StaleCalibration` if the calibration is too old.
@@ -268,13 +276,13 @@ def check_is_calibration(value: Any) -> None:
 def check_calibrated_channels(calibration: Calibration, settings: Settings) -> None:
     """Raise `WrongChannel` if a modulator with a value has another generator than during calibration."""
     for index, channel in settings.channel_by_modulator.items():
-        measured = calibration.modulators[index].channel
-        if settings.values[index] is not None and channel != measured:
+        measured_channel = calibration.modulators[index].channel
+        if settings.values[index] is not None and channel != measured_channel:
             raise WrongChannel(
                 (
                     f"modulator {index} is driven by generator {channel}, but was calibrated with generator "
-                    f"{measured}"
+                    f"{measured_channel}"
                 ),
                 device=calibration.device,
-                hint=f"Set channel_{index} to {measured}, or calibrate again if it was rewired",
+                hint=f"Set channel_{index} to {measured_channel}, or calibrate again if it was rewired",
             )

@@ -105,23 +105,23 @@ class Monitor:
         self.calibration = calibration
         self.interval_s = interval_s
         self.limit = limit
-        self.last: Drift | None = None
+        self.last_drift: Drift | None = None
         self._clock = clock
         self._next_check_s = clock()
 
     def inspect(self) -> Drift | None:
         """Measure if it is time, and return the newest result. Raise `StaleCalibration` if the device has drifted."""
         if self._clock() >= self._next_check_s:
-            self.last = measure_drift(self.rows, self.calibration, limit=self.limit)
+            self.last_drift = measure_drift(self.rows, self.calibration, limit=self.limit)
             self._next_check_s = self._clock() + self.interval_s
-        if self.last is not None and self.last.needs_recalibration:
+        if self.last_drift is not None and self.last_drift.needs_recalibration:
             raise errors.StaleCalibration(
-                f"the device has drifted: known products come out wrong by {self.last.rms:.2f} of 255"
+                f"the device has drifted: known products come out wrong by {self.last_drift.rms:.2f} of 255"
                 f" (limit {self.limit:.2f})",
                 device=self.calibration.device,
                 hint=f"{CALIBRATE_HINT}; if only the biases moved, `recalibrate` needs one sweep per modulator",
             )
-        return self.last
+        return self.last_drift
 
 
 def recalibrate(
@@ -135,14 +135,15 @@ def recalibrate(
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
         sweeps = sweep_all(rows, curves, point_count=point_count, shots=shots)
-        if dark := [index for index, sweep in sweeps.items() if not sweep.is_visible]:
-            raise ValueError(f"no light responds to modulators {dark}")
+        if dark_modulators := [index for index, sweep in sweeps.items() if not sweep.is_visible]:
+            raise ValueError(f"no light responds to modulators {dark_modulators}")
         if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > MAX_RESIDUAL:
             raise ValueError(
                 f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {MAX_RESIDUAL:.1%}"
             )
         modulator_0, modulator_1, modulator_2, modulator_3 = (
-            _refresh_modulator(modulator, sweeps, i) for i, modulator in enumerate(calibration.modulators)
+            _refresh_modulator(modulator, sweeps, index)
+            for index, modulator in enumerate(calibration.modulators)
         )
     except ValueError as error:
         raise errors.CalibrationError(
@@ -173,15 +174,20 @@ def recalibrate(
     return new_calibration
 
 
-def _refresh_modulator(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
+def _refresh_modulator(old_modulator: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
     """Return the modulator with the new curve. In sums it opens to the same share of its range as before."""
     sweep, partner = sweeps[index], sweeps[PARTNERS[index]]
     full_encoder = make_encoder(sweep.curve)
-    factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
+    old_full, old_shared = old_modulator.encoder, old_modulator.shared
+    factor = (old_shared.top - old_shared.floor) / (old_full.top - old_full.floor)
     shared_encoder = full_encoder if factor > 1 - 1e-9 else dim_encoder(sweep.curve, full_encoder, factor)
-    partner_share = float(partner.curve.share(sweep.partner_word))
+    partner_share = float(partner.curve.compute_share(sweep.partner_word))
     return replace(
-        old, curve=sweep.curve, encoder=full_encoder, shared=shared_encoder, partner_share=partner_share
+        old_modulator,
+        curve=sweep.curve,
+        encoder=full_encoder,
+        shared=shared_encoder,
+        partner_share=partner_share,
     )
 
 
@@ -191,11 +197,11 @@ def _rescale_decoder(calibration: Calibration, new_modulators: tuple[Modulator, 
     ratios = []
     for pair in (0, 1):
         pair_ratios = [
-            _compute_brightness(new_modulators[i]) / _compute_brightness(old_modulators[i])
-            for i in (2 * pair, 2 * pair + 1)
+            _compute_brightness(new_modulators[index]) / _compute_brightness(old_modulators[index])
+            for index in (2 * pair, 2 * pair + 1)
         ]
         ratios.append(float(np.mean(pair_ratios)))
-    leak = [decoder.leak[i] * ratios[i // 2] for i in range(4)]
+    leak = [decoder.leak[index] * ratios[index // 2] for index in range(4)]
     return replace(
         decoder,
         gain=(decoder.gain[0] * ratios[0], decoder.gain[1] * ratios[1]),

@@ -47,7 +47,7 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
     Raise `ValueError` if words up to `limit` open the modulator by less than a tenth of its range.
     """
     low, high = max(-limit, curve.null), min(limit, curve.peak)
-    floor, max_share = (float(share) for share in curve.share([low, high]))
+    floor, max_share = (float(share) for share in curve.compute_share([low, high]))
     top = min(top, max_share)
     if high <= low or top - floor < MIN_RANGE:
         raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
@@ -55,8 +55,8 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
     # The phase grows over [low, high], so a table of all words inverts the curve.
     all_words = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
     angles = np.arcsin(np.sqrt(np.clip(targets, 0.0, 1.0)))
-    words = np.rint(np.interp(angles, curve.angle(all_words), all_words)).astype(np.int64)
-    return Encoder(words, (curve.share(words) - floor) / (top - floor), floor, top)
+    words = np.rint(np.interp(angles, curve.compute_angle(all_words), all_words)).astype(np.int64)
+    return Encoder(words, (curve.compute_share(words) - floor) / (top - floor), floor, top)
 
 
 def dim_encoder(curve: Fringe, full: Encoder, factor: float) -> Encoder:

@@ -89,7 +89,9 @@ def _make_plain(value: Any) -> Any:
 
 
 def _read_calibration(document: Mapping[str, Any]) -> Calibration:
-    modulator_0, modulator_1, modulator_2, modulator_3 = (_read_modulator(m) for m in document["modulators"])
+    modulator_0, modulator_1, modulator_2, modulator_3 = (
+        _read_modulator(modulator) for modulator in document["modulators"]
+    )
     made = datetime.fromisoformat(document["made"])
     return Calibration(
         device=_check_text(document["device"]),
@@ -109,10 +111,17 @@ def _read_calibration(document: Mapping[str, Any]) -> Calibration:
     )
 
 
-def _read_modulator(d: Mapping[str, Any]) -> Modulator:
-    curve = Fringe(**{**d["curve"], "phase": tuple(check_number("phase", p) for p in d["curve"]["phase"])})
-    full, shared = _read_encoder(d["encoder"]), _read_encoder(d["shared"])
-    return Modulator(d["channel"], curve, full, shared, check_number("partner's share", d["partner_share"]))
+def _read_modulator(document: Mapping[str, Any]) -> Modulator:
+    curve = Fringe(
+        **{
+            **document["curve"],
+            "phase": tuple(check_number("phase", coefficient) for coefficient in document["curve"]["phase"]),
+        }
+    )
+    full, shared = _read_encoder(document["encoder"]), _read_encoder(document["shared"])
+    return Modulator(
+        document["channel"], curve, full, shared, check_number("partner's share", document["partner_share"])
+    )
 
 
 def _read_encoder(document: Mapping[str, Any]) -> Encoder:
@@ -137,8 +146,8 @@ def _read_four(values: Sequence[float]) -> tuple[float, float, float, float]:
     return value_0, value_1, value_2, value_3
 
 
-def _read_outcome(d: Mapping[str, Any]) -> Outcome:
-    outcome = Outcome(**d)
+def _read_outcome(document: Mapping[str, Any]) -> Outcome:
+    outcome = Outcome(**document)
     for text in (outcome.step, outcome.figure, outcome.limit, outcome.hint):
         _check_text(text)
     _check_bool(outcome.passed)
@@ -241,7 +250,7 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
         raise ValueError(f"the {name} opens by {top - floor:g}")
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
-    expected = (modulator.curve.share(encoder.words) - floor) / opening
+    expected = (modulator.curve.compute_share(encoder.words) - floor) / opening
     if not (np.abs(encoder.operands - expected) <= OPERAND_TOLERANCE).all():
         raise ValueError(f"operands of the {name} do not follow from its curve and its words")
 

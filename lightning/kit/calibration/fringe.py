@@ -32,7 +32,7 @@ class Fringe:
     >>> f = Fringe(
     ...     phase=(0.0, np.pi / 2), centre=0.0, scale=20000.0, baseline=10.0, amplitude=1000.0, rms=0.0
     ... )
-    >>> round(float(f.level(10_000)), 6), f.half_wave, f.null
+    >>> round(float(f.compute_level(10_000)), 6), f.half_wave, f.null
     (510.0, 20000.0, 0.0)
     """
 
@@ -45,18 +45,18 @@ class Fringe:
     rms: float
     """Rms of the residuals of the fit, in the unit of the levels."""
 
-    def angle(self, settings: npt.ArrayLike) -> Floats:
+    def compute_angle(self, settings: npt.ArrayLike) -> Floats:
         """Return the phase angle phi in radians."""
         unit = (np.asarray(settings, dtype=float) - self.centre) / self.scale
         return np.asarray(np.polynomial.polynomial.polyval(unit, self.phase), dtype=np.float64)
 
-    def share(self, settings: npt.ArrayLike) -> Floats:
+    def compute_share(self, settings: npt.ArrayLike) -> Floats:
         """Return the share of the transmission, from null (0) to peak (1)."""
-        return np.sin(self.angle(settings)) ** 2
+        return np.sin(self.compute_angle(settings)) ** 2
 
-    def level(self, settings: npt.ArrayLike) -> Floats:
+    def compute_level(self, settings: npt.ArrayLike) -> Floats:
         """Return the fitted level."""
-        return self.baseline + self.amplitude * self.share(settings)
+        return self.baseline + self.amplitude * self.compute_share(settings)
 
     @property
     def half_wave(self) -> float:
@@ -66,19 +66,19 @@ class Fringe:
     @property
     def null(self) -> float:
         """The setting of least transmission at phi = 0."""
-        return self.setting(0.0)
+        return self.find_setting(0.0)
 
     @property
     def peak(self) -> float:
         """The setting of full transmission above the null."""
-        return self.setting(np.pi / 2)
+        return self.find_setting(np.pi / 2)
 
     @property
     def quadrature(self) -> float:
         """The setting of half transmission above the null, where the slope is greatest."""
-        return self.setting(np.pi / 4)
+        return self.find_setting(np.pi / 4)
 
-    def setting(self, angle: float) -> float:
+    def find_setting(self, angle: float) -> float:
         """Return the setting at which phi is `angle`, by Newton's method; it starts from the straight line."""
         unit: float = (angle - self.phase[0]) / self.phase[1]
         slope = np.polynomial.polynomial.polyder(np.asarray(self.phase))

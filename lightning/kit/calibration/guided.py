@@ -139,5 +139,5 @@ def _make_modulator(bench: Bench, index: int) -> Modulator:
         curve=sweep.curve,
         encoder=bench.encoders.full[index],
         shared=bench.encoders.shared[index],
-        partner_share=float(partner.curve.share(sweep.partner_word)),
+        partner_share=float(partner.curve.compute_share(sweep.partner_word)),
     )

@@ -41,33 +41,33 @@ class NoiseModel:
     window: int
     """Decimated samples in one reading."""
 
-    def variance(self, levels: npt.ArrayLike) -> Floats:
+    def compute_variance(self, levels: npt.ArrayLike) -> Floats:
         """Return the variance in counts squared, for levels in counts above dark."""
         y = np.maximum(np.asarray(levels, dtype=float), 0.0)
         variance: Floats = self.constant + self.shot * y + self.rin * y**2
         return variance
 
-    def sigma(self, levels: npt.ArrayLike) -> Floats:
+    def compute_sigma(self, levels: npt.ArrayLike) -> Floats:
         """Return the standard deviation in counts."""
-        return np.sqrt(self.variance(levels))
+        return np.sqrt(self.compute_variance(levels))
 
-    def rin_db_hz(self, bandwidth_hz: float) -> float:
+    def compute_rin_db_hz(self, bandwidth_hz: float) -> float:
         """Return the laser's RIN in dB/Hz, for readings with this noise bandwidth; -inf if `rin` is 0."""
         return float(10 * np.log10(self.rin / bandwidth_hz)) if self.rin > 0 else -np.inf
 
 
 def fit_noise(
-    levels: npt.ArrayLike, variances: npt.ArrayLike, readings: int, *, mean: float = 0.0, window: int = 1
+    levels: npt.ArrayLike, variances: npt.ArrayLike, reading_count: int, *, mean: float = 0.0, window: int = 1
 ) -> NoiseModel:
-    """Fit nonnegative coefficients to the variances (n,) at the levels (n,), each estimated from `readings` readings.
+    """Fit nonnegative coefficients to the variances (n,) at the levels (n,), each from `reading_count` readings.
 
     A variance v estimated from m readings has itself the variance 2 v^2/(m-1). Each residual is therefore weighted by
     1/v, with v from the previous fit. Raise `ValueError` for fewer than 6 levels or 3 readings.
     """
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
-    if y.size < 6 or readings < 3:
+    if y.size < 6 or reading_count < 3:
         raise ValueError(
-            f"a noise model needs at least 6 levels with 3 readings each, not {y.size} levels with {readings}"
+            f"a noise model needs at least 6 levels with 3 readings each, not {y.size} levels with {reading_count}"
         )
     scale = float(y.max()) or 1.0
     design = np.vander(y / scale, 3, increasing=True)

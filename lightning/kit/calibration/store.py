@@ -1,6 +1,6 @@
 """Calibration files: one per device, in the user's data folder.
 
-The folder is the argument `folder`, else `$LIGHTBED_CALIBRATIONS`, else `lightbed/calibrations` in the data folder
+The folder is the argument `find_folder`, else `$LIGHTBED_CALIBRATIONS`, else `lightbed/calibrations` in the data folder
 of the XDG base directory specification (`$XDG_DATA_HOME`, by default `~/.local/share`).
 """
 
@@ -32,10 +32,10 @@ AGE_VARIABLE = "LIGHTBED_CALIBRATION_HOURS"
 Raw = Mapping[str, npt.NDArray[Any]]
 
 
-def folder(chosen: str | os.PathLike[str] | None = None) -> Path:
+def find_folder(chosen_folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the folder of calibrations. It may not exist yet."""
-    if chosen is not None:
-        return Path(chosen)
+    if chosen_folder is not None:
+        return Path(chosen_folder)
     if chosen_folder := os.environ.get(FOLDER_VARIABLE):
         return Path(chosen_folder)
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -53,7 +53,7 @@ def find_path(device: str, chosen_folder: str | os.PathLike[str] | None = None) 
     safe_name = re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip("-.") or "device"
     if safe_name != device:
         safe_name += "-" + hashlib.sha256(device.encode()).hexdigest()[:8]
-    return folder(chosen_folder) / f"{safe_name}.json"
+    return find_folder(chosen_folder) / f"{safe_name}.json"
 
 
 def save(

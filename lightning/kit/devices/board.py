@@ -159,7 +159,7 @@ class _RemoteSoc:
         """Return the call with its own timeout. A proxy has one timeout for all calls, so set and restore it."""
 
         def call_with_timeout(*args: Any, **kwargs: Any) -> Any:
-            self._proxy._pyroTimeout = self._patience.limit_of_call(name)  # noqa: SLF001  as above
+            self._proxy._pyroTimeout = self._patience.get_call_limit_s(name)  # noqa: SLF001  as above
             try:
                 return call(*args, **kwargs)
             finally:
@@ -177,9 +177,9 @@ def _choose_name(soc: Any, soccfg: Any, address: BoardAddress) -> str:
 
 
 @contextlib.contextmanager
-def _use_timeout(pyro4: Any, seconds: float) -> Iterator[None]:
+def _use_timeout(pyro4: Any, timeout_s: float) -> Iterator[None]:
     earlier_timeout = pyro4.config.COMMTIMEOUT
-    pyro4.config.COMMTIMEOUT = seconds
+    pyro4.config.COMMTIMEOUT = timeout_s
     try:
         yield
     finally:

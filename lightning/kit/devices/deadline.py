@@ -24,12 +24,12 @@ class Patience:
     computing_s: float = 0.0
     """Limit of a call in which a twin simulates a measurement, if longer than `call_s`."""
 
-    def limit_of_call(self, name: str) -> float:
+    def get_call_limit_s(self, name: str) -> float:
         """Return the limit of this call, in seconds.
 
         >>> (
-        ...     Patience(computing_s=60.0).limit_of_call("get_decimated"),
-        ...     Patience().limit_of_call("get_decimated"),
+        ...     Patience(computing_s=60.0).get_call_limit_s("get_decimated"),
+        ...     Patience().get_call_limit_s("get_decimated"),
         ... )
         (60.0, 10.0)
         """

@@ -142,9 +142,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             "worker": self._worker,
         }
 
-    def expect(self, seconds: float | None) -> None:
+    def expect_duration(self, duration_s: float | None) -> None:
         """Set the length of one run of the next program, for programs whose length `count_ticks` cannot compute."""
-        self._next_expected_s = seconds
+        self._next_expected_s = duration_s
 
     def start_src(self, src: str) -> None:
         """Set the start source. A device that waits for an external start does not count as stuck."""
@@ -224,7 +224,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         Callers cache the function, because some calls repeat thousands of times.
         """
         limited_call = (
-            call if self._worker is None else self._worker.limit_time(call, self.patience.limit_of_call(name))
+            call
+            if self._worker is None
+            else self._worker.limit_time(call, self.patience.get_call_limit_s(name))
         )
         lost_errors = self._lost_errors
 
@@ -239,12 +241,12 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
                 if isinstance(error.__cause__, lost_errors):
                     raise self._make_gone_error(name, error.__cause__) from error
                 if OVERFLOW_TEXT in f"{error} {error.__cause__}":
-                    raise self._make_overrun() from error
+                    raise self._make_overrun_error() from error
                 raise
 
         return guarded_call
 
-    def _make_overrun(self) -> ReadoutOverrun:
+    def _make_overrun_error(self) -> ReadoutOverrun:
         return ReadoutOverrun(
             "the sum buffer overflowed: sums arrived faster than they were read",
             device=self.identity,

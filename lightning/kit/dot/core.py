@@ -107,9 +107,9 @@ class VectorCore:
         # Dark symbols pad the tiles.
         values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % LENGTH_STEP), (0, 0)))
         levels = measure_tiles(
-            self.tile_reader, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
+            self.tile_reader, tuning.coding.encode(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
-        sums = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
+        sums = tuning.decoder.decode(levels, tuning.coding.compute_operands(values).sum(axis=1))
         if (is_unlit := _find_unlit(sums, values)).any():
             warn_of_darkness(self.calibration.device, int(is_unlit.sum()))
         return sums

@@ -61,13 +61,13 @@ def inspect(
             hint="Inspect a part of it; VectorCore.dot takes vectors of any length",
         )
     values = _group_by_symbol(np.abs(left), np.abs(right))
-    tile = reader.tile(len(values), SYMBOL)
+    tile = reader.make_tile(len(values), SYMBOL)
 
     encoder_0, encoder_1, encoder_2, encoder_3 = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.look_up_words(values)[None]
     dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
     waveforms = make_envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
-    counts = reader.trace(waveforms, tile, rounds=rounds)
+    counts = reader.measure_trace(waveforms, tile, rounds=rounds)
     settled = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
     idle_samples = REACH_TICKS - FILTER_TICKS
@@ -81,7 +81,7 @@ def count_max_products(reader: TileReader) -> int:
 
     The kit's firmware holds 132: 66 for each pair.
     """
-    ticks = reader.decimated - 2 * REACH_TICKS
+    ticks = reader.decimated_length - 2 * REACH_TICKS
     return PAIR_COUNT * (ticks * reader.samples_per_tick // SYMBOL.samples)
 
 
@@ -101,6 +101,6 @@ def _group_by_symbol(left: Integers, right: Integers) -> Integers:
     """Return values per symbol, (symbols, 4), from (n,) magnitudes of both operands."""
     symbol_count = -(-left.size // PAIR_COUNT)
     values = np.zeros((symbol_count, PAIR_COUNT, 2), dtype=np.int64)
-    flat = values.reshape(-1, 2)
-    flat[: left.size, 0], flat[: left.size, 1] = left, right
+    flat_values = values.reshape(-1, 2)
+    flat_values[: left.size, 0], flat_values[: left.size, 1] = left, right
     return values.reshape(symbol_count, 2 * PAIR_COUNT)

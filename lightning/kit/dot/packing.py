@@ -64,16 +64,17 @@ def pack(weights: Integers, inputs: Integers, max_symbols: int) -> PackedRows:
     ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
     """
     pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * max_symbols))
-    longest = max((-(-indices.size // PAIR_COUNT) for _, _, indices in pieces), default=0)
-    values = np.zeros((len(pieces), PAIR_COUNT, 2, longest), dtype=np.int64)
+    max_length = max((-(-indices.size // PAIR_COUNT) for _, _, indices in pieces), default=0)
+    values = np.zeros((len(pieces), PAIR_COUNT, 2, max_length), dtype=np.int64)
     for tile, (row, _, indices) in enumerate(pieces):
         for pair in range(PAIR_COUNT):
             pair_places = indices[pair::PAIR_COUNT]
             values[tile, pair, 0, : pair_places.size] = weights[row, pair_places]
             values[tile, pair, 1, : pair_places.size] = inputs[row, pair_places]
-    rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
-    by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIR_COUNT, longest).transpose(0, 2, 1)
-    return PackedRows(by_symbol, rows, signs)
+    rows = np.array([row for row, _, _ in pieces], dtype=np.int64)
+    signs = np.array([sign for _, sign, _ in pieces], dtype=np.int64)
+    values_by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIR_COUNT, max_length).transpose(0, 2, 1)
+    return PackedRows(values_by_symbol, rows, signs)
 
 
 def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, Integers]]:

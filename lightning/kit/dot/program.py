@@ -32,7 +32,7 @@ DARK_TILE_COUNT = 4
 REST_TICKS = 240
 """Pause between two tiles. The processor needs about 100 ticks to count, advance addresses and set four pulses; with a
 shorter pause the pulses would play late."""
-LONGEST_TICKS = 60_000
+MAX_PULSE_TICKS = 60_000
 """Limit of a pulse, whose length has 16 bits."""
 
 
@@ -61,47 +61,47 @@ class TileReader:
         _check_firmware(soc, channels, calibration.readout)
         first_generator = soc["gens"][channels[0]]
         self.samples_per_tick = int(first_generator["samps_per_clk"])
-        self.memory = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
-        self.buffer = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
-        self.decimated = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
+        self.memory_length = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
+        self.buffer_length = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
+        self.decimated_length = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
         alignment = Alignment.from_timing(calibration.timing, self.samples_per_tick)
         self.wiring = Wiring(channels, calibration.readout, alignment)
 
-    def tile(self, symbols: int, symbol: Symbol) -> Tile:
+    def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile with this number of symbols on this device."""
-        return Tile(symbols, symbol, self.samples_per_tick)
+        return Tile(symbol_count, symbol, self.samples_per_tick)
 
     def count_max_symbols(self, symbol: Symbol) -> int:
         """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
-        ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
-        edges = self.tile(0, symbol).ticks
-        return (ticks - edges) * self.samples_per_tick // symbol.samples
+        ticks = min(self.memory_length // self.samples_per_tick // 3, MAX_PULSE_TICKS)
+        edge_ticks = self.make_tile(0, symbol).ticks
+        return (ticks - edge_ticks) * self.samples_per_tick // symbol.samples
 
     def count_tiles_per_run(self, tile: Tile) -> int:
         """Return the number of tiles that fit in one run besides the dark tiles."""
-        return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
+        return min(self.memory_length // tile.samples, self.buffer_length) - 2 * self.count_dark_tiles(tile)
 
-    def dark_tiles(self, tile: Tile) -> int:
+    def count_dark_tiles(self, tile: Tile) -> int:
         """Return the number of dark tiles at each end of a run."""
-        return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory else 1
+        return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory_length else 1
 
-    def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+    def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
 
         `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
         them.
         """
-        step = self.count_tiles_per_run(tile)
-        parts = [
-            self._measure_run(envelopes[:, start : start + step], tile, dark, shots)
-            for start in range(0, envelopes.shape[1], step)
+        tiles_per_run = self.count_tiles_per_run(tile)
+        sums_by_run = [
+            self._measure_run(envelopes[:, start : start + tiles_per_run], tile, dark, shots)
+            for start in range(0, envelopes.shape[1], tiles_per_run)
         ]
-        return np.concatenate(parts)
+        return np.concatenate(sums_by_run)
 
-    def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
+    def measure_trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
         """Play (4, samples) envelopes and return the decimated counts (samples,) of the window, mean of `rounds`."""
         self._load(envelopes)
-        program = self.program(tile, 1, 1)
+        program = self.make_program(tile, 1, 1)
         runs = [
             program.acquire_decimated(self.soc, load_envelopes=False, progress=False) for _ in range(rounds)
         ]
@@ -109,29 +109,29 @@ class TileReader:
         return counts
 
     def _measure_run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
-        edge_tiles = self.dark_tiles(tile)
-        edge = np.repeat(dark[:, None, :], edge_tiles, axis=1)
-        memory = np.concatenate([edge, envelopes, edge], axis=1)
-        tiles = memory.shape[1]
-        self._load(memory.reshape(MODULATOR_COUNT, -1))
-        per_pass = max(1, self.buffer // tiles)
-        passes = [min(per_pass, shots - start) for start in range(0, shots, per_pass)]
-        raw = np.concatenate([self._run_pass(tile, tiles, count) for count in passes], axis=1)
-        floor = float(np.concatenate([raw[:edge_tiles], raw[-edge_tiles:]]).mean())
-        lit: Floats = raw[edge_tiles:-edge_tiles] - floor
-        return lit
+        edge_tile_count = self.count_dark_tiles(tile)
+        edge_envelopes = np.repeat(dark[:, None, :], edge_tile_count, axis=1)
+        all_envelopes = np.concatenate([edge_envelopes, envelopes, edge_envelopes], axis=1)
+        tile_count = all_envelopes.shape[1]
+        self._load(all_envelopes.reshape(MODULATOR_COUNT, -1))
+        shots_per_pass = max(1, self.buffer_length // tile_count)
+        shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
+        raw = np.concatenate([self._run_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
+        dark_level = float(np.concatenate([raw[:edge_tile_count], raw[-edge_tile_count:]]).mean())
+        light: Floats = raw[edge_tile_count:-edge_tile_count] - dark_level
+        return light
 
-    def _run_pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
+    def _run_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
         """Return the raw sums in counts times ticks, (tiles, shots)."""
-        program = self.program(tile, tiles, shots)
+        program = self.make_program(tile, tile_count, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
-        counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
+        counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tile_count, shots, -1, 2)
         sums: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0]
         return sums
 
-    def program(self, tile: Tile, tiles: int, shots: int) -> Any:
-        """Return the QICK program for a run of `tiles` tiles, including dark tiles."""
-        return _load_program_class()(self.soc, tile, tiles, shots, self.wiring)
+    def make_program(self, tile: Tile, tile_count: int, shots: int) -> Any:
+        """Return the QICK program for a run of `tile_count` tiles, including dark tiles."""
+        return _load_program_class()(self.soc, tile, tile_count, shots, self.wiring)
 
     def _load(self, memory: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""

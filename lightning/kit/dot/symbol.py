@@ -147,14 +147,18 @@ class Coding:
         top = np.array([encoder.operands[-1] for encoder in self.encoders])
         return np.asarray(top[0::2] * top[1::2])
 
-    def words(self, values: Integers) -> Integers:
+    def encode(self, values: Integers) -> Integers:
         """Return the words for (..., 4) values, (..., 4)."""
-        return np.stack([encoder.words[values[..., i]] for i, encoder in enumerate(self.encoders)], axis=-1)
+        return np.stack(
+            [encoder.words[values[..., modulator]] for modulator, encoder in enumerate(self.encoders)],
+            axis=-1,
+        )
 
-    def operands(self, values: Integers) -> Floats:
+    def compute_operands(self, values: Integers) -> Floats:
         """Return the operands that the words of these values produce, (..., 4)."""
         return np.stack(
-            [encoder.operands[values[..., i]] for i, encoder in enumerate(self.encoders)], axis=-1
+            [encoder.operands[values[..., modulator]] for modulator, encoder in enumerate(self.encoders)],
+            axis=-1,
         )
 
 

@@ -48,7 +48,7 @@ class TileMeter(Protocol):
 
     wiring: Wiring
 
-    def tile(self, symbols: int, symbol: Symbol) -> Tile:
+    def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile."""
         ...
 
@@ -56,7 +56,7 @@ class TileMeter(Protocol):
         """Return the number of symbols in the longest tile."""
         ...
 
-    def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+    def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
         """Return the light above dark, (tiles, shots)."""
         ...
 
@@ -91,33 +91,35 @@ class Tuning:
 
 
 def measure_tiles(
-    tiles: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int
+    tile_meter: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int
 ) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
-    tile = tiles.tile(words.shape[1], symbol)
-    blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
-    alignment = tiles.wiring.alignment
+    tile = tile_meter.make_tile(words.shape[1], symbol)
+    dark_words = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
+    alignment = tile_meter.wiring.alignment
     samples = make_envelopes(words, dark, tile, alignment)
-    return tiles.sums(samples, tile, make_envelopes(blank, dark, tile, alignment)[:, 0], shots=shots)
+    return tile_meter.measure_sums(
+        samples, tile, make_envelopes(dark_words, dark, tile, alignment)[:, 0], shots=shots
+    )
 
 
-def tune(tiles: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
+def tune(tile_meter: TileMeter, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
     """Sweep both gates, fit the decoder to random tiles, and return the tuning.
 
     Raise `CalibrationError` if the device does not agree with its calibration: there is too little light, or the
     regression leaves too large a residual.
     """
     encoders = tuple(modulator.encoder for modulator in calibration.modulators)
-    curves = [_measure_gate(tiles, calibration, symbol, pair, encoders) for pair in (0, 1)]
+    curves = [_measure_gate(tile_meter, calibration, symbol, pair, encoders) for pair in (0, 1)]
     gate_encoders = [make_encoder(curve) for curve in curves]
     shared_0, shared_1 = calibration.modulators[0].shared, calibration.modulators[2].shared
     coding = Coding((shared_0, gate_encoders[0], shared_1, gate_encoders[1]))
-    decoder = _train_decoder(tiles, coding, symbol, rng)
+    decoder = _train_decoder(tile_meter, coding, symbol, rng)
     return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
 
 
 def _measure_gate(
-    tiles: TileMeter, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
+    tile_meter: TileMeter, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
 ) -> Fringe:
     """Measure and return the curve of a gate's pulses, with its partner open and the other pair dark.
 
@@ -132,8 +134,8 @@ def _measure_gate(
     words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOL_COUNT, 1))
     words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
-    levels = measure_tiles(tiles, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
-    expected_light = calibration.decoder.gain[pair] * _compute_open_ticks(tiles, symbol)
+    levels = measure_tiles(tile_meter, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
+    expected_light = calibration.decoder.gain[pair] * _compute_open_ticks(tile_meter, symbol)
     swing = float(np.ptp(levels))
     if swing < MIN_LIGHT_SHARE * expected_light:
         raise CalibrationError(
@@ -147,16 +149,20 @@ def _measure_gate(
     return fit_fringe(sweep_words, levels)
 
 
-def _compute_open_ticks(tiles: TileMeter, symbol: Symbol) -> float:
+def _compute_open_ticks(tile_meter: TileMeter, symbol: Symbol) -> float:
     """Return the total open time of the gate in a tile of a sweep, in ticks."""
-    return SWEPT_SYMBOL_COUNT * symbol.settled / tiles.tile(1, symbol).samples_per_tick
+    return SWEPT_SYMBOL_COUNT * symbol.settled / tile_meter.make_tile(1, symbol).samples_per_tick
 
 
-def _train_decoder(tiles: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
-    length = min(TRAINING_SYMBOL_COUNT, tiles.count_max_symbols(symbol))
+def _train_decoder(
+    tile_meter: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator
+) -> TileDecoder:
+    length = min(TRAINING_SYMBOL_COUNT, tile_meter.count_max_symbols(symbol))
     values = draw_training_values(rng, length)
-    levels = measure_tiles(tiles, coding.words(values), coding.dark, symbol, shots=SHOT_COUNT).mean(axis=1)
-    operands = coding.operands(values)
+    levels = measure_tiles(tile_meter, coding.encode(values), coding.dark, symbol, shots=SHOT_COUNT).mean(
+        axis=1
+    )
+    operands = coding.compute_operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
     weights, *_ = np.linalg.lstsq(design, levels, rcond=None)

@@ -32,11 +32,11 @@ class TunableLaser(Protocol):
         """Set the power and return when it is steady. Raise `OutOfRange` before sending."""
         ...
 
-    def power_dbm(self) -> float:
+    def read_power_setpoint_dbm(self) -> float:
         """Return the power setpoint."""
         ...
 
-    def output_dbm(self) -> float:
+    def read_output_dbm(self) -> float:
         """Return the emitted power, from the laser's own monitor."""
         ...
 
@@ -44,7 +44,7 @@ class TunableLaser(Protocol):
         """Set the wavelength and return when it is steady. Raise `OutOfRange` before sending."""
         ...
 
-    def wavelength_nm(self) -> float:
+    def read_wavelength_nm(self) -> float:
         """Return the wavelength setpoint."""
         ...
 
@@ -97,7 +97,7 @@ class SantecLaser:
 
     def is_on(self) -> bool:
         """Return whether the laser reports that the diode is on and the shutter open."""
-        return self._session.ask_truth(":POW:STAT?") and not self._session.ask_truth(":POW:SHUT?")
+        return self._session.ask_bool(":POW:STAT?") and not self._session.ask_bool(":POW:SHUT?")
 
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the power, -15 to 13 dBm, and return when it is steady."""
@@ -105,30 +105,30 @@ class SantecLaser:
         self._use_dbm()
         self._session.send_command(f":POW {power_dbm:.2f}")
         self._settle("the laser's power")
-        self._session.compare("the power in dBm", power_dbm, self.power_dbm(), 0.006)
+        self._session.compare("the power in dBm", power_dbm, self.read_power_setpoint_dbm(), 0.006)
 
-    def power_dbm(self) -> float:
+    def read_power_setpoint_dbm(self) -> float:
         """Return the power setpoint."""
         self._use_dbm()
         return self._session.ask_number(":POW?")
 
-    def output_dbm(self) -> float:
+    def read_output_dbm(self) -> float:
         """Return the emitted power, from the laser's own monitor."""
         self._use_dbm()
         return self._session.ask_number(":POW:ACT?")
 
-    def wavelength_range_nm(self) -> tuple[float, float]:
+    def read_wavelength_range_nm(self) -> tuple[float, float]:
         """Return the ends of the laser's tuning range."""
         return self._session.ask_number(":WAV:MIN?"), self._session.ask_number(":WAV:MAX?")
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
         """Set the wavelength, with a resolution of 0.1 pm, and return when it is steady."""
-        self._session.check_range("a wavelength in nm of", wavelength_nm, *self.wavelength_range_nm())
+        self._session.check_range("a wavelength in nm of", wavelength_nm, *self.read_wavelength_range_nm())
         self._session.send_command(f":WAV {wavelength_nm:.4f}")
         self._settle("the laser's wavelength")
-        self._session.compare("the wavelength in nm", wavelength_nm, self.wavelength_nm(), 0.0005)
+        self._session.compare("the wavelength in nm", wavelength_nm, self.read_wavelength_nm(), 0.0005)
 
-    def wavelength_nm(self) -> float:
+    def read_wavelength_nm(self) -> float:
         """Return the wavelength setpoint."""
         return self._session.ask_number(":WAV?")
 
@@ -137,11 +137,11 @@ class SantecLaser:
         self._session.close()
 
     def _settle(self, subject: str) -> None:
-        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), subject)
+        self._session.wait_until(lambda: self._session.ask_bool("*OPC?"), subject)
 
     def _use_dbm(self) -> None:
         """Set the power unit to dBm, because someone may have chosen mW at the front panel."""
-        if self._session.ask_truth(":POW:UNIT?"):
+        if self._session.ask_bool(":POW:UNIT?"):
             self._session.send_command(":POW:UNIT 0")
 
     def _make_dark_error(self, reason: str) -> NotAsSet:

@@ -104,10 +104,10 @@ def _open_resource(resource: str, timeout_s: float, *, backend: str) -> Any:
     except MissingLibrary:
         raise
     except Exception as error:  # pyvisa-py raises a bare Exception here
-        raise _open_error(resource, error) from error
+        raise _make_open_error(resource, error) from error
 
 
-def _open_error(resource: str, error: Exception) -> Exception:
+def _make_open_error(resource: str, error: Exception) -> Exception:
     """Return `AddressError`, `MissingLibrary` or `InstrumentGone` for a resource that PyVISA could not open."""
     import pyvisa
 
@@ -122,7 +122,7 @@ def _open_error(resource: str, error: Exception) -> Exception:
             f"{library} is needed to reach {resource}, and is not installed",
             hint=f"Run: pip install {library}",
         )
-    return _make_gone(resource, error)
+    return _make_gone_error(resource, error)
 
 
 def _open_manager(backend: str) -> Any:
@@ -152,18 +152,18 @@ class SocketLine:
         problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
             self.close()
-            raise _make_gone(resource, os.strerror(problem))
+            raise _make_gone_error(resource, os.strerror(problem))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def write(self, text: str) -> None:
         """Send one line."""
         data = text.encode("ascii") + self._end
         if not self._wait(select.POLLOUT, self._timeout_s):
-            raise _make_silence_error(self._resource, text, self._timeout_s)
+            raise _make_silent_error(self._resource, text, self._timeout_s)
         try:
             self._visa.write_raw(data)
         except (_load_visa_error(), OSError) as error:
-            raise _make_gone(self._resource, error) from error
+            raise _make_gone_error(self._resource, error) from error
 
     def query(self, text: str) -> str:
         """Send one line and return the reply."""
@@ -180,7 +180,7 @@ class SocketLine:
             if is_complete:
                 return line
             if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
-                raise _make_silence_error(self._resource, text, self._timeout_s)
+                raise _make_silent_error(self._resource, text, self._timeout_s)
             self._unread += self._receive()
             if len(self._unread) > _LONGEST_REPLY_BYTES:
                 raise _make_unreadable_error(self._resource, self._unread[:40])
@@ -208,9 +208,9 @@ class SocketLine:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""
         except (_load_visa_error(), OSError) as error:
-            raise _make_gone(self._resource, error) from error
+            raise _make_gone_error(self._resource, error) from error
         if not data:
-            raise _make_gone(self._resource, "the instrument closed the connection")
+            raise _make_gone_error(self._resource, "the instrument closed the connection")
         return data
 
     def _wait(self, event: int, timeout_s: float) -> bool:
@@ -248,12 +248,12 @@ class MessageLine:
             return method(text)
         except pyvisa.errors.VisaIOError as error:
             if error.error_code == pyvisa.constants.StatusCode.error_timeout:
-                raise _make_silence_error(self._resource, text, self._timeout_s) from error
-            raise _make_gone(self._resource, error) from error
+                raise _make_silent_error(self._resource, text, self._timeout_s) from error
+            raise _make_gone_error(self._resource, error) from error
         except UnicodeDecodeError as error:
             raise _make_unreadable_error(self._resource, error.object) from error
         except OSError as error:
-            raise _make_gone(self._resource, error) from error
+            raise _make_gone_error(self._resource, error) from error
 
 
 def _load_visa_error() -> type[Exception]:
@@ -263,7 +263,7 @@ def _load_visa_error() -> type[Exception]:
     return error
 
 
-def _make_gone(resource: str, reason: object) -> InstrumentGone:
+def _make_gone_error(resource: str, reason: object) -> InstrumentGone:
     return InstrumentGone(
         f"no connection: {reason}",
         device=resource,
@@ -271,7 +271,7 @@ def _make_gone(resource: str, reason: object) -> InstrumentGone:
     )
 
 
-def _make_silence_error(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
+def _make_silent_error(resource: str, text: str, timeout_s: float) -> InstrumentSilent:
     return InstrumentSilent(
         f"no answer to {text!r} within {timeout_s:g} s; the connection was closed",
         device=resource,

@@ -16,11 +16,11 @@ class PowerMeter(Protocol):
         """The instrument's answer to `*IDN?`."""
         ...
 
-    def power_w(self) -> float:
+    def read_power_w(self) -> float:
         """Return the power in W. In the dark it is noise and can be negative."""
         ...
 
-    def power_dbm(self) -> float:
+    def read_power_dbm(self) -> float:
         """Return the power in dBm; minus infinity if the reading is not above zero."""
         ...
 
@@ -51,15 +51,15 @@ class ThorlabsMeter:
         """The instrument's answer to `*IDN?`."""
         return self._session.identity
 
-    def power_w(self) -> float:
+    def read_power_w(self) -> float:
         """Return the power in W."""
         if self._session.ask_word("SENS:POW:UNIT?", "W", "DBM") != "W":
             self._session.send_command("SENS:POW:UNIT W")
         return self._session.ask_number("MEAS:POW?")
 
-    def power_dbm(self) -> float:
+    def read_power_dbm(self) -> float:
         """Return the power in dBm; minus infinity if the reading is not above zero."""
-        power_w = self.power_w()
+        power_w = self.read_power_w()
         return 10.0 * math.log10(power_w / 1e-3) if power_w > 0.0 else -math.inf
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:

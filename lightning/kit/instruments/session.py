@@ -44,7 +44,7 @@ class Session:
     """A connection to one instrument, opened at the first use and again after a failure.
 
     Several threads may share a session, but only one process may use the instrument. Connecting raises
-    `WrongInstrument` unless the identity contains every word of `expected`, in upper or lower case.
+    `WrongInstrument` unless the identity contains every one of `expected_words`, in upper or lower case.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Session:
             raise self._make_unreadable_error(query, reply, "a number")
         return value
 
-    def ask_truth(self, query: str) -> bool:
+    def ask_bool(self, query: str) -> bool:
         """Send a query and return the reply (`1` or `ON`, `0` or `OFF`) as a bool. Raise `InstrumentError`."""
         return self.ask_word(query, "1", "0", "ON", "OFF") in ("1", "ON")
 

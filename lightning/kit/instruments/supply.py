@@ -29,7 +29,7 @@ class BiasSupply(Protocol):
         """Set an output and check the setting. Raise `OutOfRange` for an invalid value, before anything is sent."""
         ...
 
-    def voltage_v(self, output: int) -> float:
+    def read_voltage_v(self, output: int) -> float:
         """Return the voltage measured at an output."""
         ...
 
@@ -90,10 +90,10 @@ class KeysightSupply:
         )
         if self.is_on(output):
             self._session.compare(
-                f"output {output} in V", voltage_v, self.voltage_v(output), self._tolerance_v
+                f"output {output} in V", voltage_v, self.read_voltage_v(output), self._tolerance_v
             )
 
-    def voltage_v(self, output: int) -> float:
+    def read_voltage_v(self, output: int) -> float:
         """Return the voltage measured at an output."""
         return self._session.ask_number(f"MEAS:VOLT? {self._format_channel(output)}")
 
@@ -107,7 +107,7 @@ class KeysightSupply:
 
     def is_on(self, output: int) -> bool:
         """Return whether an output is connected."""
-        return self._session.ask_truth(f"OUTP? {self._format_channel(output)}")
+        return self._session.ask_bool(f"OUTP? {self._format_channel(output)}")
 
     def close(self) -> None:
         """Disconnect; the outputs stay as they are."""

@@ -39,7 +39,7 @@ class CompiledProgram(Protocol):
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         ...
 
-    def rounds(self) -> list[list[Floats]]:
+    def get_rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
         ...
 
@@ -47,7 +47,7 @@ class CompiledProgram(Protocol):
         """Return one array (2,) per readout: I and Q in counts, averaged over the window, all shots and all runs."""
         ...
 
-    def duration_s(self) -> float:
+    def compute_duration_s(self) -> float:
         """Return the duration of one run on the device."""
         ...
 

@@ -66,7 +66,7 @@ class ProgramV1:
         readouts = self.program.acquire_decimated(soc, progress=progress)
         return [split_by_shot(readout, self.settings) for readout in readouts]
 
-    def rounds(self) -> list[list[Floats]]:
+    def get_rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
         return [
             [split_by_shot(readout, self.settings) for readout in run] for run in self.program.get_rounds()
@@ -77,7 +77,7 @@ class ProgramV1:
         i_means, q_means = self.program.acquire(soc, progress=progress)
         return [np.array([i_mean[0], q_mean[0]]) for i_mean, q_mean in zip(i_means, q_means, strict=True)]
 
-    def duration_s(self) -> float:
+    def compute_duration_s(self) -> float:
         """Return the duration of one run: ticks of the compiled program over the processor's clock."""
         f_time_mhz = float(self.program.tproccfg["f_time"])
         tick_count = count_ticks(self.program.binprog)

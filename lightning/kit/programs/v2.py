@@ -73,7 +73,7 @@ class ProgramV2:
         readouts = self.program.acquire_decimated(soc, rounds=self.settings.soft_avgs, progress=progress)
         return [self._split_by_shot(readout) for readout in readouts]
 
-    def rounds(self) -> list[list[Floats]]:
+    def get_rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
         return [[self._split_by_shot(readout) for readout in run] for run in self.program.get_rounds()]
 
@@ -82,7 +82,7 @@ class ProgramV2:
         means = self.program.acquire(soc, rounds=self.settings.soft_avgs, progress=progress)
         return [np.asarray(mean, dtype=float).reshape(2) for mean in means]
 
-    def duration_s(self) -> float:
+    def compute_duration_s(self) -> float:
         """Return a lower bound for the duration of one run. It includes windows, pulses and pauses, no instructions."""
         settings = self.settings
         window_us = self.program.cycles2us(settings.adc_trig_offset) + max(

@@ -252,7 +252,7 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     if isinstance(value, list):
         return [pack(item, arrays) for item in value]
     if isinstance(value, Mapping):
-        pairs = [[pack(k, arrays), pack(v, arrays)] for k, v in value.items()]
+        pairs = [[pack(key, arrays), pack(item, arrays)] for key, item in value.items()]
         return {"": "dict", "items": pairs}
     # Objects of other types cannot be restored, so only their repr is stored.
     number = value.item() if isinstance(value, np.generic) else value
@@ -273,5 +273,5 @@ def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
     if kind == "tuple":
         return tuple(unpack(item, arrays) for item in value["items"])
     if kind == "dict":
-        return {unpack(k, arrays): unpack(v, arrays) for k, v in value["items"]}
+        return {unpack(key, arrays): unpack(item, arrays) for key, item in value["items"]}
     return value["text"]

@@ -231,7 +231,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return partial(self._answer, name)
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Store the digest of what this call writes; return its next recorded result, or raise its error."""
+        """Store the digest of the written content. Return the next recorded result of this call, or raise its error."""
         place = note_content(self._digests, name, args, kwargs)
         if place is not None:
             self._new_places.add(place)

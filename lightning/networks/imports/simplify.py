@@ -39,7 +39,7 @@ def build_network(
     # Masks may hold infinity. Photonic weights may not.
     for node in nodes:
         if node.operation in PHOTONIC and not all(
-            np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
+            np.isfinite(builder.constants[tensor]).all() for tensor in node.inputs[1:]
         ):
             raise NetworkError(
                 f"node {node.name} ({node.operation}) has weights that hold NaN or infinity",
@@ -154,7 +154,7 @@ constant is the first input."""
 def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
     """Return a constant as (rows,) if it has one value per row of `product` or one value for all, else None."""
     value = builder.constants[tensor]
-    rank = builder.rank(source)
+    rank = builder.get_rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
     axis = 1 if product.operation == "Conv" else rank - 1
     row_count = len(builder.constants[product.inputs[1]])

@@ -30,7 +30,7 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
         raise call.make_error(f"has statistics that do not match {channels} channels")
     factor = scale / np.sqrt(variance + call.read_number("epsilon", 1e-5))
-    channel_shape = (-1, *(1,) * (builder.rank(tensor) - 2))
+    channel_shape = (-1, *(1,) * (builder.get_rank(tensor) - 2))
     scaled = builder.add_constant(factor.reshape(channel_shape), f"{call.name}.scale")
     shift = builder.add_constant((bias - mean * factor).reshape(channel_shape), f"{call.name}.shift")
     return builder.emit("BatchNormalization", [tensor, scaled, shift], call.name)
@@ -45,7 +45,7 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
     )
     if call.output_count > 1:
         raise call.make_error("returns its statistics too", "Export it with one output")
-    axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.rank(tensor))
+    axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.get_rank(tensor))
     shape = builder.shapes[tensor][axis - 1 :]
     if any(np.broadcast_shapes(array.shape, shape) != shape for array in (scale, bias) if array is not None):
         raise call.make_error(f"has scale and bias that do not match {shape}")
@@ -59,7 +59,7 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
 def add_softmax(builder: Builder, call: Call) -> str:
     """Add `Softmax` or `LogSoftmax` along one axis."""
     tensor = builder.require_activation(call)
-    axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.rank(tensor))
+    axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.get_rank(tensor))
     return builder.emit(call.operation, [tensor], call.name, {"axis": axis})
 
 
@@ -72,7 +72,7 @@ def add_reduction(builder: Builder, call: Call) -> str:
     )
     if not requested_axes and call.read_integer("noop_with_empty_axes", 0):
         return tensor
-    rank = builder.rank(tensor)
+    rank = builder.get_rank(tensor)
     axes = tuple(
         sorted(builder.normalise_axis(call, int(axis), rank) for axis in requested_axes or range(rank))
     )

@@ -43,7 +43,7 @@ class Call:
         """Return the error for a node that cannot be translated."""
         return UnsupportedNode(f"{self.title} {problem}", hint=hint)
 
-    def input_name(self, index: int) -> str:
+    def get_input_name(self, index: int) -> str:
         """Return the name of an input, "" if it is omitted."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
@@ -89,11 +89,11 @@ class Builder:
 
     def add_constant(self, array: npt.ArrayLike, name: str) -> str:
         """Add a constant, floats as float32, and return its name: `name`, with a suffix if already in use."""
-        stored = np.asarray(array)
-        if stored.dtype.kind == "f" or stored.dtype.name == "bfloat16":
-            stored = stored.astype(np.float32)
+        constant = np.asarray(array)
+        if constant.dtype.kind == "f" or constant.dtype.name == "bfloat16":
+            constant = constant.astype(np.float32)
         unique_name = self._make_unique(name, self._list_names())
-        self.constants[unique_name] = np.asarray(stored, order="C")
+        self.constants[unique_name] = np.asarray(constant, order="C")
         return unique_name
 
     def add_input(self, name: str, shape: Sequence[int]) -> str:
@@ -143,20 +143,20 @@ class Builder:
         """Return whether a tensor is constant."""
         return tensor in self.constants
 
-    def rank(self, tensor: str) -> int:
+    def get_rank(self, tensor: str) -> int:
         """Return the number of axes, including the batch axis."""
         return len(self.shapes[tensor]) + 1
 
     def require_activation(self, call: Call, index: int = 0) -> str:
         """Return an input that depends on the image. Raise `UnsupportedNode` if it is missing or constant."""
-        tensor = call.input_name(index)
+        tensor = call.get_input_name(index)
         if tensor in self.shapes:
             return tensor
         raise call.make_error(f"needs an activation as input {index}, not {tensor or 'nothing'}")
 
     def require_constant(self, call: Call, index: int) -> Array:
         """Return a constant input. Raise `UnsupportedNode` if it is missing or depends on the image."""
-        tensor = call.input_name(index)
+        tensor = call.get_input_name(index)
         if tensor in self.constants:
             return self.constants[tensor]
         problem = "depends on the image" if tensor else "is missing"
@@ -166,7 +166,7 @@ class Builder:
 
     def find_constant(self, call: Call, index: int) -> Array | None:
         """Return a constant input, or None if it is omitted. Raise `UnsupportedNode` if it depends on the image."""
-        return self.require_constant(call, index) if call.input_name(index) else None
+        return self.require_constant(call, index) if call.get_input_name(index) else None
 
     def normalise_axis(self, call: Call, axis: int, rank: int) -> int:
         """Return `axis` as an index from the front. Raise `UnsupportedNode` for the batch axis or an invalid axis."""

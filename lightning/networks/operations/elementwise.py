@@ -90,7 +90,7 @@ def add_clip(builder: Builder, call: Call) -> str:
 
 def add_binary(builder: Builder, call: Call) -> str:
     """Add an operation of two tensors, broadcast for each image. At least one is an activation."""
-    if call.operation == "Pow" and call.input_name(0) in builder.constants:
+    if call.operation == "Pow" and call.get_input_name(0) in builder.constants:
         raise call.make_error("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
         raise call.make_error(f"has {len(call.inputs)} inputs", "Give two")
@@ -111,7 +111,7 @@ def make_pairwise_translation(operation: str) -> Callable[[Builder, Call], str]:
 
 def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     """Return the inputs, reshaped to broadcast without mixing images. Raise `UnsupportedNode` if impossible."""
-    ranks = [builder.rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
+    ranks = [builder.get_rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.is_batched:
         raise call.make_error(
             f"combines activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
@@ -122,7 +122,7 @@ def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
         if builder.is_constant(tensor):
             aligned.append(_make_broadcastable(builder, call, tensor, max(ranks)))
         else:
-            missing_axes = (1,) * (max(ranks) - builder.rank(tensor))
+            missing_axes = (1,) * (max(ranks) - builder.get_rank(tensor))
             aligned.append(
                 builder.reshape(tensor, missing_axes + builder.shapes[tensor], f"{call.name}/rank{index}")
             )
@@ -169,7 +169,7 @@ def add_where(builder: Builder, call: Call) -> str:
     """Add a selection by a constant condition, as in attention masks."""
     condition = builder.require_constant(call, 0)
     branches = _align(builder, call, call.inputs[1:])
-    rank = max(builder.rank(tensor) for tensor in branches if not builder.is_constant(tensor))
+    rank = max(builder.get_rank(tensor) for tensor in branches if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
         raise call.make_error(
             f"selects by a condition of shape {condition.shape} that has a batch axis",

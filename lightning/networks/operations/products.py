@@ -19,7 +19,7 @@ from lightning.networks.operations.builder import (
 
 def add_gemm(builder: Builder, call: Call) -> str:
     """Add the matrix product alpha * A @ B + beta * C, with constant B."""
-    if builder.is_constant(call.input_name(0)):
+    if builder.is_constant(call.get_input_name(0)):
         raise call.make_error(
             "has a constant as its first factor, so the rows of its output are not images", "Swap the factors"
         )
@@ -35,7 +35,7 @@ def add_gemm(builder: Builder, call: Call) -> str:
 
 def _add_affine(builder: Builder, call: Call, tensor: str, weights: Array, beta: float) -> str:
     """Add x @ weights.T + beta * (input 2). A constant input 2 becomes the bias."""
-    addend = call.input_name(2)
+    addend = call.get_input_name(2)
     output_count = len(weights)
     if builder.is_constant(addend):
         bias = beta * np.broadcast_to(
@@ -73,7 +73,7 @@ def add_dense(builder: Builder, call: Call, tensor: str, weights: Array, bias: A
 
 def add_matmul(builder: Builder, call: Call) -> str:
     """Add a `Gemm` if one factor is a constant matrix or vector, else a digital `MatMul`."""
-    left_tensor, right_tensor = call.input_name(0), call.input_name(1)
+    left_tensor, right_tensor = call.get_input_name(0), call.get_input_name(1)
     if builder.is_constant(right_tensor):
         return _add_with_right_constant(
             builder,
@@ -88,7 +88,10 @@ def add_matmul(builder: Builder, call: Call) -> str:
             builder.require_activation(call, 1),
             _drop_leading_axes(builder.constants[left_tensor]),
         )
-    ranks = builder.rank(builder.require_activation(call)), builder.rank(builder.require_activation(call, 1))
+    ranks = (
+        builder.get_rank(builder.require_activation(call)),
+        builder.get_rank(builder.require_activation(call, 1)),
+    )
     if ranks[0] != ranks[1] or ranks[0] < 3:
         raise call.make_error(
             f"multiplies activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
@@ -114,7 +117,7 @@ def _add_with_right_constant(builder: Builder, call: Call, tensor: str, factor: 
 
 
 def _add_with_left_constant(builder: Builder, call: Call, tensor: str, factor: Array) -> str:
-    rank = builder.rank(tensor)
+    rank = builder.get_rank(tensor)
     if rank < 3:
         raise call.make_error(
             "has a constant as its first factor, so the rows of its output are not images", "Swap the factors"
@@ -134,7 +137,10 @@ def _add_with_left_constant(builder: Builder, call: Call, tensor: str, factor: A
 
 def _add_stacked_product(builder: Builder, call: Call, factors: list[str]) -> str:
     """Add a digital product with constant matrices, one for each index of the leading axes."""
-    ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
+    ranks = [
+        builder.constants[factor].ndim + 1 if builder.is_constant(factor) else builder.get_rank(factor)
+        for factor in factors
+    ]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.make_error("multiplies by a constant that has more axes than an image")
     return builder.emit("MatMul", factors, call.name)

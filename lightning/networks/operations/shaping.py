@@ -24,10 +24,10 @@ def add_flatten(builder: Builder, call: Call) -> str:
     """Add a reshape to (n, everything)."""
     tensor = builder.require_activation(call)
     axis = call.read_integer("axis", 1)
-    axis = axis + builder.rank(tensor) if axis < 0 else axis
-    if not 1 <= axis <= builder.rank(tensor) or prod(builder.shapes[tensor][: axis - 1]) != 1:
+    axis = axis + builder.get_rank(tensor) if axis < 0 else axis
+    if not 1 <= axis <= builder.get_rank(tensor) or prod(builder.shapes[tensor][: axis - 1]) != 1:
         raise call.make_error(f"flattens images with the batch at axis {axis}", "Flatten from axis 1")
-    return tensor if builder.rank(tensor) == 2 else builder.emit("Flatten", [tensor], call.name)
+    return tensor if builder.get_rank(tensor) == 2 else builder.emit("Flatten", [tensor], call.name)
 
 
 def add_reshape(builder: Builder, call: Call) -> str:
@@ -72,7 +72,7 @@ def resolve_image_shape(
 def add_squeeze(builder: Builder, call: Call) -> str:
     """Remove axes of length 1: those in input 1, or all."""
     tensor = builder.require_activation(call)
-    shape, rank = builder.shapes[tensor], builder.rank(tensor)
+    shape, rank = builder.shapes[tensor], builder.get_rank(tensor)
     requested_axes = builder.find_constant(call, 1)
     if requested_axes is None:
         if not builder.is_batched:
@@ -90,7 +90,7 @@ def add_unsqueeze(builder: Builder, call: Call) -> str:
     """Insert axes of length 1."""
     tensor = builder.require_activation(call)
     axes = builder.require_constant(call, 1).reshape(-1)
-    rank = builder.rank(tensor) + len(axes)
+    rank = builder.get_rank(tensor) + len(axes)
     inserted_axes = {builder.normalise_axis(call, int(axis), rank) for axis in axes}
     sizes = iter(builder.shapes[tensor])
     return builder.reshape(
@@ -101,7 +101,7 @@ def add_unsqueeze(builder: Builder, call: Call) -> str:
 def add_transpose(builder: Builder, call: Call) -> str:
     """Add a transpose that keeps the batch axis in front."""
     tensor = builder.require_activation(call)
-    rank = builder.rank(tensor)
+    rank = builder.get_rank(tensor)
     order = call.attributes.get("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
         raise call.make_error(f"has perm = {order!r} for {rank} axes")
@@ -115,7 +115,7 @@ def add_transpose(builder: Builder, call: Call) -> str:
 
 def add_concat(builder: Builder, call: Call) -> str:
     """Add a concatenation along an axis. Constants repeat for every image."""
-    rank = max(builder.rank(tensor) for tensor in call.inputs if not builder.is_constant(tensor))
+    rank = max(builder.get_rank(tensor) for tensor in call.inputs if not builder.is_constant(tensor))
     for tensor in call.inputs:
         value = builder.constants.get(tensor)
         if value is not None and (value.ndim != rank or value.shape[0] != 1):
@@ -127,7 +127,7 @@ def add_concat(builder: Builder, call: Call) -> str:
 def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
     """Split along an axis, with a `Slice` for each output."""
     tensor = builder.require_activation(call)
-    axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.rank(tensor))
+    axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.get_rank(tensor))
     length, sizes = builder.shapes[tensor][axis - 1], builder.find_constant(call, 1)
     if sizes is None:
         part_length = -(-length // max(call.read_integer("num_outputs", call.output_count), 1))
@@ -156,9 +156,9 @@ def add_slices(builder: Builder, call: Call) -> str:
     axes = np.arange(len(starts)) if axes is None else axes.reshape(-1)
     steps = np.ones(len(starts), np.int64) if steps is None else steps.reshape(-1)
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
-        if int(axis) % builder.rank(tensor) == 0 and start == 0 and stop >= BATCH and step == 1:
+        if int(axis) % builder.get_rank(tensor) == 0 and start == 0 and stop >= BATCH and step == 1:
             continue
-        onnx_axis = builder.normalise_axis(call, int(axis), builder.rank(tensor))
+        onnx_axis = builder.normalise_axis(call, int(axis), builder.get_rank(tensor))
         tensor = add_slice(
             builder,
             tensor,
@@ -181,10 +181,10 @@ def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a selection of entries along an axis, by constant indices."""
-    if builder.is_constant(call.input_name(0)):
+    if builder.is_constant(call.get_input_name(0)):
         raise call.make_error("looks up activations in a table", "Pass the vectors instead of their indices")
     tensor, indices = builder.require_activation(call), builder.require_constant(call, 1)
-    axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.rank(tensor))
+    axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.get_rank(tensor))
     if indices.dtype.kind not in "iu":
         raise call.make_error(f"takes indices of type {indices.dtype}")
     length = builder.shapes[tensor][axis - 1]
@@ -200,7 +200,7 @@ def add_pad(builder: Builder, call: Call) -> str:
     value, axes = builder.find_constant(call, 2), builder.find_constant(call, 3)
     if mode != "constant":
         raise call.make_error(f"uses the padding mode {mode!r}", "Pad with a constant")
-    rank = builder.rank(tensor)
+    rank = builder.get_rank(tensor)
     pad_pairs = builder.require_constant(call, 1).reshape(2, -1).T
     pad_axes = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
     pads = [(0, 0)] * rank
@@ -217,7 +217,7 @@ def add_pad(builder: Builder, call: Call) -> str:
 def add_expand(builder: Builder, call: Call) -> str:
     """Add an expansion to a larger shape by repeating axes of length 1."""
     tensor, target_shape = builder.require_activation(call), builder.require_constant(call, 1).reshape(-1)
-    rank = builder.rank(tensor)
+    rank = builder.get_rank(tensor)
     if len(target_shape) > rank or (len(target_shape) == rank and target_shape[0] not in {1, BATCH}):
         raise call.make_error(
             f"repeats images to {target_shape.tolist()}", "Keep images apart, along the first axis"

@@ -68,8 +68,10 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
         len(weights),
     )
     channels = builder.shapes[tensor][0]
-    if weights.ndim != builder.rank(tensor):
-        raise call.make_error(f"has weights {weights.shape} for activations of {builder.rank(tensor)} axes")
+    if weights.ndim != builder.get_rank(tensor):
+        raise call.make_error(
+            f"has weights {weights.shape} for activations of {builder.get_rank(tensor)} axes"
+        )
     if groups < 1 or output_channels % groups or channels != weights.shape[1] * groups:
         raise call.make_error(f"has weights {weights.shape} in {groups} groups for {channels} channels")
     if bias is not None and bias.shape != (output_channels,):
@@ -254,7 +256,7 @@ def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the mean of each window. Padding counts only with `count_include_pad`.
 
-    `compute_excess_pads` (bottom, right) is the extra padding of `ceil_mode`. It never counts.
+    The attribute `excess` (bottom, right) is the extra padding of `ceil_mode`. It never counts.
     """
     images, pads = inputs[0], _add_excess(attributes)
     window = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))

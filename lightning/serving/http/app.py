@@ -238,7 +238,7 @@ async def _reply_to_disconnected(_request: Request, _error: Exception) -> Respon
 
 async def _read_document(request: Request, infer: Infer) -> Document:
     headers = request.scope["headers"]
-    size = check_content_length(headers, min(MAX_DOCUMENT_BYTES, infer.limits.body_bytes))
+    size = check_content_length(headers, min(MAX_DOCUMENT_BYTES, infer.limits.max_body_bytes))
     return decode_object(await read_body(headers, request.receive, size))
 
 

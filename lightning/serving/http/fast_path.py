@@ -205,11 +205,11 @@ def _find_first_key(request: InferRequest) -> int | None:
 class Limits:
     """Limits of a server."""
 
-    body_bytes: int = 64 * MEBIBYTE
+    max_body_bytes: int = 64 * MEBIBYTE
     """Largest size of a request body."""
-    in_flight: int = 1024
+    max_in_flight: int = 1024
     """Maximum number of requests that may wait for an answer."""
-    all_bodies_bytes: int = 512 * MEBIBYTE
+    max_total_body_bytes: int = 512 * MEBIBYTE
     """Maximum number of received bytes of all waiting requests. Announced bytes do not count."""
 
 
@@ -258,13 +258,13 @@ class Infer:
 
         def reserve_bytes(size: int) -> None:
             nonlocal own_bytes
-            if self.reserved_bytes + size > self.limits.all_bodies_bytes:
+            if self.reserved_bytes + size > self.limits.max_total_body_bytes:
                 raise Busy("waiting requests use all the memory reserved for them", hint="Try again later")
             self.reserved_bytes += size
             own_bytes += size
 
         try:
-            limit = check_content_length(scope["headers"], self.limits.body_bytes)
+            limit = check_content_length(scope["headers"], self.limits.max_body_bytes)
             body = await read_body(scope["headers"], receive, limit, reserve_bytes)
             return await self._answer_body(instance, body, read_json_length(scope["headers"]), arrival_s)
         finally:
@@ -283,8 +283,10 @@ class Infer:
         return _make_reply(answer)
 
     def _refuse_when_busy(self) -> None:
-        if self.counts.in_flight > self.limits.in_flight:
-            raise Busy(f"{self.limits.in_flight} requests are already waiting", hint="Send at a lower rate")
+        if self.counts.in_flight > self.limits.max_in_flight:
+            raise Busy(
+                f"{self.limits.max_in_flight} requests are already waiting", hint="Send at a lower rate"
+            )
 
     def _count_failure(self, label: str, arrival_s: float, code: str) -> None:
         self.counts.count_failure(label, time.perf_counter() - arrival_s, code)

@@ -183,7 +183,7 @@ def _collect_packets(read_packets: ReadPackets | None) -> Iterator[Any]:
         return
     family = CounterMetricFamily("lightning_packets", "UDP packets by outcome.", labels=["outcome"])
     counts = read_packets()
-    for outcome, count in counts.outcomes().items():
+    for outcome, count in counts.list_outcomes().items():
         family.add_metric([outcome], count)
     yield family
     yield CounterMetricFamily(

@@ -95,7 +95,7 @@ class DeferredRequests:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, job: Job) -> Code | None:
-        code = run_guarded(lambda: self._compute_answer(job), job.model, job.request)
+        code = run_or_refuse(lambda: self._compute_answer(job), job.model, job.request)
         if code is not None:
             self._refuse(job, code)
         return code
@@ -140,7 +140,7 @@ def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
     return answers if wall_clock_ns() <= job.deadline_ns else None
 
 
-def run_guarded(work: Callable[[], Result], model: int, request: int) -> Result | Code:
+def run_or_refuse(work: Callable[[], Result], model: int, request: int) -> Result | Code:
     """Call `work`. Return its result, or the refusal code for its error. Log unexpected errors."""
     try:
         return work()

@@ -34,7 +34,7 @@ _clock_gettime: Any = types.ExternalFunction("clock_gettime", types.int32(types.
 
 
 @compile_kernel()
-def answer_round(
+def answer_datagrams(
     slot_count: Any,
     datagrams: Array,
     lengths: Array,

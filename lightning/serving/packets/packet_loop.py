@@ -27,11 +27,11 @@ from lightning.serving.packets.deferred import (
     DeferredRequests,
     Job,
     measure_elapsed_us,
-    run_guarded,
+    run_or_refuse,
 )
 from lightning.serving.packets.mmsg import ADDRESS_BYTES, SLOT_BYTES, Inbox, find_memory_address
 from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
-from lightning.serving.packets.services import Bytes, Service
+from lightning.serving.packets.services import Bytes, PacketService
 from lightning.serving.repository import Lease, Repository
 
 COUNTER_BY_CODE = {
@@ -69,7 +69,7 @@ class PacketLoop:
         self._model_numbers = np.ndarray(
             (self.inbox.slot_count,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
         )
-        self._service_by_number: dict[int, Service] = {}
+        self._service_by_number: dict[int, PacketService] = {}
         self._prepared_instances: dict[int, ModelInstance] = {}
         self._lease_by_number: dict[int, Lease] = {}
         self._senders_address = find_memory_address(self.inbox.senders)
@@ -85,42 +85,44 @@ class PacketLoop:
 
     def copy_counts(self) -> PacketCounts:
         """Return a copy of the counters."""
-        waiting = self.reassembly.waiting + len(self.deferred)
-        return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
+        waiting = self.reassembly.waiting_count + len(self.deferred)
+        return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped_count)
 
     def serve(self) -> int:
         """Answer all pending datagrams and return their number."""
         for job, code in self.deferred.collect():
             self._note_request(job, code)
-        received = self.inbox.receive()
-        if not received:
+        received_count = self.inbox.receive()
+        if not received_count:
             return 0
         try:
-            outcomes = self._answer_fast(received)
+            outcomes = self._answer_fast(received_count)
             counts = self.counts
-            counts.received += received
+            counts.received += received_count
             counts.answered += outcomes.count(ANSWERED)
             counts.replayed += outcomes.count(REPLAYED)
             counts.failed += outcomes.count(FAILED)
             counts.late += outcomes.count(LATE)
-            counts.overrun = max(counts.overrun, self.inbox.count_overruns(received))
+            counts.overrun = max(counts.overrun, self.inbox.count_overruns(received_count))
             for slot, outcome in enumerate(outcomes):
                 if outcome == UNHANDLED:
                     self._handle_datagram(slot)
         finally:
             self._release()
-        return received
+        return received_count
 
     def clean_up(self) -> None:
         """Discard old fragments and unloaded models, and prepare new models. Call this from time to time."""
         self.reassembly.expire(wall_clock_ns())
         self.prepare()
-        numbers = {instance.number for instance in self.repository.list_serving()}
+        model_numbers = {instance.number for instance in self.repository.list_serving()}
         self._service_by_number = {
-            number: service for number, service in self._service_by_number.items() if number in numbers
+            number: service for number, service in self._service_by_number.items() if number in model_numbers
         }
         self._prepared_instances = {
-            number: instance for number, instance in self._prepared_instances.items() if number in numbers
+            number: instance
+            for number, instance in self._prepared_instances.items()
+            if number in model_numbers
         }
 
     def _answer_fast(self, count: int) -> list[int]:
@@ -165,22 +167,22 @@ class PacketLoop:
             if magic == MAGIC and kind == Kind.REQUEST:
                 self._refuse(slot, model, request, Code.MALFORMED, arrival_ns)
             return
-        numbers = self.inbox.bytes[slot, HEADER.size : size]
+        payload = self.inbox.bytes[slot, HEADER.size : size]
         if fragments > 1:
-            complete_message = self._add_fragment(slot, request, fragment, fragments, numbers, arrival_ns)
+            complete_message = self._add_fragment(slot, request, fragment, fragments, payload, arrival_ns)
             if complete_message is None:
                 return
-            numbers, arrival_ns = (
+            payload, arrival_ns = (
                 np.frombuffer(complete_message.message, np.uint8),
                 complete_message.arrival_ns,
             )
-        self._handle_request(slot, model, request, numbers, datatype, deadline_us, arrival_ns)
+        self._handle_request(slot, model, request, payload, datatype, deadline_us, arrival_ns)
 
     def _add_fragment(
-        self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrival_ns: int
+        self, slot: int, request: int, fragment: int, fragments: int, payload: Bytes, arrival_ns: int
     ) -> CompleteMessage | None:
         key = read_peer(self.inbox.get_sender(slot)), request
-        result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrival_ns)
+        result = self.reassembly.add(key, fragment, fragments, payload.tobytes(), arrival_ns)
         if isinstance(result, CompleteMessage):
             self.counts.joined += result.fragments_before_last
             return result
@@ -193,16 +195,16 @@ class PacketLoop:
         slot: int,
         model: int,
         request: int,
-        numbers: Bytes,
+        payload: Bytes,
         datatype: int,
         deadline_us: int,
         arrival_ns: int,
     ) -> None:
         deadline_ns = arrival_ns + deadline_us * 1000 if deadline_us else NO_DEADLINE
         job = Job(
-            self.inbox.get_sender(slot), model, request, numbers.tobytes(), datatype, arrival_ns, deadline_ns
+            self.inbox.get_sender(slot), model, request, payload.tobytes(), datatype, arrival_ns, deadline_ns
         )
-        result = run_guarded(lambda: self._answer_now(job, slot), model, request)
+        result = run_or_refuse(lambda: self._answer_now(job, slot), model, request)
         if result is False:
             if self.deferred.submit(job):
                 return
@@ -238,7 +240,7 @@ class PacketLoop:
             outcome = "replayed" if is_replay else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
-    def _find_service(self, number: int) -> Service | None:
+    def _find_service(self, number: int) -> PacketService | None:
         """Return the service of a model, or None if the model is slow, or new and busy. Raise `UnknownModel`."""
         lease = self._lease_by_number.get(number)
         if lease is None:
@@ -250,7 +252,7 @@ class PacketLoop:
         if not instance.is_quick or not instance.lock.acquire(timeout=0):
             return None
         try:
-            service = self._service_by_number[instance.number] = Service(instance)
+            service = self._service_by_number[instance.number] = PacketService(instance)
         finally:
             instance.lock.release()
         if self.fast_path and service.fast_path is not None:
@@ -258,7 +260,7 @@ class PacketLoop:
             service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
-    def _send_answer(self, service: Service, slot: int, request: int, arrival_ns: int) -> bool:
+    def _send_answer(self, service: PacketService, slot: int, request: int, arrival_ns: int) -> bool:
         """Send the computed answer and return whether the kernel accepted it."""
         elapsed_us = measure_elapsed_us(arrival_ns)
         length = service.fill_datagram(request, elapsed_us)

@@ -11,7 +11,7 @@ TIME_LIMIT_NS = 1_000_000_000
 """Longest time that the fragments of a message are kept after the first fragment."""
 MEMORY_LIMIT_BYTES = 16 << 20
 """Maximum memory for waiting fragments, in bytes."""
-FRAGMENT_OVERHEAD = 256
+FRAGMENT_OVERHEAD_BYTES = 256
 """Approximate memory of a fragment besides its payload, in bytes."""
 
 SLOTS_LOG2 = 16
@@ -27,7 +27,7 @@ class _PartialMessage:
     arrival_ns: int
     fragment_count: int
     parts: dict[int, bytes] = field(default_factory=dict)
-    memory: int = 0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,23 @@ class CompleteMessage:
 
 
 class Reassembly:
-    """Fragments that wait for the rest of their message. Times are nanoseconds of any clock.
+    """Fragments that wait for the other fragments of their message. Times are nanoseconds of any clock.
 
-    `waiting` counts stored fragments. `dropped` counts discarded fragments: their message took too long, or was the
-    oldest when memory ran out.
+    `waiting_count` is the number of stored fragments. `dropped_count` is the number of discarded fragments, whose
+    message took too long or was the oldest when memory ran out.
     """
 
-    def __init__(self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit: int = MEMORY_LIMIT_BYTES) -> None:
-        self._time_limit = time_limit_ns
-        self._memory_limit = memory_limit
+    def __init__(
+        self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit_bytes: int = MEMORY_LIMIT_BYTES
+    ) -> None:
+        self._time_limit_ns = time_limit_ns
+        self._memory_limit_bytes = memory_limit_bytes
         self._partial_messages: dict[
             Hashable, _PartialMessage
         ] = {}  # oldest first: in the order of their first fragments
-        self.memory = 0
-        self.waiting = 0
-        self.dropped = 0
+        self.memory_bytes = 0
+        self.waiting_count = 0
+        self.dropped_count = 0
 
     def add(
         self, key: Hashable, fragment: int, fragment_count: int, payload: bytes, now_ns: int
@@ -76,10 +78,10 @@ class Reassembly:
             message = b"".join(partial.parts[number] for number in range(fragment_count))
             return CompleteMessage(message, partial.arrival_ns, fragment_count - 1)
         partial.parts[fragment] = payload
-        partial.memory += len(payload) + FRAGMENT_OVERHEAD
-        self.memory += len(payload) + FRAGMENT_OVERHEAD
-        self.waiting += 1
-        while self.memory > self._memory_limit:
+        partial.memory_bytes += len(payload) + FRAGMENT_OVERHEAD_BYTES
+        self.memory_bytes += len(payload) + FRAGMENT_OVERHEAD_BYTES
+        self.waiting_count += 1
+        while self.memory_bytes > self._memory_limit_bytes:
             self._drop_oldest()
         return True
 
@@ -87,17 +89,17 @@ class Reassembly:
         """Discard messages older than the time limit. If the clock was set back, they stay longer."""
         while (
             self._partial_messages
-            and now_ns - next(iter(self._partial_messages.values())).arrival_ns > self._time_limit
+            and now_ns - next(iter(self._partial_messages.values())).arrival_ns > self._time_limit_ns
         ):
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        self.dropped += self._remove(next(iter(self._partial_messages)))
+        self.dropped_count += self._remove(next(iter(self._partial_messages)))
 
     def _remove(self, key: Hashable) -> int:
         partial = self._partial_messages.pop(key)
-        self.memory -= partial.memory
-        self.waiting -= len(partial.parts)
+        self.memory_bytes -= partial.memory_bytes
+        self.waiting_count -= len(partial.parts)
         return len(partial.parts)
 
 

@@ -32,15 +32,15 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class FastPath:
-    """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_round`).
+    """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_datagrams`).
 
     `answer` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the scores.
     """
 
     def __init__(self, chain: Any, number: int, answer: Bytes, scores: npt.NDArray[np.float32]) -> None:
-        from lightning.serving.packets.packet_kernel import answer_round
+        from lightning.serving.packets.packet_kernel import answer_datagrams
 
-        self._answer_round = answer_round
+        self._answer_datagrams = answer_datagrams
         self._arrays = chain.arrays
         request = _make_header(Kind.REQUEST, number, length=chain.inputs)
         self._templates = request, answer, _make_header(Kind.REFUSAL, number, code=Code.LATE)
@@ -57,7 +57,7 @@ class FastPath:
         self, inbox: Inbox, count: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
     ) -> None:
         """Answer or refuse the simple requests among the first datagrams, and write their outcomes."""
-        self._answer_round(
+        self._answer_datagrams(
             count,
             inbox.bytes,
             inbox.sizes,
@@ -78,7 +78,7 @@ def _make_header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> 
     return np.frombuffer(header, np.uint8)
 
 
-class Service:
+class PacketService:
     """Computes the answers of one version of a model, and packs them into datagrams.
 
     An instance belongs to one thread, and the caller must hold the lock of the model.
@@ -86,7 +86,7 @@ class Service:
 
     def __init__(self, instance: ModelInstance) -> None:
         self.instance = instance
-        self.size = int(np.prod(instance.raw_shape))
+        self.input_size = int(np.prod(instance.raw_shape))
         """Number of values in an image."""
         first_answer = instance.executor.run(
             np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64)
@@ -106,14 +106,17 @@ class Service:
         """True if an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
         is_simple = (
-            chain is not None and not chain.tail and self.fits_datagram and self.size <= MAX_PAYLOAD_BYTES
+            chain is not None
+            and not chain.tail
+            and self.fits_datagram
+            and self.input_size <= MAX_PAYLOAD_BYTES
         )
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if is_simple else None
         """The compiled code for a chain whose request and answer fit into one datagram each; None for other models."""
 
-    def compute(self, numbers: bytes, datatype: int, key: int) -> None:
+    def compute(self, payload: bytes, datatype: int, key: int) -> None:
         """Compute the scores of an image. Raise `InputError` for input that the model does not accept."""
-        inputs = decode_inputs(self.instance, numbers, datatype)
+        inputs = decode_inputs(self.instance, payload, datatype)
         self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
 
     def fill_datagram(self, key: int, elapsed_us: int) -> int:
@@ -129,16 +132,16 @@ class Service:
         return bytes(self._buffer[HEADER.size :])
 
 
-def decode_inputs(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
+def decode_inputs(instance: ModelInstance, payload: bytes, datatype: int) -> npt.NDArray[np.generic]:
     """Return the input of a request, (1, *shape). Raise `InputError` if its size differs from the model's input."""
     dtype, size = DTYPE_BY_DATATYPE[Datatype(datatype)], int(np.prod(instance.raw_shape))
-    if len(numbers) != size * dtype.itemsize:
+    if len(payload) != size * dtype.itemsize:
         raise InputError(
             (
-                f"the request carries {len(numbers)} bytes, but the model takes {size} numbers of "
+                f"the request carries {len(payload)} bytes, but the model takes {size} numbers of "
                 f"{dtype.itemsize} bytes"
             ),
             hint="Send one input of the model's shape",
         )
-    native = np.frombuffer(numbers, dtype).astype(dtype.newbyteorder("="))
+    native = np.frombuffer(payload, dtype).astype(dtype.newbyteorder("="))
     return native.reshape(1, *instance.raw_shape)

@@ -52,7 +52,7 @@ class Slow:
         made = [
             tuple(
                 Port(each.name, each.width, column)
-                for column, each in enumerate(signal for signal in signals if signal.driven is driven)
+                for column, each in enumerate(signal for signal in signals if signal.is_output is driven)
             )
             for driven in (False, True)
         ]

@@ -20,7 +20,7 @@ from fpga.count_action import (
     check,
 )
 from fpga.count_action.actions.memory import make_memory
-from fpga.registers import Streams, register_map
+from fpga.registers import Streams, make_register_map
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/reference/registers.md").read_text(encoding="utf-8")
@@ -65,5 +65,5 @@ def test_every_kind_of_register_is_there(demo):
     module = Module("m", (count,), (Target("t", 1),), (memory, read))
     remembers = Datapath("memory", (Signal("go", SignalKind.FLAG), *inputs), (module,))
     assert check(remembers) == ()
-    registers = (*register_map(demo), *register_map(remembers))
+    registers = (*make_register_map(demo), *make_register_map(remembers))
     assert {generic(register.key) for register in registers} == described

@@ -9,7 +9,7 @@ import fpga
 from fpga.bus.simulated import SimulatedBus
 from fpga.count_action import parse_text
 from fpga.count_action.simulate import Reference
-from fpga.registers.register_list import COMMIT, HOLD, RESET, register_map
+from fpga.registers.register_list import COMMIT, HOLD, RESET, make_register_map
 
 TEXT = "module m { counts: { n: sum 1 over cycles } targets: { n: 1 } actions: { pulse p } }"
 """It counts every cycle, and fires in every one with the target of the text."""
@@ -36,7 +36,7 @@ def test_a_datapath_that_counts_by_itself_never_has_the_targets_of_the_text(data
 
 
 def test_a_hold_lasts_until_the_commit(datapath, bus):
-    registers = register_map(datapath)
+    registers = make_register_map(datapath)
     control, target = registers["CONTROL",].offset, registers["TARGET", "m", "n"].offset
     count, pulses = registers["COUNT", "m", "n"].offset, registers["OUT", "m", "p"].offset
     bus.write32(control, RESET | HOLD)
@@ -48,7 +48,7 @@ def test_a_hold_lasts_until_the_commit(datapath, bus):
 
 
 def test_a_commit_with_a_reset_begins_again_with_what_the_bank_held(datapath, bus):
-    registers = register_map(datapath)
+    registers = make_register_map(datapath)
     bus.write32(registers["TARGET", "m", "n"].offset, 4)
     bus.write32(registers["CONTROL",].offset, RESET | COMMIT)
     count = registers["COUNT", "m", "n"].offset

@@ -6,7 +6,7 @@ import pytest
 
 from fpga.bus import make_simulated_bus
 from fpga.bus.protocol import check_access
-from fpga.registers import Access, register_map
+from fpga.registers import Access, make_register_map
 
 CONTROL = 8
 
@@ -21,7 +21,7 @@ def axi_bus(axi_simulator):
 
 def test_random_accesses(demo, axi_bus):
     """Words of any value at any offset, registers or not, and resets: read back they are alike."""
-    table = register_map(demo)
+    table = make_register_map(demo)
     steady = [each for each in table if each.access is not Access.READ]
     acting = {
         each.get_offset(word)
@@ -49,7 +49,7 @@ def test_random_accesses(demo, axi_bus):
 
 
 def test_offsets_without_a_register_read_zero(demo, axi_bus):
-    table = register_map(demo)
+    table = make_register_map(demo)
     for offset in range(table.size_bytes, 1 << table.address_bits, 4):
         axi_bus.write32(offset, 0xFFFFFFFF)
         assert axi_bus.read32(offset) == 0
@@ -62,7 +62,7 @@ def test_constants_take_no_writes(demo, axi_bus):
 
 
 def test_popping_an_empty_fifo_does_nothing(demo, axi_bus):
-    table = register_map(demo)
+    table = make_register_map(demo)
     for bus in (axi_bus, make_simulated_bus(demo, "reference")):
         bus.write32(table["OUT", "adder", "total", "POP"].offset, 1)
         assert bus.read32(table["OUT", "adder", "total", "LEVEL"].offset) == 0

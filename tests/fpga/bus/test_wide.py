@@ -8,7 +8,7 @@ skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga
 from fpga import Datapath, DatapathError, Program
 from fpga.bus import make_simulated_bus
 from fpga.count_action import parse_text
-from fpga.registers import Access, register_map
+from fpga.registers import Access, make_register_map
 
 TEXT = """
 module wide {
@@ -29,7 +29,7 @@ def loaded():
 
 
 def test_the_upper_bits_have_a_register_of_their_own():
-    table = register_map(parse_text(TEXT, "wide.ca").datapath)
+    table = make_register_map(parse_text(TEXT, "wide.ca").datapath)
     low, high = table["TARGET", "wide", "far"], table["TARGET", "wide", "far", "HIGH"]
     assert high.offset == low.offset + 4
     assert high.reset << 32 | low.reset == 200_000_000_000_000

@@ -49,7 +49,7 @@ def missed_of(prover):
             if name != mutant.assertion
         ]
         outcome = prover.run(
-            sources, "proof", cover=False, depth=depth, budget_s=3000, bounded=True, excluded=others
+            sources, "proof", cover=False, depth=depth, budget_s=3000, is_bounded=True, excluded=others
         )
         failed = {failure.name for failure in outcome.failures}
         return [
@@ -64,7 +64,7 @@ def missed_of(prover):
 def assert_proven(proof, reached):
     assert proof.failures == ()
     assert proof.undecided == ()
-    assert proof.proven
+    assert proof.is_proven
     assert proof.unreached == ()
     assert {name.rpartition(".")[2] for name in proof.reached} == reached
 

@@ -347,7 +347,7 @@ VACUOUS = (
 
 @pytest.mark.parametrize(("allowed", "verdict"), [(False, Verdict.VACUOUS), (True, Verdict.PROVEN)])
 def test_a_count_that_can_never_count_is_not_proven(allowed, verdict):
-    with mock.patch.object(sby, "run", return_value=replace(sby.NO_FINDINGS, proven=True)) as run:
+    with mock.patch.object(sby, "run", return_value=replace(sby.NO_FINDINGS, is_proven=True)) as run:
         proof = prove(parse_text(VACUOUS).datapath, depth=50, allow_vacuous=allowed)
     assert run.call_args.kwargs["depth"] == 50
     assert proof.find_result("m", "fires").verdict is verdict
@@ -371,7 +371,7 @@ def test_a_budget_that_the_samples_exceed_leaves_the_other_properties_proven():
         runs.append(excluded)
         if not excluded:
             raise ToolTimeout
-        return replace(sby.NO_FINDINGS, proven=True)
+        return replace(sby.NO_FINDINGS, is_proven=True)
 
     silent = mock.patch("fpga.formal.search.simulate_differences", return_value=())
     with silent, mock.patch.object(sby, "run", run):

@@ -168,6 +168,6 @@ def test_the_photonic_core_is_its_model(unit, optics):
     driven["noise_i"] = [optics.noise and cycle >= begun for cycle in range(cycles)]
     driven |= {"activation_i": packed(a << 7, 16), "weight_i": packed(b << 7, 16)}
     seen = unpacked(block.run(driven)["samples_o"], 16, LANES).ravel()
-    light = optics.light((a * b >> 8)[begun:].astype(np.int32), 0).ravel() << 7
+    light = optics.detect((a * b >> 8)[begun:].astype(np.int32), 0).ravel() << 7
     late = LANES * (begun + 1 + optics.delay) + optics.shift
     assert seen[late:].tolist() == light[: len(seen) - late].tolist()

@@ -40,8 +40,8 @@ def reference_sources(table: RegisterMap) -> tuple[tuple[str, str], ...]:
 def _wrapper(table: RegisterMap) -> str:
     """Return the module that has vectors for the structs of PeakRDL."""
     signals = list_axi_signals(table.address_bits)
-    ports = [declare_port(name, 1, driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
-    ports += [declare_port(f"s_axil_{each.name}", each.width, driven=each.driven) for each in signals]
+    ports = [declare_port(name, 1, is_output=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
+    ports += [declare_port(f"s_axil_{each.name}", each.width, is_output=each.is_output) for each in signals]
     ports += [vector.declaration for register in table for vector in list_vectors(register)]
     package = f"{table.name}_regblock_pkg::{table.name}_registers"
     axi = "".join(f", .s_axil_{each.name}" for each in signals)

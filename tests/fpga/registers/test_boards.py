@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from needs import needs
 
-from fpga.registers.build import board_files, build_files, write_files
+from fpga.registers.build import build_files, read_board_files, write_files
 
 RECORDER = """\
 # Every command that Tcl does not know is Vivado's: it is written down, and answers with its own name.
@@ -37,7 +37,7 @@ close $record
 @needs("process")
 def built(demo, tmp_path_factory):
     folder = tmp_path_factory.mktemp("board")
-    write_files({**build_files(demo), **board_files("zcu111")}, folder)
+    write_files({**build_files(demo), **read_board_files("zcu111")}, folder)
     return folder
 
 
@@ -57,19 +57,19 @@ def recorded(built, tmp_path, script, *arguments):
     return (tmp_path / "record").read_text()
 
 
-@pytest.mark.parametrize("name", sorted(board_files("zcu111")))
+@pytest.mark.parametrize("name", sorted(read_board_files("zcu111")))
 def test_braces_and_brackets_balance(name):
     """Without a Tcl at hand this is what can be said."""
-    text = re.sub(r"^\s*#.*$", "", board_files("zcu111")[name], flags=re.MULTILINE)
+    text = re.sub(r"^\s*#.*$", "", read_board_files("zcu111")[name], flags=re.MULTILINE)
     text = re.sub(r"\\.", "", text)
     for opening, closing in ("{}", "[]"):
         assert text.count(opening) == text.count(closing)
     assert text.count('"') % 2 == 0
 
 
-@pytest.mark.parametrize("name", sorted(board_files("zcu111")))
+@pytest.mark.parametrize("name", sorted(read_board_files("zcu111")))
 def test_says_that_nobody_has_run_it(name):
-    assert "NOT RUN" in board_files("zcu111")[name]
+    assert "NOT RUN" in read_board_files("zcu111")[name]
 
 
 @pytest.mark.long
@@ -85,11 +85,11 @@ def test_ip_is_made_of_files_that_are_there(built, tmp_path, streams):
 
 
 def test_ip_has_the_register_map(built, tmp_path, demo):
-    from fpga.registers import register_map
+    from fpga.registers import make_register_map
 
     record = recorded(built, tmp_path, "package_ip.tcl", "demo")
     offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
-    table = register_map(demo)
+    table = make_register_map(demo)
     assert offsets == [each.get_offset(word) for each in table for word in range(each.words)]
     assert "ipx::add_register TARGET_adder_per_sum" in record
 

@@ -22,8 +22,8 @@ from fpga.count_action import (
     Target,
 )
 from fpga.hdl import explain_missing, find_tool
-from fpga.registers import Streams, register_map
-from fpga.registers.build import board_files, build_files, list_top_sources, write_files
+from fpga.registers import Streams, make_register_map
+from fpga.registers.build import build_files, list_top_sources, read_board_files, write_files
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.top import Top
 
@@ -105,7 +105,7 @@ def test_the_register_file_is_to_be_read(built, demo):
     text = (built / "demo_axi_registers.sv").read_text()
     assert max(map(len, text.splitlines())) <= 100
     joined = text.replace("\n  // ", " ")
-    for register in register_map(demo):
+    for register in make_register_map(demo):
         last = f" to 0x{register.get_offset(register.words - 1):X}" if register.words > 1 else ""
         assert f" 0x{register.offset:X}{last} {register.name}: " in joined
         assert f"{register.description}." in joined
@@ -115,7 +115,7 @@ def test_long_names_fold_the_lines_of_a_register_file():
     module, target = "m" * 40, "t" * 40
     count = Count("c", CountKind.ACCUMULATE, target, (Ref("x"),), width=40)
     long = Module(module, (count,), (Target(target, 1, 40),), (Action(ActionKind.PULSE, "c", "p"),))
-    text = emit_register_file(register_map(Datapath("d", (Signal("x", SignalKind.FLAG),), (long,))))
+    text = emit_register_file(make_register_map(Datapath("d", (Signal("x", SignalKind.FLAG),), (long,))))
     assert f"TARGET_{module}_{target}_HIGH_q" in text
     assert max(map(len, text.splitlines())) <= 160
 
@@ -184,4 +184,4 @@ def test_port_names_that_coincide_are_refused():
 
 def test_unknown_board():
     with pytest.raises(ValueError, match="no board 'zcu999'; there are: zcu111"):
-        board_files("zcu999")
+        read_board_files("zcu999")

@@ -10,7 +10,7 @@ skip_without("typer", reason="needs typer: pip install 'lightbed[fpga]'")
 
 from fpga.cli import run_app
 from fpga.count_action import load
-from fpga.registers import register_map, to_json, to_markdown, to_rdl
+from fpga.registers import make_register_map, to_json, to_markdown, to_rdl
 
 STREAMER = """\
 module streamer {
@@ -29,7 +29,7 @@ def streamer(tmp_path):
 
 @pytest.fixture
 def table(streamer):
-    return register_map(load(streamer, {"num_DACs": 4}).datapath)
+    return make_register_map(load(streamer, {"num_DACs": 4}).datapath)
 
 
 @pytest.mark.parametrize(

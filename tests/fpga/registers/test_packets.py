@@ -7,7 +7,7 @@ skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga
 from fpga.count_action import parse_text
 from fpga.count_action.verilog import emit
 from fpga.registers import Streams
-from fpga.registers.register_list import register_map
+from fpga.registers.register_list import make_register_map
 from fpga.registers.top import Top
 
 TEXT = """module p { inputs: { stream x of 2 lanes of 16 bits with last and keep } counts: { sum x.valid over cycles }
@@ -35,7 +35,7 @@ def test_axi_stream_ports_have_tlast_and_tkeep():
 def test_only_the_top_with_registers_has_them_as_flags():
     datapath = parse_text(TEXT, "p.ca").datapath
     registers, axis = (
-        [each.name for each in register_map(datapath, streams)]
+        [each.name for each in make_register_map(datapath, streams)]
         for streams in (Streams.REGISTERS, Streams.AXI_STREAM)
     )
     assert {"IN_x_last", "IN_x_keep"} <= set(registers)

@@ -16,7 +16,7 @@ from fpga.count_action.ports import Port, Ports
 from fpga.formal import sby
 from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
-from fpga.registers import Access, Streams, register_map
+from fpga.registers import Access, Streams, make_register_map
 from fpga.registers.model import Bits, MapBuilder, PortBits, RegisterMap
 from fpga.registers.register_file import count_read_cycles, emit_register_file
 from fpga.registers.register_ports import list_axi_signals, list_vectors
@@ -82,14 +82,14 @@ def design(table, sources):
     """Return a register file as a design with its pins as ports."""
     pins = [("datapath_reset_i", 1, False)]
     pins += [
-        (f"s_axil_{each.name}", each.width, each.driven) for each in list_axi_signals(table.address_bits)
+        (f"s_axil_{each.name}", each.width, each.is_output) for each in list_axi_signals(table.address_bits)
     ]
-    pins += [(each.name, each.width, each.driven) for register in table for each in list_vectors(register)]
+    pins += [(each.name, each.width, each.is_output) for register in table for each in list_vectors(register)]
     sides = []
     for driven in (False, True):
         ports, column = [], 0
-        for name, width, is_driven in pins:
-            if is_driven is driven:
+        for name, width, is_output in pins:
+            if is_output is driven:
                 ports.append(Port(name, width, column))
                 column += ports[-1].words
         sides.append(tuple(ports))
@@ -128,7 +128,7 @@ class Master:
         self.inputs = {port.name: port for port in self.ports.inputs}
         self.acting, self.kept = [], []
         for each in table:
-            outputs = [vector for vector in list_vectors(each) if vector.driven]
+            outputs = [vector for vector in list_vectors(each) if vector.is_output]
             if each.access is Access.WRITE:
                 self.kept += outputs
             elif each.access is Access.PUSH:
@@ -215,7 +215,7 @@ class Master:
 
 def draw_accesses(table, seed, number):
     draw = random.Random(seed)
-    inputs = [vector for register in table for vector in list_vectors(register) if not vector.driven]
+    inputs = [vector for register in table for vector in list_vectors(register) if not vector.is_output]
     levels = {each.name: 0 for each in inputs}
     for _ in range(number):
         if draw.random() < 0.3:
@@ -272,7 +272,7 @@ def test_random_maps_do_what_peakrdl_does(has_verilator, seed):
     "streams", [Streams.REGISTERS, pytest.param(Streams.AXI_STREAM, marks=pytest.mark.long)]
 )
 def test_tops_do_what_peakrdl_does(has_verilator, demo, streams):
-    table = replace(register_map(demo, streams), name="demo")
+    table = replace(make_register_map(demo, streams), name="demo")
     acted, changed = compare(table, 300)
     assert acted >= 4
     assert changed >= 10
@@ -285,7 +285,7 @@ def test_tops_of_the_library_do_what_peakrdl_does(has_verilator, name):
     from fpga.count_action import load
 
     path = HERE.parents[2] / "fpga" / "library" / f"{name}.ca"
-    acted, changed = compare(register_map(load(path).datapath), 700)
+    acted, changed = compare(make_register_map(load(path).datapath), 700)
     assert acted + changed >= 20
 
 
@@ -303,7 +303,7 @@ FAULTS = {
 @pytest.mark.long
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(has_verilator, demo, fault):
-    table = replace(register_map(demo), name="demo")
+    table = replace(make_register_map(demo), name="demo")
     text, times = re.subn(*FAULTS[fault], emit_register_file(table))
     assert times
     with pytest.raises(AssertionError):
@@ -333,7 +333,7 @@ def prove(text, *, values):
         checks = checks.replace("parameter bit Values = 1'b0", "parameter bit Values = 1'b1")
     depth = 13 if values else sby.DEPTH_CYCLES
     sources = {"small_registers.sv": text, "checks.sv": checks}
-    return sby.run(sources, "register_file_proof", depth=depth, bounded=values)
+    return sby.run(sources, "register_file_proof", depth=depth, is_bounded=values)
 
 
 @pytest.mark.long
@@ -342,7 +342,7 @@ def prove(text, *, values):
 def test_it_is_proven_for_a_small_map(warm_yosys, values):
     """The protocol by induction, the registers in the first 13 cycles: a write and a read, or two writes."""
     result = prove(emit_register_file(small_map()), values=values)
-    assert result.proven, result.log[-2000:]
+    assert result.is_proven, result.log[-2000:]
     assert not result.unreached
     assert len(result.reached) == (4 if values else 2)
 

@@ -6,14 +6,14 @@ import pytest
 
 from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
-from fpga.registers import Access, Streams, register_list, register_map, to_json, to_markdown, to_rdl
+from fpga.registers import Access, Streams, make_register_map, register_list, to_json, to_markdown, to_rdl
 from fpga.registers.model import WORD_BYTES, PortBits
 from fpga.registers.top import Top
 
 
 @pytest.fixture(params=list(Streams), ids=lambda each: each.name.lower())
 def table(request, demo):
-    return register_map(demo, request.param)
+    return make_register_map(demo, request.param)
 
 
 def test_words_lie_one_behind_the_other(table):
@@ -28,20 +28,20 @@ def test_words_lie_one_behind_the_other(table):
 
 def test_identity_is_at_the_same_place_in_both(demo):
     for streams in Streams:
-        table = register_map(demo, streams)
+        table = make_register_map(demo, streams)
         assert (table["ID",].offset, table["ID",].reset) == (0, streams.value)
         assert (table["HASH",].offset, table["HASH",].reset) == (4, demo.digest)
 
 
 def test_what_has_no_streams_is_the_beginning_of_what_has(demo):
-    portal = register_map(demo, Streams.REGISTERS).registers
-    without = register_map(demo, Streams.AXI_STREAM).registers
+    portal = make_register_map(demo, Streams.REGISTERS).registers
+    without = make_register_map(demo, Streams.AXI_STREAM).registers
     assert without[1:] == portal[1 : len(without)]
     assert all(each.key[-1] in {"DATA", "PUSH", "WAITING", "LEVEL", "POP"} for each in portal[len(without) :])
 
 
 def test_every_count_target_input_and_output_has_its_register(demo):
-    table = register_map(demo)
+    table = make_register_map(demo)
     for module, count in demo.counts():
         assert table["COUNT", module.name, count.name].width == count.width
     for module, target in demo.targets():
@@ -58,9 +58,9 @@ def test_every_count_target_input_and_output_has_its_register(demo):
 
 def test_a_word_that_is_not_there(demo):
     with pytest.raises(IndexError, match="IN_lamps has 2 words: there is no word 2"):
-        register_map(demo)["IN", "lamps"].get_offset(2)
+        make_register_map(demo)["IN", "lamps"].get_offset(2)
     with pytest.raises(KeyError, match="no register 'NONE'"):
-        register_map(demo)["NONE"]
+        make_register_map(demo)["NONE"]
 
 
 def test_names_that_coincide_get_numbers():
@@ -69,7 +69,7 @@ def test_names_that_coincide_get_numbers():
         return Module(name, (count,), (Target(target, 1),), ())
 
     inputs = (Signal("x", SignalKind.FLAG),)
-    table = register_map(Datapath("twins", inputs, (module("a", "b_c"), module("a_b", "c"))))
+    table = make_register_map(Datapath("twins", inputs, (module("a", "b_c"), module("a_b", "c"))))
     assert table["TARGET", "a", "b_c"].name == "TARGET_a_b_c"
     assert table["TARGET", "a_b", "c"].name == "TARGET_a_b_c_2"
     assert len({each.name for each in table}) == len(table.registers)
@@ -132,4 +132,4 @@ def test_a_row_is_all_that_a_register_needs(monkeypatch):
     assert "assign FIRES_i = dp_fire_o;" in text
     assert "unused_fire_o" not in text
     bus = make_simulated_bus(datapath, "reference")
-    assert bus.read32(register_map(datapath)["FIRES",].offset) == 0b01
+    assert bus.read32(make_register_map(datapath)["FIRES",].offset) == 0b01

@@ -19,7 +19,7 @@ from fpga.smartnic.build import make_nic_design
 from fpga.smartnic.driver import REGISTERS, SmartNicDriver
 from fpga.smartnic.frames import Endpoint, get_payload, make_datagram
 from fpga.smartnic.program import NicLayer, NicModel, NicProgram
-from fpga.smartnic.reference import scores
+from fpga.smartnic.reference import compute_scores
 from fpga.smartnic.registers import IDENTITY, OUTCOMES
 from fpga.smartnic.simulator import Settings, SmartNicError
 from lightning.serving.packets.codec import Code, Kind, Packet, decode_answer, parse, serialise
@@ -183,7 +183,7 @@ def assert_right(answers, images, program):
         chosen, image = images[each.request]
         assert (each.kind, each.model) == (Kind.ANSWER, chosen)
         answer = decode_answer(each.payload)
-        expected, best = scores(program.models[chosen], image)
+        expected, best = compute_scores(program.models[chosen], image)
         assert (answer.scores.tolist(), answer.chosen) == (expected.tolist(), best)
 
 

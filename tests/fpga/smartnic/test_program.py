@@ -17,12 +17,12 @@ from fpga.smartnic import (
     NicLayer,
     NicModel,
     NicProgram,
+    compute_scores,
     layer_results,
     pack_layers,
     pack_look_up,
     pack_memory,
     pack_models,
-    scores,
 )
 
 
@@ -277,7 +277,7 @@ def test_scores_of_a_model_by_hand():
         [-12, 408, -154],
         [0, 206, 797],
     ]
-    found, place = scores(model, np.uint8([100, 0]))
+    found, place = compute_scores(model, np.uint8([100, 0]))
     assert (found.dtype, found.tolist(), place) == (np.float32, [0, 103, 199.25], 2)
     with pytest.raises(ValueError, match=r"hand takes uint8\[2\], not int64\[2\]"):
-        scores(model, np.array([100, 0]))
+        compute_scores(model, np.array([100, 0]))

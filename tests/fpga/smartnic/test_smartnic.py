@@ -81,7 +81,7 @@ def check(nic, program, sent, *, punctual=True):
     An answer that was in time may leave later while the client pauses: it is not `punctual` then.
     """
     from fpga.smartnic.frames import get_payload
-    from fpga.smartnic.reference import scores
+    from fpga.smartnic.reference import compute_scores
 
     models = {number: model.inputs for number, model in enumerate(program.models)}
     fates = [fate(frame, bad=bad, models=models) for frame, bad in sent]
@@ -108,7 +108,7 @@ def check(nic, program, sent, *, punctual=True):
             continue
         answer = decode_answer(packet.payload)
         model = program.models[request.model]
-        expected, chosen = scores(model, np.frombuffer(request.payload, np.uint8))
+        expected, chosen = compute_scores(model, np.frombuffer(request.payload, np.uint8))
         assert (packet.model, answer.chosen) == (request.model, chosen)
         assert not punctual or not request.deadline or packet.time_us <= request.deadline + 1
         assert answer.scores.tolist() == expected.tolist()
@@ -263,10 +263,10 @@ def test_a_reload_waits_for_the_request_in_work_and_holds_the_others(make_nic, f
 
 
 def request_answer(frame, program):
-    from fpga.smartnic.reference import scores
+    from fpga.smartnic.reference import compute_scores
 
     payload = np.frombuffer(frame[74 : 74 + program.models[0].inputs], np.uint8)
-    return scores(program.models[0], payload)[0].tolist()
+    return compute_scores(program.models[0], payload)[0].tolist()
 
 
 def parse_answer(frame):
@@ -456,12 +456,12 @@ def test_lenet_and_a_chain_with_biases_answer_like_the_integer_model(make_nic, f
     outcomes, failed = check(nic, program, sent)
     assert (outcomes[REQUEST], failed) == (len(sent), [])
     # The reference is that of the published datapath, too.
-    from fpga.smartnic.reference import scores
+    from fpga.smartnic.reference import compute_scores
 
     network = Network(tuple(layer.weights.astype(np.int32) for layer in model.layers))
     first = images[: min(count, 20)]
     expected = layer_results(network, first)[-1]
-    assert [scores(model, image)[0].tolist() for image in first] == expected.tolist()
+    assert [compute_scores(model, image)[0].tolist() for image in first] == expected.tolist()
 
 
 @pytest.mark.translates
@@ -481,13 +481,13 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
     assert request.trace.signals["tx_last"][-1]
     assert len(request.starts) == 2
     # 40-16-10 takes 3 words for each of 16 outputs, then 1 for each of 10.
-    assert request.fires() == {
+    assert request.count_fires() == {
         "sequencer.head": 2, "sequencer.row": 26, "sequencer.send": 2, "sequencer.results": 2,
         "accumulator.beats": 26, "layers.layer": 1, "latency.cycles": 0,
     }  # fmt: skip
-    last = {name: int(target[-1]) for name, target in request.targets().items()}
+    last = {name: int(target[-1]) for name, target in request.find_targets().items()}
     assert (last["sequencer.row"], last["sequencer.send"], last["sequencer.results"]) == (1, 10, 10)
-    assert all(not target[: request.starts[0]].any() for target in request.targets().values())
+    assert all(not target[: request.starts[0]].any() for target in request.find_targets().values())
 
 
 FAULTS = [
@@ -661,7 +661,7 @@ def test_a_request_calibrates_the_loss_of_light(make_nic, frames, gain):
     from fpga.photonic_mac import Optics
     from fpga.smartnic.calibration import CALIBRATION_INPUT, find_loss_factor, make_calibration_model
     from fpga.smartnic.program import NicProgram
-    from fpga.smartnic.reference import scores
+    from fpga.smartnic.reference import compute_scores
 
     program = NicProgram((chain("published", 1, 40, 16, 10, published=True), make_calibration_model()))
     nic = make_nic(optics=Optics(gain=gain, noise=True, seed=gain))
@@ -680,7 +680,7 @@ def test_a_request_calibrates_the_loss_of_light(make_nic, frames, gain):
     (again,) = ask(1, payload=CALIBRATION_INPUT)
     assert again == pytest.approx(254 * 1024, rel=0.01)
     image = bytes(range(40, 80))
-    exact, _ = scores(program.models[0], np.frombuffer(image, np.uint8))
+    exact, _ = compute_scores(program.models[0], np.frombuffer(image, np.uint8))
     assert np.abs(ask(0, payload=image) - exact).max() < 0.15 * np.abs(exact).max()
 
 

@@ -320,4 +320,4 @@ def test_without_privilege(monkeypatch, tmp_path):
     [("10.77.0.2/24", "10.77.0.254"), ("10.77.0.254/24", "10.77.0.253"), ("192.0.2.1/30", "192.0.2.2")],
 )
 def test_the_side_of_the_host(address, host):
-    assert tap_module._host_side(IPv4Interface(address)) == IPv4Address(host)
+    assert tap_module.find_host_address(IPv4Interface(address)) == IPv4Address(host)

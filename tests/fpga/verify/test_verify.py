@@ -137,9 +137,9 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     fault.plant(copy)
     delivered = read_folder(copy)
     found = [
-        run_seeds(delivered.datapath, streams, delivered.files_around(streams))
+        run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
         for streams in Streams
-        if fault.file in delivered.sources(streams)
+        if fault.file in delivered.read_sources(streams)
     ]
     breaches = [breach for each in found for breach in each.breaches.values()]
     assert breaches, fault
@@ -150,21 +150,23 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
 def test_sound_tops_are_worked_hard(sound):
     delivered = read_folder(sound)
     for streams in Streams:
-        found = run_top(delivered.datapath, streams, delivered.files_around(streams))
+        found = run_top(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
         assert not found.breaches
         assert found.accesses >= 350
         assert found.beats >= (1000 if streams is Streams.AXI_STREAM else 0)
-        assert min(found.partial.values()) >= 2 * PARTIAL_ROUNDS
-        assert {"CONTROL", "TARGET_gate_n"} <= set(found.partial)
+        assert min(found.partial_write_counts.values()) >= 2 * PARTIAL_ROUNDS
+        assert {"CONTROL", "TARGET_gate_n"} <= set(found.partial_write_counts)
 
 
 @pytest.mark.long
 def test_sound_tops_pass_from_every_seed(sound):
     delivered = read_folder(sound)
     for streams in Streams:
-        found = run_seeds(delivered.datapath, streams, delivered.files_around(streams), seeds=range(10))
+        found = run_seeds(
+            delivered.datapath, streams, delivered.read_sources_around_datapath(streams), seeds=range(10)
+        )
         assert not found.breaches
-        assert min(found.partial.values()) >= 2 * PARTIAL_ROUNDS
+        assert min(found.partial_write_counts.values()) >= 2 * PARTIAL_ROUNDS
 
 
 def test_every_byte_of_every_register_is_written_alone_and_left_alone():
@@ -222,7 +224,7 @@ def test_a_merge_has_a_bench(kind):
     text = write_random_datapath(datapath)
     assert "one_y_valid_o" in text
     (merged,) = [each for each in list_stream_ports(datapath) if not each.pins.is_input]
-    assert [end for end, _, _ in merged.ends] == kind.partition(" with ")[2].replace(" and", "").split()
+    assert [end for end, _, _ in merged.end_ports] == kind.partition(" with ")[2].replace(" and", "").split()
 
 
 def test_a_stream_with_the_name_of_its_choice_is_refused():
@@ -243,7 +245,9 @@ def built(path, text, folder):
 @pytest.mark.slow
 def test_the_tops_of_a_merge_are_held(tools, tmp_path):
     delivered = read_folder(built(tmp_path / "merge.ca", MERGES["turns until last with last"], tmp_path))
-    found = run_top(delivered.datapath, Streams.AXI_STREAM, delivered.files_around(Streams.AXI_STREAM))
+    found = run_top(
+        delivered.datapath, Streams.AXI_STREAM, delivered.read_sources_around_datapath(Streams.AXI_STREAM)
+    )
     assert not found.breaches
     assert found.beats >= 1000
 
@@ -262,9 +266,9 @@ LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 def test_the_tops_of_every_module_of_the_library_are_held(tools, tmp_path, path):
     delivered = read_folder(built(tmp_path / path.name, path.read_text(), tmp_path))
     for streams in Streams:
-        found = run_seeds(delivered.datapath, streams, delivered.files_around(streams))
+        found = run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
         assert not found.breaches
-        assert min(found.partial.values()) >= 2 * PARTIAL_ROUNDS
+        assert min(found.partial_write_counts.values()) >= 2 * PARTIAL_ROUNDS
 
 
 def test_bits_that_act_have_the_strobe_of_their_byte():
@@ -365,5 +369,5 @@ def test_library_text_is_found_in_the_folder(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(told)
     again = read_origin(tmp_path / "out")
-    assert again.checked.datapath.digest == checked.datapath.digest
+    assert again.checked_datapath.datapath.digest == checked.datapath.digest
     assert again.files == ("build.json", "x.ca", "relu.ca")

@@ -107,13 +107,13 @@ def integer_scores(model, raw):
             continue
         layer = model.layers[node.name]
         real = tensors[node.inputs[0]]
-        steps = quantise(real, layer.input_scale, signed=layer.signed)
+        steps = quantise(real, layer.input_scale, is_signed=layer.signed)
         vectors = make_vectors(lower_node(network, node), steps)
         sums = np.stack(
             [compute_integer_sums(vectors[:, group], rows) for group, rows in enumerate(layer.weights)],
             axis=1,
         )
-        scaled = ((sums + layer.bias) * layer.output_scale).reshape(len(raw), layer.positions, -1)
+        scaled = ((sums + layer.bias) * layer.output_scale).reshape(len(raw), layer.position_count, -1)
         shaped = scaled if layer.geometry is None else scaled.transpose(0, 2, 1)
         tensors[node.output] = shaped.reshape(len(raw), *network.shapes[node.output]).astype(np.float32)
     return tensors[network.output]

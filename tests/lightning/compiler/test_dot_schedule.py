@@ -121,8 +121,8 @@ def test_readouts_of_a_row_by_hand(wavelengths, skip_zeros, count, net_sign):
 
 def test_noise_may_ask_for_zeros_that_the_hardware_leaves_out():
     layer = layer_of([[[9, 0, 0, -7]]])
-    assert count_layer_readouts(layer, Hardware(skip_zeros=True), dense=True).count.tolist() == [[4]]
-    assert count_layer_readouts(layer, Hardware(), dense=False).count.tolist() == [[2]]
+    assert count_layer_readouts(layer, Hardware(skip_zeros=True), sends_zeros=True).count.tolist() == [[4]]
+    assert count_layer_readouts(layer, Hardware(), sends_zeros=False).count.tolist() == [[2]]
 
 
 def test_with_one_wavelength_terms_stay_in_their_order():

@@ -40,10 +40,10 @@ def test_buffers_that_are_alive_together_never_overlap(buffers):
     for one, other in combinations(plan.buffers, 2):
         if one.overlaps(other):
             assert one.offset + one.size <= other.offset or other.offset + other.size <= one.offset
-    assert alive_at_once(plan) <= plan.size <= plan.unshared
-    met["shared"] += plan.size < plan.unshared
-    met["as small as can be"] += plan.size == alive_at_once(plan) < plan.unshared
-    met["all at once"] += len(buffers) > 2 and alive_at_once(plan) == plan.unshared
+    assert alive_at_once(plan) <= plan.size <= plan.unshared_size
+    met["shared"] += plan.size < plan.unshared_size
+    met["as small as can be"] += plan.size == alive_at_once(plan) < plan.unshared_size
+    met["all at once"] += len(buffers) > 2 and alive_at_once(plan) == plan.unshared_size
 
 
 @pytest.mark.slow

@@ -51,9 +51,11 @@ def test_the_property_above_saw_empty_rows_several_scales_and_signs():
     assert min(seen.values()) >= 10, seen
 
 
-@pytest.mark.parametrize(("signed", "expected"), [(True, [-255, -3, 0, 2, 255]), (False, [0, 0, 0, 2, 255])])
-def test_activations_end_at_the_range(signed, expected):
-    assert quantise(np.array([-9.0, -0.03, 0.0, 0.02, 9.0]), 0.01, signed=signed).tolist() == expected
+@pytest.mark.parametrize(
+    ("is_signed", "expected"), [(True, [-255, -3, 0, 2, 255]), (False, [0, 0, 0, 2, 255])]
+)
+def test_activations_end_at_the_range(is_signed, expected):
+    assert quantise(np.array([-9.0, -0.03, 0.0, 0.02, 9.0]), 0.01, is_signed=is_signed).tolist() == expected
 
 
 def test_a_sum_is_worth_256_steps_of_both_scales():

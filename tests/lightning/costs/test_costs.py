@@ -45,8 +45,10 @@ def test_latency_is_the_datapaths_cycles_over_its_clock(model):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_line_has_a_source_and_lines_add_up(model, preset):
     costs = estimate_costs(model, preset)
-    assert all(line.each.source and line.each.unit in {"W", "J"} for line in costs.lines)
-    assert all((line.each.unit == "W") == line.per.endswith("seconds") for line in costs.lines)
+    assert all(line.unit_energy.source and line.unit_energy.unit in {"W", "J"} for line in costs.lines)
+    assert all(
+        (line.unit_energy.unit == "W") == line.counted_work.endswith("seconds") for line in costs.lines
+    )
     assert costs.joules_per_image == pytest.approx(sum(line.joules for line in costs.lines))
     converters = sum(line.joules for line in costs.lines if line.group == "converters")
     assert converters > 0
@@ -141,7 +143,7 @@ def test_accuracy_rises_with_photons(model):
 
     images = np.random.default_rng(2).integers(0, 256, (300, 784), dtype=np.uint8)
     labels = open_executor(model, "exact").run(images).classes
-    few, many = measure_shot_noise(model, images, labels, (0.01, 1e6), seeds=2)
+    few, many = measure_shot_noise(model, images, labels, (0.01, 1e6), seed_count=2)
     assert few.accuracy < 0.6 < 0.95 < many.accuracy
     assert few.joules == pytest.approx(0.01 * 0.1282e-18, rel=1e-3, abs=0)
     assert few.spread > 0

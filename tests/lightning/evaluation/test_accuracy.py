@@ -24,7 +24,7 @@ def test_what_is_counted_is_what_the_executor_answers(model_and_data):
     executor = open_executor(model, "exact")
     found = evaluate(executor, data)
     answers = executor.run(data.x.reshape(500, 64))
-    assert found.right == (answers.classes == data.y).sum()
+    assert found.correct_count == (answers.classes == data.y).sum()
     assert found.images == 500
     assert found.accuracy > 0.8
     assert found.images_per_s > 0
@@ -35,14 +35,15 @@ def test_what_is_counted_is_what_the_executor_answers(model_and_data):
 def test_the_size_of_batches_changes_no_answer(batch, model_and_data):
     model, data = model_and_data
     executor = open_executor(model, "noisy", noise=Noise(sigma=8.0), seed=2)
-    assert evaluate(executor, data, batch=batch).right == evaluate(executor, data).right
+    assert evaluate(executor, data, batch=batch).correct_count == evaluate(executor, data).correct_count
 
 
 def test_seeds_differ_and_repeat(model_and_data):
     model, data = model_and_data
     noise = Noise(sigma=8.0)
     right = [
-        evaluate(open_executor(model, "noisy", noise=noise, seed=seed), data).right for seed in (1, 2, 3, 1)
+        evaluate(open_executor(model, "noisy", noise=noise, seed=seed), data).correct_count
+        for seed in (1, 2, 3, 1)
     ]
     assert right[0] == right[3]
     assert len(set(right)) > 1
@@ -72,6 +73,6 @@ def test_images_of_another_size_are_refused(model_and_data):
 
 def test_the_pace_is_that_of_the_median_run():
     calls = []
-    found = measure_throughput(calls.append, np.zeros((64, 2)), seconds=0.0)
+    found = measure_throughput(calls.append, np.zeros((64, 2)), duration_s=0.0)
     assert len(calls) == 4  # once to warm up, three times to measure
     assert found > 0

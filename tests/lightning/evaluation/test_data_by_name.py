@@ -110,4 +110,4 @@ def test_there_is_no_training_part_to_test_on(arrays):
     empty = Dataset("own", arrays["x"], arrays["y"], arrays["x"][:0], arrays["y"][:0])
     with pytest.raises(DatasetError, match="no training part"):
         empty.select_training()
-    assert len(empty.first(7).x) == 7
+    assert len(empty.take_first(7).x) == 7

@@ -67,7 +67,7 @@ def test_so_are_those_that_a_file_was_compiled_with(biased, data, tmp_path):
 
 def test_too_few_images_are_refused(biased, data):
     with pytest.raises(DatasetError, match="too few"):
-        load_model_and_data(biased, data.first(500))
+        load_model_and_data(biased, data.take_first(500))
 
 
 def test_digits_bring_their_own_samples(digits_npz):

@@ -36,7 +36,7 @@ def model_and_data(digits_npz):
 def test_float32_is_our_own_reference(model_and_data):
     model, data = model_and_data
     raw = data.x.reshape(500, 64)
-    found = open_float32_session(model.network).scores(raw)
+    found = open_float32_session(model.network).compute_scores(raw)
     own = run_float(model.network, preprocess(model.network, raw))
     assert np.abs(found - own).max() < 1e-4
     assert open_float32_session(model.network).count_correct(data) == (own.argmax(axis=1) == data.y).sum()
@@ -48,7 +48,7 @@ def test_int8_is_near_float32_and_is_not_float32(model_and_data):
     operations = {node.operation for node in model.network.nodes}
     assert operations == {"Gemm", "Relu"}
     raw = data.x.reshape(500, 64)
-    exact, found = open_float32_session(model.network).scores(raw), session.scores(raw)
+    exact, found = open_float32_session(model.network).compute_scores(raw), session.compute_scores(raw)
     assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
     assert abs(session.count_correct(data) - open_float32_session(model.network).count_correct(data)) <= 10
 
@@ -73,7 +73,7 @@ def test_without_a_training_part_no_image_is_tested_on_its_own_ranges():
 
 def test_the_table_has_all_four(model_and_data):
     model, data = model_and_data
-    rows = compare(model, data.first(200), Noise(sigma=6.0), (0, 1, 2), duration_s=0.01)
+    rows = compare(model, data.take_first(200), Noise(sigma=6.0), (0, 1, 2), duration_s=0.01)
     assert [row.name for row in rows] == [
         "float32, ONNX Runtime",
         "int8, ONNX Runtime",
@@ -114,8 +114,8 @@ def pools():
 def test_int8_takes_pools(pools):
     network, x = pools
     exact = run_float(network, x)
-    found = open_int8_session(network, x).scores(x)
-    assert np.abs(open_float32_session(network).scores(x) - exact).max() < 1e-4
+    found = open_int8_session(network, x).compute_scores(x)
+    assert np.abs(open_float32_session(network).compute_scores(x) - exact).max() < 1e-4
     assert 0 < np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
 
 
@@ -128,7 +128,7 @@ def test_int8_has_a_scale_for_each_row():
     )
     x = np.random.default_rng(6).random((64, 64)).astype(np.float32)
     wanted = run_float(network, x)[:, 1]
-    assert np.abs(open_int8_session(network, x).scores(x)[:, 1] / wanted - 1).max() < 0.05
+    assert np.abs(open_int8_session(network, x).compute_scores(x)[:, 1] / wanted - 1).max() < 0.05
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_int8_is_as_good_with_exact_sums(model_and_data, monkeypatch):
     """Asking for exact sums where nothing saturates changes no score: the same integers, added otherwise."""
     model, data = model_and_data
     raw = data.x.reshape(500, 64)
-    own = open_int8_session(model.network, data.train_x[:200]).scores(raw)
+    own = open_int8_session(model.network, data.train_x[:200]).compute_scores(raw)
     monkeypatch.setattr(onnx_runtime, "has_saturating_products", lambda: True)
-    exact = open_int8_session(model.network, data.train_x[:200]).scores(raw)
+    exact = open_int8_session(model.network, data.train_x[:200]).compute_scores(raw)
     assert np.abs(own - exact).max() < 1e-4 * np.abs(own).max()

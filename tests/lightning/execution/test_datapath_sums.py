@@ -43,7 +43,7 @@ def model_of(*layers, **chosen):
 
 
 def some(rng, layer, images=2):
-    shape = (images, layer.positions, layer.weights.shape[0], layer.weights.shape[2])
+    shape = (images, layer.position_count, layer.weights.shape[0], layer.weights.shape[2])
     return rng.integers(-255 if layer.signed else 0, 256, shape).astype(np.int16)
 
 

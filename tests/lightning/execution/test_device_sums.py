@@ -28,7 +28,7 @@ def layer(rng, shape, *, signed=False, vectors=1, zeros=0.5):
 
 
 def some(rng, layer, images=4):
-    shape = (images, layer.positions, layer.weights.shape[0], layer.weights.shape[2])
+    shape = (images, layer.position_count, layer.weights.shape[0], layer.weights.shape[2])
     return rng.integers(-255 if layer.signed else 0, 256, shape).astype(np.int16)
 
 

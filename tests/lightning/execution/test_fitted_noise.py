@@ -11,7 +11,7 @@ from lightning.execution.multipliers.device import (
     describe_calibration,
     make_calibration_noise,
     make_link_noise,
-    noise_of_vectors,
+    measure_vector_noise,
 )
 from lightning.kit.calibration import store
 from lightning.kit.calibration.noise import NoiseModel
@@ -93,7 +93,7 @@ def test_noisy_sums_spread_as_those_of_the_device(device, brightness):
     )
     activations = np.tile(rng.integers(1, brightness + 1, 800).astype(np.int16), (40, 1, 1, 1))
     keys = np.arange(40, dtype=np.uint64)
-    noisy = NoisyMultiplier(model, noise_of_vectors(device.core))
+    noisy = NoisyMultiplier(model, measure_vector_noise(device.core))
     of_device, of_noisy = (each.compute_sums(layer, activations, keys)[:, 0, 0] for each in (device, noisy))
     ratio = of_device.var(axis=0, ddof=1).mean() / of_noisy.var(axis=0, ddof=1).mean()
     assert 0.8 < ratio < 1.4

@@ -93,7 +93,7 @@ def test_dense_weights_signs_and_growing_noise_do_not_take_lanes(random_model):
 def test_rows_are_filled_up_to_fours_with_weights_of_0(random_model):
     layer = next(iter(random_model(6, SIZES, zeros=0.9).layers.values()))
     found = order_lane_weights([layer])
-    assert (found.begins % 4 == 0).all()
-    assert found.begins[0, 0] == 0
-    assert found.begins[-1, 2] == len(found.terms) == len(found.magnitudes)
+    assert (found.part_offsets % 4 == 0).all()
+    assert found.part_offsets[0, 0] == 0
+    assert found.part_offsets[-1, 2] == len(found.terms) == len(found.magnitudes)
     assert np.count_nonzero(found.magnitudes) == np.count_nonzero(layer.weights)

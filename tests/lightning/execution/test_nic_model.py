@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fpga
-from fpga.smartnic import NicProgram, pack_memory, scores
+from fpga.smartnic import NicProgram, compute_scores, pack_memory
 from lightning.compiler import CompiledModel, Hardware, Options, compile_network, make_nic_model
 from lightning.errors import CompileError
 from lightning.execution import open_executor
@@ -23,7 +23,7 @@ def assert_equal_answers(model, images):
     nic = make_nic_model(model, "under test")
     expected = open_executor(model, "exact").run(images).scores.reshape(len(images), -1)
     for raw, row in zip(images.reshape(len(images), -1), expected, strict=True):
-        found, place = scores(nic, raw)
+        found, place = compute_scores(nic, raw)
         assert found.dtype == np.float32
         assert found.view(np.uint32).tolist() == row.view(np.uint32).tolist()
         assert place == row.argmax()

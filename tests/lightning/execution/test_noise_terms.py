@@ -35,15 +35,15 @@ def test_the_variance_is_a_polynomial_of_the_level():
     given = Noise(sigma=3.0, shot=0.5, intensity=0.25)
     assert given.coefficients[:3] == (9.0, 0.5, 0.25)
     assert not any(given.coefficients[3:])
-    assert given.variance(2.0) == 11.0
-    assert given.variance(np.array([0.0, 4.0])).tolist() == [9.0, 15.0]
+    assert given.compute_variance(2.0) == 11.0
+    assert given.compute_variance(np.array([0.0, 4.0])).tolist() == [9.0, 15.0]
 
 
 @pytest.mark.parametrize("name", TERMS)
 def test_a_term_scales_with_the_deviation(name):
     given = replace(of_one_term(name), mean=0.5)
-    assert given.variance(100.0) == pytest.approx(16.0)
-    assert given.scale(3.0).variance(100.0) == pytest.approx(9 * 16.0)
+    assert given.compute_variance(100.0) == pytest.approx(16.0)
+    assert given.scale(3.0).compute_variance(100.0) == pytest.approx(9 * 16.0)
     assert given.scale(3.0).mean == 0.5
 
 
@@ -75,7 +75,7 @@ def test_a_term_that_machine_code_does_not_know_is_refused(dense_model, monkeypa
     power = laws.HIGHEST_POWER + 1
     monkeypatch.setattr(noise, "TERMS", {**TERMS, "intensity": Term(power)})
     model, steep = dense_model([[[200]]]), replace(NONE, intensity=1e-6)
-    assert steep.variance(2.0) == pytest.approx(1e-6 * 2**power)
+    assert steep.compute_variance(2.0) == pytest.approx(1e-6 * 2**power)
     assert not is_supported(model, steep)
     assert is_supported(model, NONE)
     with pytest.raises(OutOfRange, match=f"beyond power {laws.HIGHEST_POWER} of the light"):

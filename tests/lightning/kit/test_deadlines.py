@@ -111,7 +111,7 @@ def test_a_twin_may_reckon_for_long_where_a_board_would_be_stuck(guard, clock, m
     for simulated in (False, True):
         monkeypatch.setattr(Board, "simulated", simulated)
         guarded, _ = guard([10], step_s=100.0)
-        guarded.expect(0.001)
+        guarded.expect_duration(0.001)
         guarded.load_bin_program({"pmem": []})
         guarded.start_tproc()
         if simulated:
@@ -131,7 +131,7 @@ def test_other_deadlines_hold_from_then_on(guard, clock):
 
 def test_what_is_expected_holds_for_one_program_only(guard):
     guarded, _ = guard(range(1, 1000))
-    guarded.expect(0.1)
+    guarded.expect_duration(0.1)
     guarded.load_bin_program({"pmem": []})
     guarded.start_tproc()
     with pytest.raises(errors.DeviceStuck, match=r"the run has taken 7\.0 s; the limit is 6\.0 s"):
@@ -166,7 +166,7 @@ def test_an_external_start_is_named_as_what_is_missing(guard):
 def test_the_total_of_an_external_start_runs_from_its_first_shot(guard):
     guarded, _ = guard([0, 0, 0, 0, 1, 2, 3])
     guarded.start_src("external")
-    guarded.expect(0.0)
+    guarded.expect_duration(0.0)
     guarded.load_bin_program({})
     guarded.start_tproc()
     assert _until(guarded, 3) == 3

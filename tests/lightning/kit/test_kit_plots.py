@@ -111,7 +111,7 @@ def test_what_is_real_is_not_called_simulated(recorded):
 def swept(curve, off=0.0):
     class Swept:
         words = np.arange(-6_000, 32_000, 1_000)
-        levels = curve.level(words) + off
+        levels = curve.compute_level(words) + off
 
     Swept.curve = curve
     return Swept
@@ -126,7 +126,7 @@ def test_curves_are_drawn_with_what_they_leave():
     assert top.get_ylabel() == "level above idle (counts)"
     assert (bottom.get_xlabel(), bottom.get_ylabel()) == ("gain word", "residual\n(% of swing)")
     dots = [line for line in top.lines if line.get_marker() == "."]
-    assert dots[0].get_ydata() == pytest.approx(curves[0].level(dots[0].get_xdata()) + 8)
+    assert dots[0].get_ydata() == pytest.approx(curves[0].compute_level(dots[0].get_xdata()) + 8)
     left = [line.get_ydata() for line in bottom.lines if line.get_marker() == "."]
     assert left[0] == pytest.approx(np.full(38, 100 * 8 / 900))
     assert left[1] == pytest.approx(np.full(38, 100 * 8 / 800))
@@ -143,7 +143,7 @@ def test_the_sweeps_kept_with_a_calibration_can_be_drawn(kit):
 
     calibration = require(kit)
     words = np.arange(0, 20_000, 500)
-    raw = {"sweep_1_words": words, "sweep_1_levels": calibration.modulators[1].curve.level(words)}
+    raw = {"sweep_1_words": words, "sweep_1_levels": calibration.modulators[1].curve.compute_level(words)}
     found = plots.load_sweeps(calibration, raw)
     assert list(found) == [1]
     assert found[1].curve == calibration.modulators[1].curve

@@ -30,7 +30,7 @@ def test_every_profile_compiles_the_kits_shot(name):
         config.update(channel_2=None, channel_3=None)
     runtime = LightningControl(soccfg, config)
     assert runtime.program.binprog
-    assert 4e-6 < runtime.compiled.duration_s() < 40e-6
+    assert 4e-6 < runtime.compiled.compute_duration_s() < 40e-6
 
 
 def test_processor_versions_are_distinguished():

@@ -131,16 +131,16 @@ def test_what_is_sent_is_the_same_as_list_or_array_and_by_name_or_place():
 
 def test_only_calls_that_reckon_may_take_a_twin_long():
     assert {
-        name: SIMULATED_PATIENCE.limit_of_call(name)
+        name: SIMULATED_PATIENCE.get_call_limit_s(name)
         for name in ("get_tproc_counter", "poll_data", "clocks_locked")
     } == {
         "get_tproc_counter": 10.0,
         "poll_data": 10.0,
         "clocks_locked": 10.0,
     }
-    assert {SIMULATED_PATIENCE.limit_of_call(name) for name in COMPUTING_CALLS} == {120.0}
-    assert Patience().limit_of_call("get_decimated") == 10.0
-    assert Patience(call_s=0.3).limit_of_call("start_tproc") == 0.3
+    assert {SIMULATED_PATIENCE.get_call_limit_s(name) for name in COMPUTING_CALLS} == {120.0}
+    assert Patience().get_call_limit_s("get_decimated") == 10.0
+    assert Patience(call_s=0.3).get_call_limit_s("start_tproc") == 0.3
 
 
 def test_a_call_over_the_network_has_its_own_limit_and_the_next_the_short_one_again():

@@ -85,8 +85,8 @@ def test_every_request_is_answered_and_sent_when_due():
     with echoing("http") as target:
         found = drive_http(target, "m", 2000, 0.1, model_input=ECHO_INPUT, seed=3)
     assert found.answered == found.scheduled == len(DUE)
-    assert (found.traces.lag >= 0).all()
-    assert (found.traces.latency > found.traces.lag).all()
+    assert (found.traces.lag_ns >= 0).all()
+    assert (found.traces.latency_ns > found.traces.lag_ns).all()
     assert (found.lost, found.refused) == (0, {})
 
 
@@ -104,8 +104,8 @@ def test_a_stall_is_charged_to_all_that_waited():
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], due, connections=1)
     assert (traces.refusal == 0).all()
     # Request 10 takes 150 ms. Those that were due meanwhile waited for it, each a millisecond less.
-    assert traces.latency[10] > 150e6
-    assert (traces.latency[11:90] > 150e6 - 1e6 * (np.arange(11, 90) - 10)).all()
+    assert traces.latency_ns[10] > 150e6
+    assert (traces.latency_ns[11:90] > 150e6 - 1e6 * (np.arange(11, 90) - 10)).all()
 
 
 def test_refusals_and_broken_connections_are_distinguished():
@@ -125,7 +125,7 @@ def test_refusals_and_broken_connections_are_distinguished():
     with web_server(serve) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=1)
     assert {0, 503} <= set(traces.refusal.tolist()) <= {0, 503, BROKEN_STATUS}
-    assert (traces.latency != NOT_HAPPENED).all()
+    assert (traces.latency_ns != NOT_HAPPENED).all()
 
 
 def test_a_server_that_goes_away_loses_the_rest():
@@ -146,15 +146,15 @@ def test_a_server_that_goes_away_loses_the_rest():
         traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=1)
         thread.join()
     assert traces.refusal.tolist() == [0] * 20 + [BROKEN_STATUS] + [0] * (len(DUE) - 21)
-    assert (traces.latency[:21] != NOT_HAPPENED).all()
-    assert (traces.latency[21:] == NOT_HAPPENED).all()
+    assert (traces.latency_ns[:21] != NOT_HAPPENED).all()
+    assert (traces.latency_ns[21:] == NOT_HAPPENED).all()
 
 
 def test_silence_is_loss():
     with web_server(lambda client, number: list(requests_on(client))) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=3, grace_s=0.05)
-    assert (traces.latency == NOT_HAPPENED).all()
-    assert np.count_nonzero(traces.lag != NOT_HAPPENED) == 3  # no connection was free for the others
+    assert (traces.latency_ns == NOT_HAPPENED).all()
+    assert np.count_nonzero(traces.lag_ns != NOT_HAPPENED) == 3  # no connection was free for the others
 
 
 def test_the_model_says_what_it_takes():
@@ -260,8 +260,8 @@ def test_packets_are_what_the_codec_reads():
     assert [each.request for each in packets] == [(1 << 60) + number for number in range(len(DUE))]
     assert {(each.kind, each.model, each.time_us, each.datatype) for each in packets} == {(1, 7, 300, 1)}
     assert [each.payload for each in packets] == [rows[n % 4].tobytes() for n in range(len(DUE))]
-    assert (traces.latency > 0).all()
-    assert (traces.latency > traces.lag).all()
+    assert (traces.latency_ns > 0).all()
+    assert (traces.latency_ns > traces.lag_ns).all()
 
 
 def test_long_rows_go_in_fragments_and_floats_big_endian():
@@ -274,7 +274,7 @@ def test_long_rows_go_in_fragments_and_floats_big_endian():
     assert {(each.fragments, each.datatype) for each in packets} == {(3, Datatype.FLOAT32)}
     messages = [b"".join(each.payload for each in packets[place : place + 3]) for place in range(0, 180, 3)]
     assert messages == [whole[number % 2].tobytes() for number in range(60)]
-    assert (traces.latency > 0).all()
+    assert (traces.latency_ns > 0).all()
 
 
 def test_loss_refusals_and_strangers():
@@ -291,8 +291,8 @@ def test_loss_refusals_and_strangers():
     with datagram_server(answers_of) as (target, _):
         found = drive_datagrams(target, 1, 2000, 0.1, size=5)
     kinds = np.arange(found.scheduled) % 6
-    assert (found.traces.latency[np.isin(kinds, [1, 4])] == NOT_HAPPENED).all()
-    assert (found.traces.latency[np.isin(kinds, [0, 2, 3, 5])] > 0).all()
+    assert (found.traces.latency_ns[np.isin(kinds, [1, 4])] == NOT_HAPPENED).all()
+    assert (found.traces.latency_ns[np.isin(kinds, [0, 2, 3, 5])] > 0).all()
     assert found.refused == {"late": np.count_nonzero(kinds == 2)}
     assert found.lost == np.count_nonzero(np.isin(kinds, [1, 4]))
     assert found.answered + found.lost + sum(found.refused.values()) == found.scheduled == found.sent

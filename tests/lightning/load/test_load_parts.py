@@ -55,9 +55,9 @@ def test_addresses_that_are_none(url):
 
 def test_addresses():
     assert parse_target("http://[::1]:8080").url == "http://[::1]:8080"
-    assert parse_target("http://localhost:8080/").address() == ("127.0.0.1", 8080)
+    assert parse_target("http://localhost:8080/").resolve_address() == ("127.0.0.1", 8080)
     with pytest.raises(LoadError, match="known"):
-        Target("udp", "no.such.host.invalid", 1).address()
+        Target("udp", "no.such.host.invalid", 1).resolve_address()
 
 
 # -------------------------------------------------------------------------------------- figures
@@ -73,7 +73,7 @@ def outcome_of(latency, *, refusal=None, deadline_us=0):
 
 def test_figures_of_a_load():
     found = outcome_of([10_000, 20_000, NOT_HAPPENED, 30_000, 500], refusal=[0, 0, 0, 0, 3], deadline_us=25)
-    assert found.figures() == {
+    assert found.summarise() == {
         "rate": 1000.0,
         "scheduled": 5,
         "sent": 4,
@@ -91,7 +91,7 @@ def test_figures_of_a_load():
 
 
 def test_nothing_answered_has_no_percentiles():
-    found = outcome_of([NOT_HAPPENED, NOT_HAPPENED]).figures()
+    found = outcome_of([NOT_HAPPENED, NOT_HAPPENED]).summarise()
     assert (found["p50_us"], found["loss"], found["answered_per_s"]) == (None, 1.0, 0.0)
     json.dumps(found, allow_nan=False)
 

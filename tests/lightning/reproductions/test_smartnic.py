@@ -27,7 +27,7 @@ LOADS = st.lists(
 )
 def test_networks_have_the_products_of_their_papers(name, giga_products):
     (model,) = (each for each in MODELS if each.name == name)
-    assert model.products / 1e9 == pytest.approx(giga_products, rel=0.005)
+    assert model.product_count / 1e9 == pytest.approx(giga_products, rel=0.005)
 
 
 @given(loads=LOADS)
@@ -52,7 +52,7 @@ def test_a_request_alone_takes_the_time_of_its_layers(processor, place):
     cycles = sum(
         math.ceil(layer.count / processor.cores) * layer.length
         if layer.length >= simulator.PIECE_PRODUCTS
-        else math.ceil(math.ceil(layer.products / simulator.PIECE_PRODUCTS) / processor.cores)
+        else math.ceil(math.ceil(layer.product_count / simulator.PIECE_PRODUCTS) / processor.cores)
         * simulator.PIECE_PRODUCTS
         for layer in model.layers
     )

@@ -160,7 +160,7 @@ def infer(directory, model):
     save_model(model, directory / "small.lng")
     repository = Repository(open_executor, directory)
     repository.load("small")
-    yield Infer(repository, Limits(body_bytes=100_000))
+    yield Infer(repository, Limits(max_body_bytes=100_000))
     repository.close()
 
 
@@ -201,7 +201,7 @@ def doubled(opened, model):
 
     repository = Repository(opened)
     repository.load("m", model)
-    infer = Infer(repository, Limits(in_flight=2))
+    infer = Infer(repository, Limits(max_in_flight=2))
     with HttpServer(infer) as found:
         yield found, opened[0], infer
     repository.close()

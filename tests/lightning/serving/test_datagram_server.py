@@ -39,7 +39,7 @@ from lightning.serving.packets.deferred import MAX_PENDING
 from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.packets.server import DatagramServer
-from lightning.serving.packets.services import Service
+from lightning.serving.packets.services import PacketService
 
 pytestmark = pytest.mark.socket
 
@@ -216,7 +216,9 @@ def test_refusals(exact, client, fast_path, datagram, code, outcome):
     with DatagramServer(exact, fast_path=fast_path) as server:
         refusal = client(server).ask(datagram)
     assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
-    assert {name: number for name, number in server.counts().outcomes().items() if number} == {outcome: 1}
+    assert {name: number for name, number in server.counts().list_outcomes().items() if number} == {
+        outcome: 1
+    }
     assert server.counts().is_balanced
 
 
@@ -304,7 +306,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     network = Network("big", nodes, constants, "image", "scores", shapes, Preprocessing(scale=1 / 255))
     repository = Repository(lambda each: open_executor(each, "exact"))
     instance = repository.load("big", compile_network(network, None, Options(scheme="published")))
-    fast_path = Service(instance).fast_path
+    fast_path = PacketService(instance).fast_path
     outcomes = np.zeros(1, np.int8)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))

@@ -176,7 +176,7 @@ def test_a_body_in_pieces_is_read_whole(client):
 def test_bodies_that_wait_have_a_room_of_limited_size(connect, opened, model, wait_for):
     repository = Repository(opened)
     repository.load("m", model)
-    infer = Infer(repository, Limits(body_bytes=4000, all_bodies_bytes=5000))
+    infer = Infer(repository, Limits(max_body_bytes=4000, max_total_body_bytes=5000))
     head = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 3000\r\n\r\n"
     with serving.HttpServer(infer) as server:
         client = connect(server)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning.serving.packets.reassembly import (
-    FRAGMENT_OVERHEAD,
+    FRAGMENT_OVERHEAD_BYTES,
     CompleteMessage,
     Reassembly,
     ReplayCache,
@@ -17,7 +17,7 @@ def test_order_does_not_matter(order):
     parts = [bytes([number]) * 3 for number in range(5)]
     found = [reassembly.add("a", number, 5, parts[number], 100 + place) for place, number in enumerate(order)]
     assert found == [True] * 4 + [CompleteMessage(b"".join(parts), 100, 4)]
-    assert (reassembly.waiting, reassembly.dropped, reassembly.memory) == (0, 0, 0)
+    assert (reassembly.waiting_count, reassembly.dropped_count, reassembly.memory_bytes) == (0, 0, 0)
 
 
 def test_messages_do_not_mix():
@@ -33,7 +33,7 @@ def test_the_same_fragment_twice_is_not_kept():
     reassembly.add("a", 0, 3, b"a0", 0)
     assert reassembly.add("a", 0, 3, b"zz", 1) is False
     assert reassembly.add("a", 1, 2, b"a1", 1) is False  # of another number of fragments
-    assert reassembly.waiting == 1
+    assert reassembly.waiting_count == 1
 
 
 def test_old_ones_are_given_up():
@@ -42,32 +42,32 @@ def test_old_ones_are_given_up():
     reassembly.add("a", 1, 3, b"a1", 90)
     reassembly.add("b", 0, 2, b"b0", 60)
     reassembly.expire(100)
-    assert (reassembly.waiting, reassembly.dropped) == (3, 0)
+    assert (reassembly.waiting_count, reassembly.dropped_count) == (3, 0)
     reassembly.expire(101)
-    assert (reassembly.waiting, reassembly.dropped) == (1, 2)
-    assert reassembly.memory == len(b"b0") + FRAGMENT_OVERHEAD
+    assert (reassembly.waiting_count, reassembly.dropped_count) == (1, 2)
+    assert reassembly.memory_bytes == len(b"b0") + FRAGMENT_OVERHEAD_BYTES
     assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins again
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 1440)), max_size=60))
 def test_memory_is_bounded_and_every_fragment_has_one_place(fragments):
-    reassembly = Reassembly(memory_limit=10_000)
+    reassembly = Reassembly(memory_limit_bytes=10_000)
     joined = refused = whole = 0
     for key, number, size in fragments:
         found = reassembly.add(key, number, 8, bytes(size), 0)
         refused += found is False
         if isinstance(found, CompleteMessage):
             joined, whole = joined + found.fragments_before_last, whole + 1
-        assert reassembly.memory <= 10_000
-        assert reassembly.memory >= FRAGMENT_OVERHEAD * reassembly.waiting
-    assert len(fragments) == joined + whole + refused + reassembly.waiting + reassembly.dropped
+        assert reassembly.memory_bytes <= 10_000
+        assert reassembly.memory_bytes >= FRAGMENT_OVERHEAD_BYTES * reassembly.waiting_count
+    assert len(fragments) == joined + whole + refused + reassembly.waiting_count + reassembly.dropped_count
 
 
 def test_the_oldest_make_room():
-    reassembly = Reassembly(memory_limit=3 * (100 + FRAGMENT_OVERHEAD))
+    reassembly = Reassembly(memory_limit_bytes=3 * (100 + FRAGMENT_OVERHEAD_BYTES))
     for key in "abcd":
         reassembly.add(key, 0, 2, bytes(100), 0)
-    assert (reassembly.waiting, reassembly.dropped) == (3, 1)
+    assert (reassembly.waiting_count, reassembly.dropped_count) == (3, 1)
     assert isinstance(reassembly.add("b", 1, 2, b"", 0), CompleteMessage)
     assert reassembly.add("a", 1, 2, b"", 0) is True
 

@@ -88,7 +88,7 @@ def test_published_layers_share_a_scale_and_shift_activations():
 
     base = 256 * (2 / 255) / 255
     assert forward.range.is_signed is False
-    scales = forward.range.scale(hidden[0], is_learning=False).flatten().numpy()
+    scales = forward.range.compute_step(hidden[0], is_learning=False).flatten().numpy()
     exponents = np.log2(scales / base)
     assert exponents == pytest.approx(np.rint(exponents), abs=1e-4)
     assert ((hidden[0].amax(1).numpy() / scales >= 128) & (hidden[0].amax(1).numpy() / scales < 256)).all()

@@ -73,7 +73,7 @@ def test_a_residual_network_of_the_example_runs_on_light_entirely(monkeypatch):
 
     torch.manual_seed(0)
     make = runpy.run_path(str(EXAMPLES / "digits" / "networks.py"))["ResNet8"]
-    digits = load_dataset("digits").first(20)
+    digits = load_dataset("digits").take_first(20)
     network = from_torch(make(), (1, 8, 8), Preprocessing(scale=1 / 255))
     model = compile_network(network, digits.train_x[:32], Options(sigma=0))
     wanted = run_float(network, preprocess(network, digits.x))

@@ -25,7 +25,7 @@ from lightning.kit.calibration.measurement.batch import (
 )
 from lightning.kit.calibration.measurement.bench import Bench, clip_word, make_outcome
 from lightning.kit.calibration.measurement.delay import Arrival, locate_pattern, make_pattern
-from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_peaks
+from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_curves
 from lightning.optional import require
 
 MIN_CORRELATION = 0.9
@@ -37,12 +37,12 @@ MIN_VISIBILITY = 20.0
 BRIGHTNESS_RANGE = (0.4, 0.98)
 """Share of the converter's range that one full product should fill. Below, quantisation is visible; above, noise clips.
 """
-NULL_OFFSET = 0.12
+MAX_NULL_OFFSET = 0.12
 """Largest distance from word 0 to the null, as a share of V_pi. Within it, idle light stays below 4 per cent, and the
 words reach both null and peak."""
 
-POINT_COUNT = 33
-SPAN_V = 10.0
+BIAS_POINT_COUNT = 33
+BIAS_SPAN_V = 10.0
 """Range of a bias sweep, inside the supply's limits: about one period of a modulator with V_pi = 5 V."""
 GUARD_TICKS = 20
 """Time for which the partner is open before and after the pattern."""
@@ -70,8 +70,8 @@ def switch_laser_on(bench: Bench) -> Outcome:
     source = bench.instruments.laser
     if not source.is_on():
         source.turn_on()
-    output, setpoint = source.output_dbm(), source.power_dbm()
-    bench.conditions.update(laser_dbm=output, wavelength_nm=source.wavelength_nm())
+    output, setpoint = source.read_output_dbm(), source.read_power_setpoint_dbm()
+    bench.conditions.update(laser_dbm=output, wavelength_nm=source.read_wavelength_nm())
     return make_outcome(
         "laser",
         source.is_on() and output > setpoint - 1.0,
@@ -104,7 +104,7 @@ def measure_delay(bench: Bench) -> Outcome:
 
 def measure_light(bench: Bench) -> Outcome:
     """Measure a rough curve of every modulator. Only the arrival times must be known before."""
-    bench.rough_curves = find_coarse_peaks(bench.reader())
+    bench.rough_curves = find_coarse_curves(bench.make_reader())
     least_visibility = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough_curves)
     return make_outcome(
         "light",
@@ -118,7 +118,7 @@ def measure_light(bench: Bench) -> Outcome:
 def check_polarisation(bench: Bench) -> Outcome:
     """Call `turn_paddles` to maximise the light, then measure it with both modulators of the first pair open."""
     words = np.array([[*(clip_word(bench.rough_curves[i].peak) for i in (0, 1)), 0, 0]])
-    rows = bench.reader()
+    rows = bench.make_reader()
 
     def read_brightness() -> float:
         return float(rows.read(words, shots=bench.shots).levels[0]) / bench.full_scale
@@ -128,7 +128,7 @@ def check_polarisation(bench: Bench) -> Outcome:
     share = read_brightness()
     bench.conditions["brightness"] = share
     if bench.instruments.meter is not None:
-        bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
+        bench.conditions["meter_dbm"] = bench.instruments.meter.read_power_dbm()
     return make_outcome(
         "polarisation",
         share >= BRIGHTNESS_RANGE[0],
@@ -142,23 +142,23 @@ def check_polarisation(bench: Bench) -> Outcome:
 def set_bias_points(bench: Bench) -> Outcome:
     """Bias every modulator to its null at word 0 if there is a supply, then check the nulls of the rough curves."""
     if bench.instruments.bias is not None:
-        points = [find_null(bench.reader(), bench.instruments.bias, index) for index in range(4)]
+        points = [find_null(bench.make_reader(), bench.instruments.bias, index) for index in range(4)]
         for index, point in enumerate(points):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
-        bench.rough_curves = find_coarse_peaks(bench.reader())
+        bench.rough_curves = find_coarse_curves(bench.make_reader())
     offsets = [curve.null / curve.half_wave for curve in bench.rough_curves]
     largest_offset = max(offsets, key=abs)
     offsets_text = ", ".join(f"{offset:+.1%}" for offset in offsets)
     return Outcome(
         "bias",
-        abs(largest_offset) <= NULL_OFFSET,
+        abs(largest_offset) <= MAX_NULL_OFFSET,
         f"nulls lie {offsets_text} of V_pi from word 0",
-        f"within {NULL_OFFSET:.0%}",
+        f"within {MAX_NULL_OFFSET:.0%}",
         ""
-        if abs(largest_offset) <= NULL_OFFSET
+        if abs(largest_offset) <= MAX_NULL_OFFSET
         else "move each bias by its measured share of V_pi, or connect the supply",
-        skipped=bench.instruments.bias is None and abs(largest_offset) <= NULL_OFFSET,
+        skipped=bench.instruments.bias is None and abs(largest_offset) <= MAX_NULL_OFFSET,
     )
 
 
@@ -188,7 +188,7 @@ class Supply(Protocol):
         """Set the voltage of an output."""
         ...
 
-    def voltage_v(self, output: int) -> float:
+    def read_voltage_v(self, output: int) -> float:
         """Return the voltage at an output."""
         ...
 
@@ -214,9 +214,9 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     and raise `ValueError` if there is no fringe, or no null that the supply can reach.
     """
     output = index + 1
-    start_v = supply.voltage_v(output)
-    low = min(max(0.0, start_v - SPAN_V / 2), max(0.0, supply.limit_v - SPAN_V))
-    volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINT_COUNT)
+    start_v = supply.read_voltage_v(output)
+    low = min(max(0.0, start_v - BIAS_SPAN_V / 2), max(0.0, supply.limit_v - BIAS_SPAN_V))
+    volts = np.linspace(low, min(supply.limit_v, low + BIAS_SPAN_V), BIAS_POINT_COUNT)
     try:
         levels = _sweep_bias(rows, supply, index, volts, shots)
         curve = fit_fringe(volts - start_v, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
@@ -302,13 +302,15 @@ def _round_time(soccfg: Any, readout: int, ticks: float) -> float:
 
 def make_envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
     """Return the pattern as samples of this generator, with edges at the nearest sample, padded to whole ticks."""
-    per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
-    rate = (
-        float(soccfg["gens"][channel]["f_fabric"]) * per_tick / float(soccfg["readouts"][readout]["f_output"])
+    samples_per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
+    samples_per_chip = (
+        float(soccfg["gens"][channel]["f_fabric"])
+        * samples_per_tick
+        / float(soccfg["readouts"][readout]["f_output"])
     )
-    edges = np.rint(np.arange(make_pattern().size + 1) * rate).astype(np.int64)
+    edges = np.rint(np.arange(make_pattern().size + 1) * samples_per_chip).astype(np.int64)
     samples = np.repeat(make_pattern(), np.diff(edges)) * FULL_SCALE
-    return np.pad(samples, (0, -samples.size % per_tick))
+    return np.pad(samples, (0, -samples.size % samples_per_tick))
 
 
 @lru_cache(maxsize=1)

@@ -167,14 +167,14 @@ class Reader:
 
     def _run_pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
         """Return the raw readings in counts per decimated sample, (rows, shots)."""
-        program = self.program(rows=len(table), shots=shots)
+        program = self.make_program(rows=len(table), shots=shots)
         self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=TABLE_ADDRESS)
         program.acquire(self.soc, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(len(table), shots, -1, 2)
         singles: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0] / self.window.length
         return singles
 
-    def program(self, *, rows: int, shots: int) -> Any:
+    def make_program(self, *, rows: int, shots: int) -> Any:
         """Return the compiled program for a table of `rows` rows, including idle rows."""
         config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
         return _load_program_class()(self.soc, config, self.channels, self.readout, self.window)

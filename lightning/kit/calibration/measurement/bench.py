@@ -68,7 +68,7 @@ class Bench:
         """Check the firmware now: QICK would report a mismatch only during a step."""
         check_firmware(self.soc, self.channels, self.readout)
 
-    def reader(self, length: int | None = None) -> Reader:
+    def make_reader(self, length: int | None = None) -> Reader:
         """Return a reader of rows on this device, with windows of `length` decimated samples."""
         window = (
             Window.for_arrival(self.ticks, length=length or self.window.length)

@@ -70,7 +70,8 @@ def compute_pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     """Return the counts above dark of a full product of this pair, as the mean of its two sweeps."""
     first_modulator, second_modulator = 2 * pair, 2 * pair + 1
     amplitudes = [
-        sweeps[index].curve.amplitude / float(sweeps[PARTNERS[index]].curve.share(sweeps[index].partner_word))
+        sweeps[index].curve.amplitude
+        / float(sweeps[PARTNERS[index]].curve.compute_share(sweeps[index].partner_word))
         for index in (first_modulator, second_modulator)
     ]
     return float(np.mean(amplitudes))
@@ -147,9 +148,9 @@ def _look_up_values(encoders: Encoders, table: Table, lit: npt.NDArray[np.bool_]
     columns = [
         np.where(
             is_both_lit,
-            getattr(encoders.shared[i], attribute)[table[:, i]],
-            getattr(encoders.full[i], attribute)[table[:, i]],
+            getattr(encoders.shared[modulator], attribute)[table[:, modulator]],
+            getattr(encoders.full[modulator], attribute)[table[:, modulator]],
         )
-        for i in range(4)
+        for modulator in range(4)
     ]
     return np.stack(columns, axis=1)

@@ -46,7 +46,7 @@ READING_COUNT = 199
 
 def measure_transfer(bench: Bench) -> Outcome:
     """Measure the curve of every modulator at 256 points, and compare it with polynomials through the same points."""
-    bench.sweeps = sweep_all(bench.reader(), bench.rough_curves, shots=bench.shots)
+    bench.sweeps = sweep_all(bench.make_reader(), bench.rough_curves, shots=bench.shots)
     for index, sweep in bench.sweeps.items():
         bench.raw[f"sweep_{index}_words"] = sweep.words
         bench.raw[f"sweep_{index}_levels"] = sweep.levels
@@ -68,7 +68,7 @@ def measure_saturation(bench: Bench) -> Outcome:
     peaks = [clip_word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
     nulls = [clip_word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
     rows = np.array([[*peaks[:2], *nulls[2:]], [*nulls[:2], *peaks[2:]], peaks, nulls])
-    readings = bench.reader().read(rows, shots=4 * bench.shots)
+    readings = bench.make_reader().read(rows, shots=4 * bench.shots)
     first_pair, second_pair, both_pairs, no_pair = (float(level) for level in readings.levels)
     bench.idle = readings.idle
     missing_share = 1 - (both_pairs - no_pair) / (first_pair + second_pair - 2 * no_pair)
@@ -88,12 +88,12 @@ def measure_saturation(bench: Bench) -> Outcome:
 def compute_gain_words(bench: Bench) -> Outcome:
     """Compute the gain words for all values. In sums both products get the same weight."""
     bench.encoders = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
-    strength = [pairs.compute_pair_strength(bench.sweeps, pair) for pair in (0, 1)]
+    strengths = [pairs.compute_pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     smallest_factor = min(bench.encoders.factors)
     return make_outcome(
         "gain",
         smallest_factor >= 0.2,
-        f"full products bring {strength[0]:.0f} and {strength[1]:.0f} counts; in sums they are dimmed to"
+        f"full products bring {strengths[0]:.0f} and {strengths[1]:.0f} counts; in sums they are dimmed to"
         f" {bench.encoders.factors[0]:.1%} and {bench.encoders.factors[1]:.1%}",
         "no product dimmed below 20 %",
         "make both pairs equally bright: check the connectors, and the power of both wavelengths",
@@ -103,22 +103,24 @@ def compute_gain_words(bench: Bench) -> Outcome:
 def train_decoder(bench: Bench) -> Outcome:
     """Fit the decoder to random pairs, and validate it on 256 other pairs of the first product."""
     assert bench.encoders is not None
-    rows = bench.reader()
+    rows = bench.make_reader()
     bench.decoder, training = pairs.train_decoder(
         rows, bench.encoders, full_scale=bench.full_scale, rng=bench.rng, shots=2 * bench.shots
     )
     bench.raw.update(pairs_values=training.values, pairs_levels=training.levels)
-    fresh = np.zeros((256, 4), dtype=np.int64)
-    fresh[:, :2] = bench.rng.integers(0, 256, (256, 2))
-    validation = pairs.measure_rows(rows, bench.encoders, fresh, shots=2 * bench.shots)
+    validation_values = np.zeros((256, 4), dtype=np.int64)
+    validation_values[:, :2] = bench.rng.integers(0, 256, (256, 2))
+    validation = pairs.measure_rows(rows, bench.encoders, validation_values, shots=2 * bench.shots)
     results = bench.decoder.decode(validation.levels, validation.operands, validation.lit)
-    per_cent = compute_accuracy(round_products(results), fresh[:, 0], fresh[:, 1])
-    bench.raw.update(held_values=fresh, held_levels=validation.levels)
-    bench.conditions["mean_error"] = float(np.mean(results - pairs.compute_true_sums(fresh)))
+    accuracy_percent = compute_accuracy(
+        round_products(results), validation_values[:, 0], validation_values[:, 1]
+    )
+    bench.raw.update(held_values=validation_values, held_levels=validation.levels)
+    bench.conditions["mean_error"] = float(np.mean(results - pairs.compute_true_sums(validation_values)))
     return make_outcome(
         "decoder",
-        per_cent >= MIN_ACCURACY_PERCENT,
-        f"accuracy {per_cent:.3f} % on 256 products that it was not fitted to",
+        accuracy_percent >= MIN_ACCURACY_PERCENT,
+        f"accuracy {accuracy_percent:.3f} % on 256 products that it was not fitted to",
         f"{MIN_ACCURACY_PERCENT} % or more",
         "check the earlier steps; a device that drifts during the run needs a temperature-controlled bias",
     )
@@ -128,9 +130,9 @@ def run_noise_step(bench: Bench) -> Outcome:
     """Measure constant, shot and relative intensity noise from one-sample readings at several levels."""
     assert bench.encoders is not None
     assert bench.decoder is not None
-    coded, mean = bench.encoders, float(bench.conditions.get("mean_error", 0.0))
-    bench.noise = measure_noise(bench.reader(length=1), coded.look_up_words, mean=mean)
-    dark, full = bench.noise.sigma([0.0, bench.decoder.gain[0]]) * 255 / bench.decoder.gain[0]
+    encoders, mean = bench.encoders, float(bench.conditions.get("mean_error", 0.0))
+    bench.noise = measure_noise(bench.make_reader(length=1), encoders.look_up_words, mean=mean)
+    dark, full = bench.noise.compute_sigma([0.0, bench.decoder.gain[0]]) * 255 / bench.decoder.gain[0]
     return make_outcome(
         "noise",
         full <= MAX_NOISE,
@@ -156,7 +158,7 @@ STEPS: Mapping[str, Step] = {
 
 
 def measure_noise(
-    rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
+    rows: Rows, look_up_words: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
 ) -> NoiseModel:
     """Measure readings at levels from dark to a full product of the first pair; return the noise model.
 
@@ -164,5 +166,5 @@ def measure_noise(
     """
     values = np.zeros((LEVEL_COUNT, 4), dtype=np.int64)
     values[:, 0], values[:, 1] = np.linspace(0, 255, LEVEL_COUNT).round(), 255
-    readings = rows.read(word_table(values), shots=READING_COUNT)
+    readings = rows.read(look_up_words(values), shots=READING_COUNT)
     return fit_noise(readings.levels, readings.singles.var(axis=1, ddof=1), READING_COUNT, mean=mean)

@@ -60,24 +60,24 @@ class Sweep:
 
     def polynomial_residual(self, degree: int = 2) -> float:
         """Return the residual of a polynomial of this degree through the points between null and peak."""
-        rising_words, share = self._select_rising()
-        fitted = np.polynomial.Polynomial.fit(rising_words, share, degree)
-        return _compute_rms(fitted(rising_words) - share)
+        rising_words, shares = self._select_rising()
+        fitted_curve = np.polynomial.Polynomial.fit(rising_words, shares, degree)
+        return _compute_rms(fitted_curve(rising_words) - shares)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
         """Return the residual of a Chebyshev series of this degree through the points between null and peak."""
-        rising_words, share = self._select_rising()
-        fitted = np.polynomial.Chebyshev.fit(rising_words, share, degree)
-        return _compute_rms(fitted(rising_words) - share)
+        rising_words, shares = self._select_rising()
+        fitted_curve = np.polynomial.Chebyshev.fit(rising_words, shares, degree)
+        return _compute_rms(fitted_curve(rising_words) - shares)
 
     def _select_rising(self) -> tuple[Floats, Floats]:
         """Return the words and measured shares from null to peak: the part that encodes values."""
         is_rising = (self.words >= self.curve.null) & (self.words <= self.curve.peak)
-        share = (self.levels[is_rising] - self.curve.baseline) / self.curve.amplitude
-        return self.words[is_rising].astype(float), share
+        shares = (self.levels[is_rising] - self.curve.baseline) / self.curve.amplitude
+        return self.words[is_rising].astype(float), shares
 
 
-def find_coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
+def find_coarse_curves(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
     """Return a rough curve of every modulator, without prior knowledge.
 
     The sweep tries several words for the partner and uses the word with the greatest swing. Raise `ValueError` if a

@@ -33,13 +33,13 @@ def read_kind(entry: Any) -> str:
     helper = require("onnx.helper", "to read ONNX files")
     if not entry.type.HasField("tensor_type"):
         raise NetworkError(f"input {entry.name!r} is not a tensor", hint="Export the network with tensors")
-    kind = np.dtype(helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type))
-    if kind.kind not in "fiub":
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type))
+    if dtype.kind not in "fiub":
         raise NetworkError(
-            f"input {entry.name!r} takes {kind}, not numbers",
+            f"input {entry.name!r} takes {dtype}, not numbers",
             hint="Encode text as numbers before the network, and cut the network after the encoding",
         )
-    return str(kind.name)
+    return str(dtype.name)
 
 
 def read_fixed_shape(entry: Any) -> tuple[int, ...]:
@@ -54,8 +54,8 @@ def read_fixed_shape(entry: Any) -> tuple[int, ...]:
 
 def has_open_shape(entry: Any) -> bool:
     """Return whether the shape of an input is unknown or has an open length."""
-    kind = entry.type.tensor_type
-    return not kind.HasField("shape") or any(dim.dim_value < 1 for dim in kind.shape.dim)
+    tensor_type = entry.type.tensor_type
+    return not tensor_type.HasField("shape") or any(dim.dim_value < 1 for dim in tensor_type.shape.dim)
 
 
 def format_shape(entry: Any) -> str:
@@ -82,10 +82,10 @@ def choose_default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]
 def make_example(port: Port) -> Array:
     """Return an example input: normal random numbers for floats, else ones."""
     random = np.random.default_rng(SEED)
-    kind = np.dtype(port.kind)
-    if kind.kind == "f":
-        return random.standard_normal(port.shape).astype(kind)
-    return np.ones(port.shape, kind)
+    dtype = np.dtype(port.kind)
+    if dtype.kind == "f":
+        return random.standard_normal(port.shape).astype(dtype)
+    return np.ones(port.shape, dtype)
 
 
 @dataclass(frozen=True)
@@ -174,24 +174,24 @@ def apply_choices(model: Any, name: str, choices: Choices) -> Any:
 
 
 def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
-    kind = entry.type.tensor_type
-    if kind.HasField("shape") and len(kind.shape.dim) != len(shape):
+    tensor_type = entry.type.tensor_type
+    if tensor_type.HasField("shape") and len(tensor_type.shape.dim) != len(shape):
         raise NetworkError(
-            f"input {entry.name!r} has {len(kind.shape.dim)} axes, and --shape gives {len(shape)}",
+            f"input {entry.name!r} has {len(tensor_type.shape.dim)} axes, and --shape gives {len(shape)}",
             hint=format_shape_option(entry),
         )
-    del kind.shape.dim[:]
-    kind.shape.SetInParent()
+    del tensor_type.shape.dim[:]
+    tensor_type.shape.SetInParent()
     for length in shape:
-        kind.shape.dim.add().dim_value = length
+        tensor_type.shape.dim.add().dim_value = length
 
 
 def _make_constant(graph: Any, entry: Any, value: Array) -> None:
     """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
-    kind = entry.type.tensor_type
+    tensor_type = entry.type.tensor_type
     array = value.astype(read_kind(entry))
-    if kind.HasField("shape"):
-        shape = [int(dim.dim_value) or 1 for dim in kind.shape.dim]
+    if tensor_type.HasField("shape"):
+        shape = [int(dim.dim_value) or 1 for dim in tensor_type.shape.dim]
         if array.size in {1, int(np.prod(shape))}:
             array = np.resize(array, shape)
     helper = require("onnx.numpy_helper", "to read ONNX files")

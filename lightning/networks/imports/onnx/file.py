@@ -190,7 +190,7 @@ def is_foldable(builder: Builder, call: Call) -> bool:
 
 def fold_node(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     """Compute `node`, add its outputs as constants, and return their names. Raise `NetworkError`."""
-    if call.operation == "Shape" and not builder.is_constant(call.input_name(0)):
+    if call.operation == "Shape" and not builder.is_constant(call.get_input_name(0)):
         return (builder.add_constant(_read_shape(builder, call), call.name),)
     inputs: list[Any] = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
     if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):

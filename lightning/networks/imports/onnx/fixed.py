@@ -22,7 +22,7 @@ from lightning.networks.imports.onnx.choices import (
 )
 from lightning.networks.imports.onnx.parts import Versions, limit_opsets, read_array, sort_topologically
 from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
-from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
+from lightning.networks.imports.onnx.scope import Scope, Value, get_sample_shape
 from lightning.networks.imports.onnx.tracing import add_node, make_error, read_constant
 from lightning.networks.imports.simplify import build_network
 from lightning.networks.network import Network, Port, Preprocessing
@@ -77,14 +77,18 @@ def import_fixed(
     model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
 ) -> Network:
     """Return the network of a model whose inputs all have fixed shapes. Raise `NetworkError` if that is impossible."""
-    traced = trace_graph(model, name, folder, opsets)
-    if traced.refusals:
-        raise traced.refusals[0].error
-    ports = tuple(_make_port(traced.scope, output) for output in traced.outputs)
+    traced_graph = trace_graph(model, name, folder, opsets)
+    if traced_graph.refusals:
+        raise traced_graph.refusals[0].error
+    ports = tuple(_make_port(traced_graph.scope, output) for output in traced_graph.outputs)
     network = build_network(
-        traced.scope.builder, name, traced.entry, _pack_outputs(traced.scope, traced.outputs), preprocessing
+        traced_graph.scope.builder,
+        name,
+        traced_graph.entry,
+        _pack_outputs(traced_graph.scope, traced_graph.outputs),
+        preprocessing,
     )
-    return replace(network, inputs=traced.inputs, outputs=ports)
+    return replace(network, inputs=traced_graph.inputs, outputs=ports)
 
 
 def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> TracedGraph:
@@ -118,7 +122,7 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
         scope.examples[port.name] = make_example(port)
     if len(ports) == 1:
         port = ports[0]
-        tensor = scope.builder.add_input(port.name, sample_shape(port.shape))
+        tensor = scope.builder.add_input(port.name, get_sample_shape(port.shape))
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         return tensor, ports
     entry = scope.builder.add_input(PACKED_INPUT, (sum(port.size for port in ports),))
@@ -126,7 +130,7 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
     for port in ports:
         span = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
         part = scope.builder.emit("Slice", [entry], f"{port.name}/part", span)
-        tensor = scope.builder.reshape(part, sample_shape(port.shape), f"{port.name}/shaped")
+        tensor = scope.builder.reshape(part, get_sample_shape(port.shape), f"{port.name}/shaped")
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         start += port.size
     return entry, ports
@@ -195,7 +199,7 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         inner_node.name = f"{node.name}/{inner_node.name or f'{inner_node.op_type}_{number}'}"
         _add_node(scope, inner_node, refusals)
     for node_output, branch_output in zip(node.output, graph.output, strict=True):
-        scope.alias(node_output, branch_output.name)
+        scope.add_alias(node_output, branch_output.name)
 
 
 def _check_supported(scope: Scope, node: Any) -> None:

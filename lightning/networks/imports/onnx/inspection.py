@@ -105,12 +105,12 @@ def _trace_partly(
     return None, (first_refusal,)
 
 
-def _build_partial(traced: TracedGraph, name: str) -> Network | None:
-    builder = traced.scope.builder
+def _build_partial(traced_graph: TracedGraph, name: str) -> Network | None:
+    builder = traced_graph.scope.builder
     if not builder.nodes:
         return None
     last_tensor = builder.nodes[-1].output
     network = Network(
-        name, tuple(builder.nodes), builder.constants, traced.entry, last_tensor, builder.shapes
+        name, tuple(builder.nodes), builder.constants, traced_graph.entry, last_tensor, builder.shapes
     )
-    return replace(network, notes=tuple(builder.notes), inputs=traced.inputs)
+    return replace(network, notes=tuple(builder.notes), inputs=traced_graph.inputs)

@@ -54,7 +54,7 @@ class NodeReplacement:
 
     def read_length(self, name: str, axis: int = 0) -> int:
         """Return the length of an axis of a tensor."""
-        return int(np.asarray(self.scope.array(name)).shape[axis])
+        return int(np.asarray(self.scope.get_array(name)).shape[axis])
 
     def add(self, operation: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its output."""
@@ -83,15 +83,15 @@ class NodeReplacement:
             self._name_by_content[key] = self.add_constant(values)
         return self._name_by_content[key]
 
-    def integer_constant(self, values: Any) -> str:
+    def share_integers(self, values: Any) -> str:
         """Return the name of a shared constant of integers."""
         array = np.asarray(values, np.int64)
         return self.share_constant(f"whole{array.shape}", array)
 
     def add_part(self, tensor: str, index: int, size: int) -> str:
         """Add a slice of the last axis, number `index` of the slices of length `size`; return its name."""
-        start, stop = self.integer_constant([index * size]), self.integer_constant([(index + 1) * size])
-        return self.add("Slice", [tensor, start, stop, self.integer_constant([-1])])
+        start, stop = self.share_integers([index * size]), self.share_integers([(index + 1) * size])
+        return self.add("Slice", [tensor, start, stop, self.share_integers([-1])])
 
 
 def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
@@ -101,7 +101,7 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
     weights, `auto_pad` or `output_shape`.
     """
     replacement = NodeReplacement(scope, node)
-    weights, x = scope.constants.get(node.input[1]), scope.array(node.input[0])
+    weights, x = scope.constants.get(node.input[1]), scope.get_array(node.input[0])
     if weights is None or x is None or weights.ndim not in {3, 4} or len(x) != 1:
         return None
     if replacement.read_text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
@@ -141,15 +141,15 @@ def _insert_zeros(
     stride, length = strides[axis - 2], shape[axis]
     if stride == 1:
         return tensor
-    widened = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
-    tensor = replacement.add("Reshape", [tensor, replacement.integer_constant(widened)])
-    pads = [0] * 2 * len(widened)
-    pads[len(widened) + axis + 1] = stride - 1
-    tensor = replacement.add("Pad", [tensor, replacement.integer_constant(pads)])
+    widened_shape = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
+    tensor = replacement.add("Reshape", [tensor, replacement.share_integers(widened_shape)])
+    pads = [0] * 2 * len(widened_shape)
+    pads[len(widened_shape) + axis + 1] = stride - 1
+    tensor = replacement.add("Pad", [tensor, replacement.share_integers(pads)])
     shape[axis] = length * stride
-    tensor = replacement.add("Reshape", [tensor, replacement.integer_constant(shape)])
+    tensor = replacement.add("Reshape", [tensor, replacement.share_integers(shape)])
     shape[axis] = (length - 1) * stride + 1
-    bounds = [replacement.integer_constant([number]) for number in (0, shape[axis], axis)]
+    bounds = [replacement.share_integers([number]) for number in (0, shape[axis], axis)]
     return replacement.add("Slice", [tensor, *bounds])
 
 
@@ -158,16 +158,16 @@ def _pad_or_crop(replacement: NodeReplacement, tensor: str, paddings: Sequence[t
     pads_before, pads_after = ([max(end[side], 0) for end in paddings] for side in (0, 1))
     if any(pads_before) or any(pads_after):
         tensor = replacement.add(
-            "Pad", [tensor, replacement.integer_constant([0, 0, *pads_before, 0, 0, *pads_after])]
+            "Pad", [tensor, replacement.share_integers([0, 0, *pads_before, 0, 0, *pads_after])]
         )
     for axis, (start_padding, end_padding) in enumerate(paddings):
         if start_padding < 0 or end_padding < 0:
             stop = np.iinfo(np.int64).max if end_padding >= 0 else end_padding
             span = (
-                replacement.integer_constant([max(-start_padding, 0)]),
-                replacement.integer_constant([stop]),
+                replacement.share_integers([max(-start_padding, 0)]),
+                replacement.share_integers([stop]),
             )
-            tensor = replacement.add("Slice", [tensor, *span, replacement.integer_constant([axis + 2])])
+            tensor = replacement.add("Slice", [tensor, *span, replacement.share_integers([axis + 2])])
     return tensor
 
 
@@ -185,7 +185,7 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
             for step in range(step_count)
         ]
         stacked = [
-            replacement.add("Unsqueeze", [step_output, replacement.integer_constant([0])])
+            replacement.add("Unsqueeze", [step_output, replacement.share_integers([0])])
             for step_output in step_outputs
         ]
         replacement.add("Concat", stacked, names[0], axis=0)
@@ -226,7 +226,7 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
     names = [*node.input, *[""] * 8]
     if not all(names[index] in scope.constants for index in (1, 2)) or not scope.is_known(names[3]):
         return False
-    x = scope.array(names[0])
+    x = scope.get_array(names[0])
     if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.read_number("layout", 0) or names[7]:
         return False
     lengths = scope.constants.get(names[4])
@@ -275,20 +275,18 @@ def _add_direction(replacement: NodeReplacement, direction: int, step_count: int
     is_backwards = direction == 1 or _read_direction(node) == "reverse"
     hidden = [""] * step_count
     for step in reversed(range(step_count)) if is_backwards else range(step_count):
-        x = replacement.add("Gather", [product, replacement.integer_constant(step)], axis=0)
+        x = replacement.add("Gather", [product, replacement.share_integers(step)], axis=0)
         state = _STEP_FUNCTIONS[node.op_type](
             replacement, x, state, StepWeights(recurrence, recurrent_bias, hidden_size), is_reset_last
         )
-        hidden[step] = replacement.add("Unsqueeze", [state[0], replacement.integer_constant([0])])
-    cell = (
-        replacement.add("Unsqueeze", [state[1], replacement.integer_constant([0])]) if len(state) > 1 else ""
-    )
+        hidden[step] = replacement.add("Unsqueeze", [state[0], replacement.share_integers([0])])
+    cell = replacement.add("Unsqueeze", [state[1], replacement.share_integers([0])]) if len(state) > 1 else ""
     return hidden, cell
 
 
 def _add_initial_state(replacement: NodeReplacement, name: str, direction: int, hidden_size: int) -> str:
     if name:
-        return replacement.add("Gather", [name, replacement.integer_constant(direction)], axis=0)
+        return replacement.add("Gather", [name, replacement.share_integers(direction)], axis=0)
     return replacement.add_constant(
         np.zeros((replacement.read_length(replacement.node.input[0], 1), hidden_size), np.float32)
     )
@@ -299,13 +297,13 @@ def _step_lstm(
 ) -> list[str]:
     recurrence, _bias, hidden_size = weights
     hidden, cell = state
-    total = replacement.add(
+    gate_sums = replacement.add(
         "Add",
         [x, replacement.add("MatMul", [hidden, replacement.share_constant("recurrence", recurrence.T)])],
     )
     # ONNX orders the gates of an LSTM as input, output, forget, cell.
     input_gate, output_gate, forget_gate, new_state = (
-        replacement.add_part(total, k, hidden_size) for k in range(4)
+        replacement.add_part(gate_sums, index, hidden_size) for index in range(4)
     )
     input_gate, output_gate, forget_gate = (
         replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
@@ -335,13 +333,13 @@ def _step_gru(
                 replacement.add(
                     "Add",
                     [
-                        replacement.add_part(x, k, hidden_size),
-                        replacement.add_part(gate_sums, k, hidden_size),
+                        replacement.add_part(x, index, hidden_size),
+                        replacement.add_part(gate_sums, index, hidden_size),
                     ],
                 )
             ],
         )
-        for k in (0, 1)
+        for index in (0, 1)
     )
     candidate_weights = replacement.share_constant("new", recurrence[2 * hidden_size :].T)
     new_bias = replacement.share_constant("new_bias", bias[2 * hidden_size :])
@@ -364,8 +362,8 @@ def _step_gru(
     candidate = replacement.add(
         "Tanh", [replacement.add("Add", [replacement.add_part(x, 2, hidden_size), recurrent_part])]
     )
-    kept_change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
-    return [replacement.add("Add", [candidate, kept_change])]
+    kept_state = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
+    return [replacement.add("Add", [candidate, kept_state])]
 
 
 def _step_rnn(

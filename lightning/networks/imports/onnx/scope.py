@@ -30,7 +30,7 @@ class Value:
     kind: str
 
 
-def sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
+def get_sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the shape of one sample: without the first axis if its length is 1, else unchanged."""
     return tuple(shape[1:] if tuple(shape[:1]) == (1,) else shape)
 
@@ -60,7 +60,7 @@ class Scope:
         """Return whether a tensor is omitted or constant."""
         return not name or name in self.constants
 
-    def tensor(self, name: str) -> str:
+    def get_tensor(self, name: str) -> str:
         """Return the name of a tensor in the builder. Add a constant to the builder at its first use."""
         if not name:
             return ""
@@ -70,13 +70,13 @@ class Scope:
             self.constant_names[name] = self.builder.add_constant(self.constants[name], name)
         return self.constant_names[name]
 
-    def array(self, name: str) -> Array | None:
+    def get_array(self, name: str) -> Array | None:
         """Return a constant, or the example of a tensor."""
         if not name:
             return None
         return self.constants[name] if name in self.constants else self.examples[name]
 
-    def alias(self, output: str, source: str) -> None:
+    def add_alias(self, output: str, source: str) -> None:
         """Give a tensor a second name."""
         tables: tuple[dict[str, Any], ...] = (self.constants, self.values, self.examples, self.constant_names)
         for table in tables:

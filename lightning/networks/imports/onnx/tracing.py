@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
 from lightning.networks.imports.onnx.parts import read_array, read_attributes
-from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
+from lightning.networks.imports.onnx.scope import Scope, Value, get_sample_shape
 from lightning.networks.operations.builder import Builder, Call
 from lightning.networks.operations.elementwise import ELEMENTWISE
 from lightning.networks.operations.operation_list import OPERATORS, translate
@@ -67,7 +67,7 @@ def _increase_axes(axes: Iterable[Any]) -> list[int]:
 
 
 def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
-    if call.input_name(1):
+    if call.get_input_name(1):
         return _shift_axes_input(builder, call, 1)
     if "axes" in call.attributes:
         return replace(
@@ -79,7 +79,7 @@ def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call
 
 
 def _shift_axes_input(builder: Builder, call: Call, index: int) -> Call | None:
-    axes = builder.constants.get(call.input_name(index))
+    axes = builder.constants.get(call.get_input_name(index))
     if axes is None:
         return None
     constant = builder.add_constant(np.array(_increase_axes(axes.reshape(-1)), np.int64), f"{call.name}.axes")
@@ -87,10 +87,10 @@ def _shift_axes_input(builder: Builder, call: Call, index: int) -> Call | None:
 
 
 def _shift_slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
-    starts = builder.constants.get(call.input_name(1))
+    starts = builder.constants.get(call.get_input_name(1))
     if starts is None:
         return None
-    if call.input_name(3):
+    if call.get_input_name(3):
         return _shift_axes_input(builder, call, 3)
     axes = builder.add_constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
     inputs = (*call.inputs, "", "")[:3]
@@ -155,7 +155,7 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
         "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
         "given": read_plain_attributes(node, scope.folder),
         "outputs": len(node.output),
-        "macs": count_macs_of_call(node, [scope.array(name) for name in names], outputs),
+        "macs": count_macs_of_call(node, [scope.get_array(name) for name in names], outputs),
     }
     attributes["opset"] = scope.find_opset(node)
     for array in outputs:
@@ -164,10 +164,10 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
                 f"node {node.name} ({node.op_type}) produces {array.dtype}, not numbers",
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
-    tensors = [scope.tensor(name) for name in names if name]
+    tensors = [scope.get_tensor(name) for name in names if name]
     output_tensors = []
     for index, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        output_attributes = {**attributes, "place": index, "shape": sample_shape(array.shape)}
+        output_attributes = {**attributes, "place": index, "shape": get_sample_shape(array.shape)}
         output_tensors.append(
             builder.emit(ELECTRONIC, tensors, f"{node.name}", output_attributes) if name else ""
         )
@@ -196,7 +196,7 @@ def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Seque
 
 def evaluate(scope: Scope, node: Any) -> list[Array]:
     """Return the outputs of `node` for its constants and examples. Raise `NetworkError`."""
-    arrays = [scope.array(name) for name in node.input]
+    arrays = [scope.get_array(name) for name in node.input]
     kinds = tuple("" if array is None else array.dtype.name for array in arrays)
     domain = "" if node.domain == "ai.onnx" else node.domain
     attributes = read_plain_attributes(node, scope.folder)
@@ -262,7 +262,7 @@ def add_node(scope: Scope, node: Any) -> None:
         scope.constants.update(zip(node.output, evaluate(scope, node), strict=False))
         return
     if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
-        scope.alias(node.output[0], node.input[0])
+        scope.add_alias(node.output[0], node.input[0])
         for mask_name in node.output[1:]:
             if mask_name:
                 scope.constants[mask_name] = np.ones(scope.values[node.input[0]].shape, bool)
@@ -286,7 +286,7 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     )
     if node.op_type in RESHAPE_OPERATIONS and not node.domain and len(node.output) == 1:
         source = scope.values[node.input[0]].tensor
-        return [scope.builder.reshape(source, sample_shape(outputs[0].shape), _read_name(node))]
+        return [scope.builder.reshape(source, get_sample_shape(outputs[0].shape), _read_name(node))]
     if node.op_type == "Cast" and is_float:
         return [scope.values[node.input[0]].tensor]
     used_outputs = [array for name, array in zip(node.output, outputs, strict=True) if name]
@@ -330,7 +330,7 @@ def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) 
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
         return None
     translated = translate(
-        scope.builder, _make_call(scope, node, [scope.tensor(name) for name in node.input])
+        scope.builder, _make_call(scope, node, [scope.get_tensor(name) for name in node.input])
     )
     return _match_shapes(scope, translated, [array.shape[1:] for array in outputs])
 
@@ -341,7 +341,7 @@ def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> l
     if node.op_type != "Conv" or source is None or not 1 < source.shape[0] <= MAX_IMAGES:
         return None
     image_count, channels, *sides = source.shape
-    call = _make_call(scope, node, [scope.tensor(name) for name in node.input])
+    call = _make_call(scope, node, [scope.get_tensor(name) for name in node.input])
     flat_images = scope.builder.reshape(
         source.tensor, (image_count * channels, *sides), f"{call.name}/images"
     )
@@ -364,7 +364,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     for index, name in enumerate(node.input):
         value = scope.values.get(name)
         if value is None:
-            tensors.append(scope.tensor(name))
+            tensors.append(scope.get_tensor(name))
             ranks.append(scope.constants[name].ndim if name else 0)
         else:
             tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{index}"))
@@ -376,7 +376,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     if translated is None:
         return None
     return [
-        builder.reshape(tensor, sample_shape(array.shape), f"{_read_name(node)}/first")
+        builder.reshape(tensor, get_sample_shape(array.shape), f"{_read_name(node)}/first")
         for tensor, array in zip(translated, outputs, strict=True)
     ]
 

@@ -42,7 +42,7 @@ def attend_multihead(
         split_heads = functions.reshape(
             replace(projection_scope, name=f"{projection_scope.name}/heads"),
             projected_rows,
-            *scope.shape(x)[:-1],
+            *scope.get_shape(x)[:-1],
             head_count,
             head_width,
         )
@@ -55,7 +55,7 @@ def attend_multihead(
     attention = functions.attention(scope, projected_heads[0], projected_heads[1], projected_heads[2], mask)
     merged_heads = functions.transpose(replace(scope, name=f"{scope.name}/together"), attention, 1, 2)
     flat_heads = functions.reshape(
-        replace(scope, name=f"{scope.name}/flat"), merged_heads, *scope.shape(query)
+        replace(scope, name=f"{scope.name}/flat"), merged_heads, *scope.get_shape(query)
     )
     output_scope = replace(scope, name=f"{scope.name}.out_proj")
     return functions.linear(output_scope, flat_heads, layer.out_proj.weight, layer.out_proj.bias), None

@@ -158,7 +158,7 @@ def make_reduction(operation: str) -> Function:
     def function(
         scope: Scope, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     ) -> Tensor:
-        axes = range(len(scope.shape(x))) if dim is None else list_sizes(dim, 1)
+        axes = range(len(scope.get_shape(x))) if dim is None else list_sizes(dim, 1)
         return scope.add(operation, [x], axes=[int(axis or 0) for axis in axes], keepdims=int(keepdim))
 
     return function
@@ -177,7 +177,8 @@ def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
 
 def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Flatten some axes into one."""
-    shape, first_axis, last_axis = scope.shape(x), scope.axis(x, start_dim), scope.axis(x, end_dim)
+    shape = scope.get_shape(x)
+    first_axis, last_axis = (scope.normalise_axis(x, dim) for dim in (start_dim, end_dim))
     if (first_axis, last_axis) == (1, len(shape) - 1):
         return scope.add("Flatten", [x], axis=1)
     return reshape(
@@ -187,7 +188,7 @@ def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> T
 
 def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
     """Split one axis into several."""
-    shape, axis = scope.shape(x), scope.axis(x, dim)
+    shape, axis = scope.get_shape(x), scope.normalise_axis(x, dim)
     known_size = math.prod(size for size in sizes if size != -1)
     resolved_sizes = [shape[axis] // known_size if size == -1 else size for size in sizes]
     return reshape(scope, x, *shape[:axis], *resolved_sizes, *shape[axis + 1 :])
@@ -195,27 +196,31 @@ def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
 
 def permute(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
     """Permute the axes."""
-    return scope.add("Transpose", [x], perm=[scope.axis(x, axis) for axis in _flatten_arguments(dims)])
+    return scope.add(
+        "Transpose", [x], perm=[scope.normalise_axis(x, axis) for axis in _flatten_arguments(dims)]
+    )
 
 
 def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
-    order = list(range(len(scope.shape(x))))
-    first_axis, second_axis = scope.axis(x, dim0), scope.axis(x, dim1)
+    order = list(range(len(scope.get_shape(x))))
+    first_axis, second_axis = scope.normalise_axis(x, dim0), scope.normalise_axis(x, dim1)
     order[first_axis], order[second_axis] = order[second_axis], order[first_axis]
     return scope.add("Transpose", [x], perm=order)
 
 
 def squeeze(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
     """Remove axes of length 1: those in `dims`, or all. Longer axes stay."""
-    shape = scope.shape(x)
-    axes = {scope.axis(x, axis) for axis in (_flatten_arguments(dims) if dims else range(len(shape)))}
+    shape = scope.get_shape(x)
+    axes = {
+        scope.normalise_axis(x, axis) for axis in (_flatten_arguments(dims) if dims else range(len(shape)))
+    }
     return reshape(scope, x, *(size for axis, size in enumerate(shape) if size != 1 or axis not in axes))
 
 
 def unsqueeze(scope: Scope, x: Tensor, dim: int) -> Tensor:
     """Insert an axis of length 1."""
-    return scope.add("Unsqueeze", [x, [scope.axis(x, dim, new_axes=1)]])
+    return scope.add("Unsqueeze", [x, [scope.normalise_axis(x, dim, new_axes=1)]])
 
 
 def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
@@ -225,13 +230,13 @@ def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) ->
 
 def chunk(scope: Scope, x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut into `chunks` pieces. The last may be shorter."""
-    length = scope.shape(x)[scope.axis(x, dim)]
+    length = scope.get_shape(x)[scope.normalise_axis(x, dim)]
     return split(scope, x, -(-length // chunks), dim)
 
 
 def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut into pieces of one size, or of the given sizes."""
-    sizes, length = split_size_or_sections, scope.shape(x)[scope.axis(x, dim)]
+    sizes, length = split_size_or_sections, scope.get_shape(x)[scope.normalise_axis(x, dim)]
     if isinstance(sizes, int):
         sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
     return scope.add_several("Split", [x, list(sizes)], "", len(sizes), {"axis": int(dim)})
@@ -239,30 +244,30 @@ def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) ->
 
 def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return the entries along an axis as separate tensors."""
-    axis = scope.axis(x, dim)
+    axis = scope.normalise_axis(x, dim)
     return tuple(
-        scope.add("Gather", [x, index], str(index), axis=axis) for index in range(scope.shape(x)[axis])
+        scope.add("Gather", [x, index], str(index), axis=axis) for index in range(scope.get_shape(x)[axis])
     )
 
 
 def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad with a constant. `padding` starts with the last axis, as in torch."""
     pairs = [tuple(padding[index : index + 2]) for index in range(0, len(padding), 2)][::-1]
-    pads_before, pads_after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
+    pads_before, pads_after = zip(*((0, 0),) * (len(scope.get_shape(x)) - len(pairs)), *pairs, strict=True)
     return scope.add("Pad", [x, [*pads_before, *pads_after], float(value or 0)], mode=mode)
 
 
 def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
     """Return the shape, or the length of axis `dim`. The batch axis has the length `BATCH`."""
-    return scope.shape(x) if dim is None else scope.shape(x)[dim]
+    return scope.get_shape(x) if dim is None else scope.get_shape(x)[dim]
 
 
 def get_attribute(scope: Scope, x: Tensor, name: str) -> Any:
     """Return the attribute `shape`, `ndim` or `mT`."""
     if name == "shape":
-        return scope.shape(x)
+        return scope.get_shape(x)
     if name == "ndim":
-        return len(scope.shape(x))
+        return len(scope.get_shape(x))
     if name == "mT":
         return transpose(scope, x, -1, -2)
     raise scope.make_error(f"uses {name}")
@@ -275,7 +280,7 @@ def get_item(scope: Scope, x: Any, index: Any) -> Any:
     entries = list(index) if isinstance(index, tuple) else [index]
     if Ellipsis in entries:
         ellipsis_index = entries.index(Ellipsis)
-        missing = len(scope.shape(x)) - sum(entry is not None for entry in entries) + 1
+        missing = len(scope.get_shape(x)) - sum(entry is not None for entry in entries) + 1
         entries[ellipsis_index : ellipsis_index + 1] = [slice(None)] * missing
     axis = 0
     for number, entry in enumerate(entries):
@@ -284,7 +289,7 @@ def get_item(scope: Scope, x: Any, index: Any) -> Any:
         elif isinstance(entry, int):
             x, axis = scope.add("Gather", [x, entry], f"taken{number}", axis=axis), axis - 1
         elif entry != slice(None):
-            start, stop, step = entry.indices(scope.shape(x)[axis])
+            start, stop, step = entry.indices(scope.get_shape(x)[axis])
             x = scope.add(
                 "Slice", [x, [start], [BATCH if stop < 0 else stop], [axis], [step]], f"cut{number}"
             )
@@ -348,9 +353,9 @@ def attention(
     scale: float | None = None,
 ) -> Tensor:
     """Add softmax(query @ key^T * scale + mask) @ value. These products of activations are digital."""
-    rank, width = len(scope.shape(query)), scope.shape(query)[-1]
+    rank, width = len(scope.get_shape(query)), scope.get_shape(query)[-1]
     if is_causal:
-        attn_mask = np.tri(scope.shape(query)[-2], scope.shape(key)[-2], dtype=bool)
+        attn_mask = np.tri(scope.get_shape(query)[-2], scope.get_shape(key)[-2], dtype=bool)
     transposed = scope.add("Transpose", [key], "key", perm=[*range(rank - 2), rank - 1, rank - 2])
     scores = scope.add("MatMul", [query, transposed], "scores")
     scores = scope.add("Mul", [scores, float(scale or 1 / math.sqrt(width))], "scaled")
@@ -423,7 +428,7 @@ def make_adaptive_pool(operation: str) -> Function:
     """Return a pooling to a given output size: one value, or windows that divide the image evenly."""
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
-        image_size = scope.shape(x)[2:]
+        image_size = scope.get_shape(x)[2:]
         targets = [
             length if target is None else target
             for target, length in zip(list_sizes(output_size, len(image_size)), image_size, strict=True)
@@ -499,7 +504,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "unbind": unbind,
     "pad": pad,
     "size": size,
-    "dim": lambda scope, x: len(scope.shape(x)),
+    "dim": lambda scope, x: len(scope.get_shape(x)),
     "getattr": get_attribute,
     "getitem": get_item,
 }

@@ -32,13 +32,13 @@ class Scope:
         """Return the error for a call that cannot be translated."""
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {problem}", hint=hint)
 
-    def shape(self, x: Tensor) -> tuple[int, ...]:
+    def get_shape(self, x: Tensor) -> tuple[int, ...]:
         """Return the shape with the batch axis, whose length is `BATCH`."""
         return (BATCH, *self.builder.shapes[x.name])
 
-    def axis(self, x: Tensor, axis: int, new_axes: int = 0) -> int:
+    def normalise_axis(self, x: Tensor, axis: int, new_axes: int = 0) -> int:
         """Return a possibly negative axis as an index from the front, among the axes of `x` and `new_axes` new axes."""
-        return axis % (len(self.shape(x)) + new_axes)
+        return axis % (len(self.get_shape(x)) + new_axes)
 
     def add(self, operation: str, inputs: Sequence[Any], part: str = "", /, **attributes: Any) -> Tensor:
         """Add an ONNX operation. Inputs are activations, torch tensors, numbers, or None if omitted."""
@@ -72,15 +72,15 @@ class Scope:
 
 def count_spatial_axes(scope: Scope, x: Tensor) -> int:
     """Return the number of spatial axes, over which a window moves."""
-    return len(scope.shape(x)) - 2
+    return len(scope.get_shape(x)) - 2
 
 
-def list_sizes(value: Any, axes: int) -> list[int | None]:
+def list_sizes(value: Any, axis_count: int) -> list[int | None]:
     """Return a sequence as a list, or a single number repeated for every axis."""
     numbers = list(value) if isinstance(value, (tuple, list)) else [value]
-    return numbers * axes if len(numbers) == 1 else numbers
+    return numbers * axis_count if len(numbers) == 1 else numbers
 
 
-def repeat_per_axis(value: Any, axes: int) -> list[int]:
+def repeat_per_axis(value: Any, axis_count: int) -> list[int]:
     """Return the numbers of `list_sizes` as integers."""
-    return [int(number or 0) for number in list_sizes(value, axes)]
+    return [int(number or 0) for number in list_sizes(value, axis_count)]

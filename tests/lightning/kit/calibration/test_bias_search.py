@@ -26,7 +26,7 @@ class Supply:
     def set_voltage_v(self, output, voltage_v):
         self.set[output] = voltage_v
 
-    def voltage_v(self, output):
+    def read_voltage_v(self, output):
         return self.set[output]
 
 
@@ -52,7 +52,7 @@ def test_null_quadrature_and_peak_lie_half_a_half_wave_apart():
     soc = lightning.connect("sim://kit?seed=52&drift=off")
     bench = Bench(soc)
     with open_bench(soc.bench()) as instruments:
-        found = alignment.find_null(bench.reader(), instruments.bias, 2)
+        found = alignment.find_null(bench.make_reader(), instruments.bias, 2)
     assert found.null_v == pytest.approx(3.0, abs=0.02)
     assert found.quadrature_v == pytest.approx(5.5, abs=0.03)
     assert found.peak_v == pytest.approx(8.0, abs=0.05)
@@ -63,5 +63,5 @@ def test_a_supply_that_moves_nothing_gets_its_voltage_back():
     soc = lightning.connect("sim://kit?seed=53&drift=off")
     supply = Supply()
     with pytest.raises(ValueError, match="does not follow the bias"):
-        alignment.find_null(Bench(soc).reader(), supply, 0)
+        alignment.find_null(Bench(soc).make_reader(), supply, 0)
     assert supply.set[1] == 3.0

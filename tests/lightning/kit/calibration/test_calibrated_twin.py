@@ -181,7 +181,7 @@ def test_the_noise_model_finds_the_lasers_intensity_noise(kit, rin_db_hz):
         soc.knobs["rin_db_hz"] = before
     filtered = make_taps("fir")
     seen_hz = float(soc.knobs["bandwidth_hz"]) * np.sum(filtered**2) / np.sum(filtered) ** 2
-    assert found.rin_db_hz(seen_hz) == pytest.approx(rin_db_hz, abs=0.5)
+    assert found.compute_rin_db_hz(seen_hz) == pytest.approx(rin_db_hz, abs=0.5)
 
 
 @pytest.mark.slow

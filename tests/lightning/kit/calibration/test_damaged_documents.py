@@ -90,7 +90,7 @@ def test_damage_of_any_one_field_never_gives_a_raw_error_or_another_product(docu
     fields = list(places(document))
     short = [path for path in fields if len(path) < 5]
     whole = from_json(document)
-    full = whole.decoder.predict(whole.operands([[200, 200, 0, 0]]))
+    full = whole.decoder.predict(whole.compute_operands([[200, 200, 0, 0]]))
     refused = 0
     for _ in range(150):
         broken = damaged(document, rng.choice(short if rng.random() < 0.7 else fields), rng.choice(DAMAGE))
@@ -101,7 +101,7 @@ def test_damage_of_any_one_field_never_gives_a_raw_error_or_another_product(docu
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            words, answer = found.words({0: 200, 1: 200}), found.decode_table(full, [[200, 200, 0, 0]])
+            words, answer = found.encode({0: 200, 1: 200}), found.decode_table(full, [[200, 200, 0, 0]])
         assert all(abs(word) <= 32_766 for word in words.values())
         assert abs(answer[0]) < 10_000
     assert refused >= 100

@@ -72,21 +72,21 @@ def test_a_document_comes_back_as_it_was(calibration):
 
 
 def test_words_come_for_values_and_dark_ones_for_the_rest(calibration):
-    assert calibration.words({0: 255}) == {0: 20_000, 1: 0, 2: 0, 3: 0}
-    assert calibration.words({0: 255, 1: 255})[1] == 21_000
-    shared = calibration.words({0: 255, 1: 255, 2: 255, 3: 255})
+    assert calibration.encode({0: 255}) == {0: 20_000, 1: 0, 2: 0, 3: 0}
+    assert calibration.encode({0: 255, 1: 255})[1] == 21_000
+    shared = calibration.encode({0: 255, 1: 255, 2: 255, 3: 255})
     assert shared == {0: 10_000, 1: 21_000, 2: 9_500, 3: 20_000}
 
 
 @pytest.mark.parametrize("values", [{0: 256}, {1: -1}, {2: 0.5}, {4: 3}])
 def test_values_and_generators_outside_are_refused(calibration, values):
     with pytest.raises(errors.OutOfRange):
-        calibration.words(values)
+        calibration.encode(values)
 
 
 def test_levels_decode_to_products_sums_and_zero(calibration):
     values = {0: 255, 1: 51}
-    level = float(calibration.decoder.predict(calibration.operands([[255, 51, 0, 0]]))[0])
+    level = float(calibration.decoder.predict(calibration.compute_operands([[255, 51, 0, 0]]))[0])
     found = calibration.decode(level, values)
     assert found.value == 51
     assert found.analogue == pytest.approx(51, abs=0.01)
@@ -95,7 +95,7 @@ def test_levels_decode_to_products_sums_and_zero(calibration):
     assert calibration.decode(20_000.0, values, peak=16_384.0).saturated
     assert calibration.decode(20_000.0, values).value == 255
     sums = {0: 255, 1: 255, 2: 255, 3: 51}
-    level = float(calibration.decoder.predict(calibration.operands([[255, 255, 255, 51]]))[0])
+    level = float(calibration.decoder.predict(calibration.compute_operands([[255, 255, 255, 51]]))[0])
     assert calibration.decode(level, sums).value == 306
 
 

@@ -36,13 +36,13 @@ def test_the_fit_finds_every_one_of_many_random_fringes_in_noise():
         assert found.half_wave == pytest.approx(half_wave, rel=0.02)
         truth = (y - y.min()) / np.ptp(y) if half_wave < 16_000 else None
         if truth is not None:
-            assert np.abs(found.share(WORDS) - truth).max() < 0.02
+            assert np.abs(found.compute_share(WORDS) - truth).max() < 0.02
     assert inverted >= 15
 
 
 def test_an_inverted_fringe_has_its_null_where_light_is_least():
     found = fit_fringe(WORDS, fringe_levels(WORDS, 12_000.0, 1_000.0, 8_000.0, -7_500.0))
-    assert float(found.level(found.null)) == pytest.approx(500.0, abs=1e-3)
+    assert float(found.compute_level(found.null)) == pytest.approx(500.0, abs=1e-3)
     assert found.null == pytest.approx(-11_000.0, abs=0.5) or found.null == pytest.approx(13_000.0, abs=0.5)
 
 

@@ -83,7 +83,7 @@ def test_delays_and_skews_are_found_whatever_the_clocks(profile, ticks_per_ns, d
     first, *others = (tick / ticks_per_ns for tick in bench.ticks)
     assert first == pytest.approx(1700.1, abs=1 / ticks_per_ns)  # the trigger falls on a tick of the readout
     assert [other - first for other in others] == pytest.approx([1.3, -0.1, 29.9], abs=0.2)
-    reader = bench.reader()
+    reader = bench.make_reader()
     assert reader.window.delays == delays
     levels = reader.read([[20_000, 20_000, 0, 0], [0, 0, 20_000, 20_000], [0, 20_000, 0, 0]]).levels
     assert levels[:2] == pytest.approx(levels[0], rel=0.02)

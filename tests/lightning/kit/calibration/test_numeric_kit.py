@@ -12,7 +12,7 @@ from lightning.kit.calibration.decoder import compute_accuracy, compute_true_pro
 from lightning.kit.calibration.document import Calibration, Modulator, Timing
 from lightning.kit.calibration.drift import Monitor, measure_drift, recalibrate
 from lightning.kit.calibration.measurement import pairs
-from lightning.kit.calibration.measurement.transfer import find_coarse_peaks, sweep_all
+from lightning.kit.calibration.measurement.transfer import find_coarse_curves, sweep_all
 from lightning.kit.calibration.noise import NoiseModel
 from lightning.kit.compute import LightningCompute
 
@@ -25,7 +25,7 @@ class Device:
 
 
 def calibrated(kit, seed=0):
-    sweeps = sweep_all(kit, find_coarse_peaks(kit))
+    sweeps = sweep_all(kit, find_coarse_curves(kit))
     coded = pairs.make_encoders(sweeps, full_scale=kit.end, idle=kit.offset)
     decoder, _ = pairs.train_decoder(
         kit, coded, full_scale=kit.end, rng=np.random.default_rng(seed), shots=16
@@ -36,7 +36,7 @@ def calibrated(kit, seed=0):
             sweeps[i].curve,
             coded.full[i],
             coded.shared[i],
-            float(sweeps[i ^ 1].curve.share(sweeps[i].partner_word)),
+            float(sweeps[i ^ 1].curve.compute_share(sweeps[i].partner_word)),
         )
         for i in range(4)
     ]
@@ -60,9 +60,9 @@ def compute_on(kit, **options):
 @pytest.mark.slow
 def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_kit):
     kit = numeric_kit.random(5)
-    curves = [sweep.curve for _, sweep in sorted(sweep_all(kit, find_coarse_peaks(kit)).items())]
+    curves = [sweep.curve for _, sweep in sorted(sweep_all(kit, find_coarse_curves(kit)).items())]
     share = np.arange(256) / 255
-    exact = [np.array([curve.setting(a) for a in np.arcsin(np.sqrt(share))]) for curve in curves]
+    exact = [np.array([curve.find_setting(a) for a in np.arcsin(np.sqrt(share))]) for curve in curves]
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(256), np.arange(256)))
 
     def rows(values):
@@ -82,7 +82,7 @@ def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_k
 def test_curves_of_random_kits_are_found_from_nothing(numeric_kit):
     for seed in range(12):
         kit = numeric_kit.random(seed, sigma=15.0)
-        sweeps = sweep_all(kit, find_coarse_peaks(kit))
+        sweeps = sweep_all(kit, find_coarse_curves(kit))
         for i in range(4):
             assert sweeps[i].curve.half_wave == pytest.approx(kit.half_wave[i], rel=3e-3)
             assert sweeps[i].curve.null == pytest.approx(kit.null[i], abs=60)
@@ -174,7 +174,7 @@ def test_the_monitor_measures_when_it_is_due_and_asks_for_a_calibration(numeric_
     now[0] = 60.0
     with pytest.raises(errors.StaleCalibration, match="drifted"):
         monitor.inspect()
-    assert monitor.last.needs_recalibration
+    assert monitor.last_drift.needs_recalibration
     with pytest.raises(errors.StaleCalibration):
         monitor.inspect()
 

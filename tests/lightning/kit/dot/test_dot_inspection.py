@@ -62,5 +62,5 @@ def test_more_rounds_average_the_noise(kit):
 
 
 def test_settled_samples_lie_in_the_middle_of_their_symbols(kit):
-    tile = TileReader(*kit).tile(2, SYMBOL)
+    tile = TileReader(*kit).make_tile(2, SYMBOL)
     assert (tile.window, find_settled_samples(tile).tolist()) == (50, [17, 32])

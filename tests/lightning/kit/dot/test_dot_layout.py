@@ -143,7 +143,7 @@ def test_alignment_makes_all_light_arrive_in_the_same_sample():
 def test_the_gate_is_open_only_while_its_partner_rests():
     rng = np.random.default_rng(1)
     tile = Tile(9, Symbol(), 16)
-    words = CODING.words(rng.integers(1, 256, (2, 9, 4)))
+    words = CODING.encode(rng.integers(1, 256, (2, 9, 4)))
     made = make_envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
     assert made.shape == (4, 2, tile.samples)
     moves = np.diff(made, axis=-1) != 0
@@ -159,7 +159,7 @@ def test_the_gate_is_open_only_while_its_partner_rests():
 def test_samples_carry_the_words_of_the_symbols_in_order():
     tile = Tile(3, Symbol(), 16)
     chosen = np.array([[[10, 20, 30, 40], [50, 60, 70, 80], [90, 100, 110, 120]]])
-    words = CODING.words(chosen)
+    words = CODING.encode(chosen)
     made = make_envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
     centres = EDGE_TICKS * 16 + 16 + 32 * np.arange(3)
     assert (made[:, 0, centres].T - HALF_STEP_WORDS).tolist() == words[0].tolist()
@@ -170,7 +170,7 @@ def test_samples_carry_the_words_of_the_symbols_in_order():
 
 def test_a_shift_moves_an_envelope_by_samples_and_changes_nothing_else():
     tile = Tile(5, Symbol(), 16)
-    words = CODING.words(np.random.default_rng(3).integers(0, 256, (1, 5, 4)))
+    words = CODING.encode(np.random.default_rng(3).integers(0, 256, (1, 5, 4)))
     plain = make_envelopes(words, CODING.dark, tile, TOGETHER)
     shifted = make_envelopes(words, CODING.dark, tile, Alignment((0, 0, 0, 0), (0, 15, 3, 1), 147))
     for index, by in enumerate((0, 15, 3, 1)):

@@ -57,10 +57,10 @@ def bench(kit):
 
 def read(instrument):
     """Ask any of them one question."""
-    for name in ("wavelength_nm", "power_w"):
+    for name in ("read_wavelength_nm", "read_power_w"):
         if hasattr(instrument, name):
             return getattr(instrument, name)()
-    return instrument.voltage_v(1)
+    return instrument.read_voltage_v(1)
 
 
 def heard(kit, role):
@@ -82,14 +82,14 @@ def test_the_laser_returns_when_the_light_has_followed(kit, bench):
     bench.laser.turn_off()
     assert not kit.state.now.is_lit
     assert not bench.laser.is_on()
-    assert bench.laser.output_dbm() == -99.0
+    assert bench.laser.read_output_dbm() == -99.0
     bench.laser.turn_on()
     assert kit.state.now.is_lit
     bench.laser.set_power_dbm(7.25)
     assert kit.knobs["laser_dbm"] == 7.25
-    assert bench.laser.power_dbm() == bench.laser.output_dbm() == 7.25
+    assert bench.laser.read_power_setpoint_dbm() == bench.laser.read_output_dbm() == 7.25
     bench.laser.set_wavelength_nm(1550.1234)
-    assert kit.knobs["wavelength_nm"] == bench.laser.wavelength_nm() == 1550.1234
+    assert kit.knobs["wavelength_nm"] == bench.laser.read_wavelength_nm() == 1550.1234
 
 
 def test_the_laser_is_switched_on_though_both_switches_are_off(kit, bench):
@@ -103,7 +103,7 @@ def test_powers_are_in_dbm_though_somebody_chose_milliwatts(kit, bench):
     with socket.create_connection((host, int(port))) as somebody:
         somebody.sendall(b":POW:UNIT 1;*OPC?\r")
         assert somebody.recv(10)
-    assert bench.laser.power_dbm() == 10.0
+    assert bench.laser.read_power_setpoint_dbm() == 10.0
 
 
 def test_a_laser_behind_an_open_interlock_is_reported(kit, bench):
@@ -134,11 +134,11 @@ def test_a_laser_that_does_not_obey_is_reported(kit, bench, stuck, act, words):
 def test_a_bias_moves_its_modulator(kit, bench):
     assert (bench.bias.outputs, bench.bias.limit_v) == (4, 12.0)
     bench.bias.set_voltage_v(2, 4.321)
-    assert kit.knobs["bias_v_1"] == bench.bias.voltage_v(2) == 4.321
+    assert kit.knobs["bias_v_1"] == bench.bias.read_voltage_v(2) == 4.321
     bench.bias.turn_off(2)
-    assert (bench.bias.is_on(2), bench.bias.voltage_v(2), kit.knobs["bias_v_1"]) == (False, 0.0, 0.0)
+    assert (bench.bias.is_on(2), bench.bias.read_voltage_v(2), kit.knobs["bias_v_1"]) == (False, 0.0, 0.0)
     bench.bias.set_voltage_v(2, 2.0)
-    assert bench.bias.voltage_v(2) == 0.0
+    assert bench.bias.read_voltage_v(2) == 0.0
     bench.bias.turn_on(2)
     assert kit.knobs["bias_v_1"] == 2.0
 
@@ -147,11 +147,11 @@ def test_the_meter_finds_the_peak_where_both_biases_stand_at_v_pi(bench):
     for output in (1, 2):
         bench.bias.set_voltage_v(output, 8.0)
     leak = 10**-2.7
-    assert bench.meter.power_w() == pytest.approx(1e-5 * (1 + leak**2), rel=1e-7)
-    assert bench.meter.power_dbm() == pytest.approx(-20.0, abs=1e-4)
+    assert bench.meter.read_power_w() == pytest.approx(1e-5 * (1 + leak**2), rel=1e-7)
+    assert bench.meter.read_power_dbm() == pytest.approx(-20.0, abs=1e-4)
     bench.laser.turn_off()
-    assert bench.meter.power_w() == 0.0
-    assert bench.meter.power_dbm() == -math.inf
+    assert bench.meter.read_power_w() == 0.0
+    assert bench.meter.read_power_dbm() == -math.inf
 
 
 def test_the_meter_is_given_wavelength_and_averages(kit, bench):
@@ -165,7 +165,7 @@ def test_the_meter_reads_watts_though_somebody_chose_dbm(kit, bench):
     with socket.create_connection((host, int(port))) as somebody:
         somebody.sendall(b"SENS:POW:UNIT DBM;*OPC?\n")
         assert somebody.recv(10)
-    assert 0 < bench.meter.power_w() < 1e-3
+    assert 0 < bench.meter.read_power_w() < 1e-3
 
 
 # -- refusals
@@ -424,7 +424,7 @@ def test_what_is_no_truth(reply):
         closing(Session("TCPIP::x::1::SOCKET", ("x",), connect=lambda *_: _Said(reply))) as session,
         pytest.raises(UnreadableReply, match="is not 1 or 0"),
     ):
-        session.ask_truth("OUTP?")
+        session.ask_bool("OUTP?")
 
 
 @pytest.mark.parametrize("reply", ["", "fine", "1.5"])
@@ -500,7 +500,7 @@ def test_two_threads_get_their_own_answers(kit, bench):
     wrong = []
 
     def ask(output, volts):
-        wrong.extend(bench.bias.voltage_v(output) != volts for _ in range(150))
+        wrong.extend(bench.bias.read_voltage_v(output) != volts for _ in range(150))
 
     bench.bias.set_voltage_v(1, 1.0)
     bench.bias.set_voltage_v(2, 2.0)
@@ -570,9 +570,9 @@ def test_failures_of_a_bus_are_reported_in_the_same_words(monkeypatch, failure, 
     monkeypatch.setattr(line_module, "_open_resource", lambda *_, **__: bus)
     laser = open_instrument("USB0::1::2::INSTR", "laser")
     with pytest.raises(kind):
-        laser.wavelength_nm()
+        laser.read_wavelength_nm()
     bus.replies[":WAV?"] = "+1550.0\r\n"
-    assert laser.wavelength_nm() == 1550.0
+    assert laser.read_wavelength_nm() == 1550.0
     assert bus.written[:4] == ["*IDN?\r\n", "*CLS\r\n", ":WAV?\r\n", "closed"]
 
 

@@ -53,7 +53,7 @@ class Bits:
 
 
 @dataclass(frozen=True)
-class Meaning:
+class PortExpressions:
     """Expressions for a datapath. `write_shared_lines` declares `stall_MODULE` and `ready_MODULE_STREAM`."""
 
     datapath: Datapath
@@ -76,12 +76,12 @@ class Meaning:
         yield from _write_function("smaller", "second < first ? second : first")
         for module in self.datapath.modules:
             yield f"logic stall_{module.name};"
-            yield from self.formulas.lines(module)
+            yield from self.formulas.write_lines(module)
         for module, action in streams:
             name = f"{module.name}_{action.output}"
             is_internal = (module.name, action.output) in consumed
             yield f"logic ready_{name};"
-            ready = self.ready(Ref(action.output, module.name)) if is_internal else f"{name}_ready_i[0]"
+            ready = self.write_ready(Ref(action.output, module.name)) if is_internal else f"{name}_ready_i[0]"
             yield f"assign ready_{name} = {ready};"
         for module in self.datapath.modules:
             names = [f"{module.name}_{action.output}" for action in module.streams()]
@@ -120,13 +120,13 @@ class Meaning:
             signal.name for signal in self.datapath.inputs if {signal.name, signal.part_of} & streams
         )
 
-    def valid(self, ref: Ref) -> str:
+    def write_valid(self, ref: Ref) -> str:
         """Return the condition that a stream has a beat."""
         return f"{self._write_port(ref, '_valid')}[{ref.index}]"
 
-    def moves(self, ref: Ref) -> str:
+    def write_moves(self, ref: Ref) -> str:
         """Return the condition that a beat of a stream moves in this cycle."""
-        return f"({self.valid(ref)} && {self.write_accepted(ref)})"
+        return f"({self.write_valid(ref)} && {self.write_accepted(ref)})"
 
     def write_accepted(self, ref: Ref) -> str:
         """Return the ready bit of a stream at the ports of the top, which tells whether all takers are ready."""
@@ -135,10 +135,10 @@ class Meaning:
         wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.buffers else f"{ref.name}_ready_o"
         return f"{wire}[{ref.index}]"
 
-    def sample(self, ref: Ref) -> Bits:
+    def find_sample_bits(self, ref: Ref) -> Bits:
         """Return the bits of a sample, a flag, a number or a formula."""
         if is_value(ref):
-            return Bits(self.formulas.wire(ref), 0, FORMULA_WIDTH, signed=True)
+            return Bits(self.formulas.name_wire(ref), 0, FORMULA_WIDTH, signed=True)
         if ref.module is None:
             signal = self.datapath.input(ref.name)
             lanes, width, signed = signal.lanes, signal.width, signal.signed
@@ -151,7 +151,7 @@ class Meaning:
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
-        return self.sample(ref).fit(width)
+        return self.find_sample_bits(ref).fit(width)
 
     # ---- Counts
 
@@ -159,12 +159,12 @@ class Meaning:
         """Return the index of the bit of a count in `fire_o` and in the status outputs."""
         return self._indices[module.name, count]
 
-    def base(self, module: Module, count: Count) -> Bits:
+    def find_count_bits(self, module: Module, count: Count) -> Bits:
         """Return the bits of a count in `count_o`."""
         earlier_counts = list(self.datapath.counts())[: self.get_index(module, count.name)]
         return Bits("count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width)
 
-    def target(self, module: Module, name: str) -> Bits:
+    def find_target_bits(self, module: Module, name: str) -> Bits:
         """Return the bits of a target in force. Raise KeyError if there is no such target."""
         low = 0
         for owner, target in self.datapath.targets():
@@ -173,11 +173,11 @@ class Meaning:
             low += target.width
         raise KeyError(f"module {module.name!r} has no target {name!r}")
 
-    def write_reached(self, module: Module, count: Count) -> Bits:
+    def find_limit_bits(self, module: Module, count: Count) -> Bits:
         """Return the value that a count has to reach: a target in force, or a formula of targets."""
         if count.aim is None:
-            return self.target(module, count.target)
-        return Bits(self.formulas.wire(count.aim), 0, FORMULA_WIDTH)
+            return self.find_target_bits(module, count.target)
+        return Bits(self.formulas.name_wire(count.aim), 0, FORMULA_WIDTH)
 
     def fire(self, module: Module, count: str) -> str:
         """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
@@ -191,7 +191,7 @@ class Meaning:
         """Return the number of bits of a beat."""
         return self.ports.output(f"{module.name}_{action.output}_data_o").width
 
-    def ready(self, stream: Ref) -> str:
+    def write_ready(self, stream: Ref) -> str:
         """Return the condition that the takers of a stream are ready.
 
         One of the level counts fires (R26); if there are none, no module of another taker stalls (R7).
@@ -228,21 +228,21 @@ class Meaning:
         conditions = []
         for condition in count.gate:
             ref = condition.ref
-            holds = self.valid(ref) if self.is_stream(ref) else f"({self.sample(ref)} != 0)"
+            holds = self.write_valid(ref) if self.is_stream(ref) else f"({self.find_sample_bits(ref)} != 0)"
             conditions.append(f"!{holds}" if condition.negated else holds)
         return " && ".join(conditions) or ALWAYS
 
-    def increment(self, count: Count, *, is_decrement: bool = False) -> str:
+    def write_increment(self, count: Count, *, is_decrement: bool = False) -> str:
         """Return the increment of a count: a level count adds valid bits, an accumulating count moving beats (R7).
 
         With `is_decrement` it is the decrement (R17).
         """
-        stream = self.valid if count.kind is CountKind.LEVEL else self.moves
+        stream = self.write_valid if count.kind is CountKind.LEVEL else self.write_moves
         refs = count.taken if is_decrement else count.terms
         terms = [
             f"({stream(ref)}{self._write_selection(count, ref)})"
             if self.is_stream(ref)
-            else str(self.sample(ref))
+            else str(self.find_sample_bits(ref))
             for ref in refs
         ]
         constant = max(-count.constant if is_decrement else count.constant, 0)
@@ -251,10 +251,10 @@ class Meaning:
     def _write_selection(self, count: Count, stream: Ref) -> str:
         """Return ` && CONDITION` for the selection of a stream by an arbitrating count (R19), or an empty text."""
         picks = zip(count.terms, count.picks, strict=False)
-        wires = [self.formulas.wire(pick) for term, pick in picks if _is_same_stream(term, stream)]
+        wires = [self.formulas.name_wire(pick) for term, pick in picks if _is_same_stream(term, stream)]
         return "".join(f" && ({wire} != 0)" for wire in wires)
 
-    def write_first(self, module: Module, count: Count) -> str:
+    def write_not_preceded(self, module: Module, count: Count) -> str:
         """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
         earlier_counts = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
         fires = [
@@ -273,7 +273,7 @@ class Meaning:
         """Return the upper bound of a count: its formula, or the largest value of its register (R17)."""
         if count.bound is None:
             return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
-        return str(Bits(self.formulas.wire(count.bound), 0, FORMULA_WIDTH))
+        return str(Bits(self.formulas.name_wire(count.bound), 0, FORMULA_WIDTH))
 
     def clear(self, module: Module, count: Count) -> str:
         """Return the condition that an action clears the count (R5)."""
@@ -287,9 +287,9 @@ class Meaning:
 
     def take(self, module: Module, count: Count, ref: Ref) -> str:
         """Return the condition that a sample is counted in this cycle (R11)."""
-        streams = self.formulas.streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
+        streams = self.formulas.find_streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
         counts = f"!stall_{module.name} && ({self.write_enabled(count)})"
-        return " && ".join([counts, *map(self.moves, streams)])
+        return " && ".join([counts, *map(self.write_moves, streams)])
 
 
 def _is_same_stream(left: Ref, right: Ref) -> bool:
@@ -299,25 +299,25 @@ def _is_same_stream(left: Ref, right: Ref) -> bool:
 class Formulas:
     """Formulas (R13) of the modules of a datapath, as nested signed expressions of 64 bits."""
 
-    def __init__(self, meaning: Meaning) -> None:
-        self._meaning = meaning
+    def __init__(self, expressions: PortExpressions) -> None:
+        self._expressions = expressions
 
-    def wire(self, ref: Ref) -> str:
+    def name_wire(self, ref: Ref) -> str:
         """Return the wire of a formula."""
         return f"formula_{ref.module}_{ref.name.removeprefix(VALUE)}"
 
-    def lines(self, module: Module) -> Iterator[str]:
+    def write_lines(self, module: Module) -> Iterator[str]:
         """Yield the lines of the formulas of a module, each with its wire."""
         for index, operand in enumerate(module.values):
-            wire = self.wire(Ref(f"{VALUE}{index}", module.name))
+            wire = self.name_wire(Ref(f"{VALUE}{index}", module.name))
             yield f"logic signed [{FORMULA_WIDTH - 1}:0] {wire};"
-            yield f"assign {wire} = {self.text(operand)};"
+            yield f"assign {wire} = {self.write_operand(operand)};"
 
-    def streams(self, ref: Ref) -> list[Ref]:
+    def find_streams(self, ref: Ref) -> list[Ref]:
         """Return the streams whose samples a formula reads."""
-        module = self._meaning.datapath.module(ref.module or "")
+        module = self._expressions.datapath.module(ref.module or "")
         samples = self._find_samples(module.values[int(ref.name.removeprefix(VALUE))])
-        return [sample for sample in samples if self._meaning.is_stream(sample)]
+        return [sample for sample in samples if self._expressions.is_stream(sample)]
 
     def _find_samples(self, operand: Operand) -> Iterator[Ref]:
         if isinstance(operand, Ref):
@@ -326,18 +326,18 @@ class Formulas:
             for part in operand.operands:
                 yield from self._find_samples(part)
 
-    def text(self, operand: Operand) -> str:
+    def write_operand(self, operand: Operand) -> str:
         """Return the signed expression of an operand, in `FORMULA_WIDTH` bits."""
         if isinstance(operand, int):
             return f"{FORMULA_WIDTH}'sd{operand}"
         if isinstance(operand, Ref):
-            return f"$signed({self._meaning.sample(operand).fit(FORMULA_WIDTH)})"
+            return f"$signed({self._expressions.find_sample_bits(operand).fit(FORMULA_WIDTH)})"
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator in {"valid", "count", "target"}:
             return f"$signed({self._write_stored(operand.operator, first_operand)})"
         if operand.operator in {"<<", ">>", "slice", "concat"}:
             return self._write_bits(operand)
-        parts = [self.text(part) for part in operand.operands]
+        parts = [self.write_operand(part) for part in operand.operands]
         if operand.operator == "table":
             entries = ((f"{parts[0]} == {entry_index}", entry) for entry_index, entry in enumerate(parts[1:]))
             return (
@@ -358,9 +358,9 @@ class Formulas:
             for operand in operation.operands:
                 assert isinstance(operand, Operation)
                 high, low = (bit for bit in operand.operands[1:] if isinstance(bit, int))
-                text = f"(({text} <<< {high - low + 1}) | {self.text(operand)})"
+                text = f"(({text} <<< {high - low + 1}) | {self.write_operand(operand)})"
             return text
-        value, (high_bit, *more_bits) = self.text(operation.operands[0]), operation.operands[1:]
+        value, (high_bit, *more_bits) = self.write_operand(operation.operands[0]), operation.operands[1:]
         if operation.operator != "slice":
             return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {high_bit})"
         assert isinstance(high_bit, int)
@@ -369,12 +369,12 @@ class Formulas:
 
     def _write_stored(self, operator: str, ref: Ref) -> str:
         if operator == "valid":
-            bits = f"{FORMULA_WIDTH - 1}'d0, {self._meaning.valid(ref)}"
+            bits = f"{FORMULA_WIDTH - 1}'d0, {self._expressions.write_valid(ref)}"
             return f"{{{bits}}}"
-        module = self._meaning.datapath.module(ref.module or "")
+        module = self._expressions.datapath.module(ref.module or "")
         if operator == "count":
-            return self._meaning.base(module, module.count(ref.name)).fit(FORMULA_WIDTH)
-        return self._meaning.target(module, ref.name).fit(FORMULA_WIDTH)
+            return self._expressions.find_count_bits(module, module.count(ref.name)).fit(FORMULA_WIDTH)
+        return self._expressions.find_target_bits(module, ref.name).fit(FORMULA_WIDTH)
 
 
 _COMPARISON_FORMAT = f"$signed({{{{{FORMULA_WIDTH - 1}'d0, {{0}} @ {{1}}}}}})"
