@@ -156,6 +156,8 @@ def spawn(arguments: list[str]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(os.environ[SPAWN_VARIABLE])
         connection.sendall(json.dumps(arguments).encode())
+        connection.shutdown(socket.SHUT_WR)
+        connection.recv(1)  # until the event is sent: the rank may end right after this process
     return 0
 
 
