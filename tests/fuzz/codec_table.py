@@ -89,7 +89,7 @@ def with_decoded(events: Iterable[Any], decode: Callable[[Any], Any]) -> list[An
 
 # -- TL1
 
-_FOUR = calient_ports.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
+_FOUR = calient_ports.PortNames(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
 _TL1_DECODERS: tuple[Decode, ...] = (
     tl1.ignore,
     lambda lines: polatis_tl1.decode_identity(lines, lines),

@@ -110,7 +110,7 @@ def test_books_and_light_stay_in_order():
         seen["lit at rest"] += bool(at_rest)
         await device.stop()
 
-    @settings(max_examples=100)
+    @settings(max_examples=500)
     @given(st.lists(operations, max_size=12))
     def check(steps):
         asyncio.run(story(steps))

@@ -66,7 +66,7 @@ def test_simulated_methods_take_what_qicks_take():
 
     for name in (simulated_names() & set(methods())) - {"streamer"}:
         theirs = [argument.arg for argument in methods()[name].args.args]
-        assert list(inspect.make_signature(getattr(SimulatedSoc, name)).parameters) == theirs, name
+        assert list(inspect.signature(getattr(SimulatedSoc, name)).parameters) == theirs, name
 
 
 def test_what_is_lacking_is_refused_by_name(loopback):
