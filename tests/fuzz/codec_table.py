@@ -111,7 +111,7 @@ _TL1_DECODERS: tuple[Decode, ...] = (
 
 
 def calient_snapshot(circuits: list[calient_ports.Circuit]) -> Any:
-    return calient_circuits.Circuits(_FOUR, circuits).snapshot(0.0, {})
+    return calient_circuits.Circuits(_FOUR, circuits).make_snapshot(0.0, {})
 
 
 def events_of_tl1(pieces: Sequence[bytes]) -> list[Any]:
