@@ -123,7 +123,17 @@ def _make_preset_document(costs: Costs) -> dict[str, Any]:
         "joules_without_converters": costs.joules_without_converters,
         "joules_per_mac": costs.joules_per_mac,
         "left_out": costs.preset.omitted_parts,
-        "lines": [{**asdict(line), "joules": line.joules} for line in costs.lines],
+        "lines": [
+            {
+                "name": line.name,
+                "group": line.group,
+                "count": line.count,
+                "per": line.counted_work,
+                "each": asdict(line.unit_energy),
+                "joules": line.joules,
+            }
+            for line in costs.lines
+        ],
         "layers": {name: {**asdict(work), "cycles": work.cycles} for name, work in costs.layers.items()},
     }
 
