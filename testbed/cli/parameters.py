@@ -337,7 +337,7 @@ def _make_lab_parameter(command_type: type[Command[Any]]) -> Iterator[inspect.Pa
     argument = typer.Argument(
         metavar=_LAB_METAVARS.get(command_type.needs, "[LAB]"),
         help=command_type.lab_help,
-        autocompletion=completion.lab_files,
+        autocompletion=completion.complete_lab_files,
     )
     if has_many_values:
         yield _make_keyword_parameter("labs", Annotated[list[Path] | None, argument], None)
@@ -358,7 +358,7 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
         ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in help_texts)]
     )
     words = typer.Argument(
-        metavar=f"[LAB] {metavars}", help=f"{description}.", autocompletion=completion.lab_files
+        metavar=f"[LAB] {metavars}", help=f"{description}.", autocompletion=completion.complete_lab_files
     )
     yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
     yield _make_keyword_parameter("words", Annotated[list[str], words], inspect.Parameter.empty)
@@ -367,7 +367,7 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
         metavar="LAB",
         help="Lab file.",
         envvar="LIGHTBED_LAB",
-        autocompletion=completion.lab_files,
+        autocompletion=completion.complete_lab_files,
     )
     yield _make_keyword_parameter("lab_file", Annotated[Path, lab], DEFAULT_LAB)
 
@@ -402,7 +402,7 @@ def _make_parameter(field: Field) -> inspect.Parameter:
         "min": option.least if is_number else None,
         "max": option.most if is_number else None,
         "parser": _make_parser(option.text) if option.text else None,
-        "autocompletion": getattr(completion, option.complete) if option.complete else None,
+        "autocompletion": getattr(completion, f"complete_{option.complete}") if option.complete else None,
         "show_default": option.show_default,
         "envvar": option.envvar or None,
         "exists": option.must_exist,

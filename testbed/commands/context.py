@@ -114,7 +114,7 @@ class CommandContext:
         return operations
 
     @contextmanager
-    def session(
+    def open_session(
         self, lab: Lab, hosts: HostsChoice | None = None, *, writes: bool = False, partial: bool = False
     ) -> Iterator[LabSession]:
         """Open the switches of a lab and, unless `hosts` is None or they are modelled, its hosts.
@@ -122,10 +122,10 @@ class CommandContext:
         With `writes`, the session has a journal and may change the lab. With `partial`, devices that do not answer are
         left out. Without it, they raise errors.
         """
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.operate.session import open_lab
 
-        are_modelled = hosts is None or hosts_of(lab, hosts) == "model"
+        are_modelled = hosts is None or find_hosts_in_use(lab, hosts) == "model"
         with ExitStack() as stack:
             journal = None
             if writes:

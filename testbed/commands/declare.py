@@ -89,7 +89,7 @@ class Option:
     - `has_lines`: a text in a request may have several lines.
     - `is_one_line`: control characters are refused, because listings show the text.
     - `must_exist`: a missing file is refused before the command runs.
-    - `complete`: name of a function of `testbed.cli.completion`.
+    - `complete`: its values are completed by `testbed.cli.completion`: `ports` by the function `complete_ports`.
     - `reads`: it names a file to read. A request contains the text of the file.
     - `writes`: it names a file that the command writes. The value is the file's name among the files of a run.
     - `new_unless`: the file to write must not exist, unless the flag with this name is set.

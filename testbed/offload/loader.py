@@ -185,7 +185,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def _read_sharing(self) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the jobs that share the workers, and the hosts of the worker threads."""
         engine = self.sides().remote
-        return (engine.jobs(), engine.workers()) if engine else (frozenset(), ())
+        return (engine.list_jobs(), engine.list_workers()) if engine else (frozenset(), ())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the progress of the training as plain values, for JSON or `torch.save`."""

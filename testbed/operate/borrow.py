@@ -81,7 +81,7 @@ class HostCandidates:
             return f"it is marked broken ({faults_text}); `testbed apply` proves it again"
         return f"no {host_count} hosts that fit can be moved without taking light from others"
 
-    def choose(self, needs: HostNeeds, held_hosts: Collection[str]) -> tuple[str, ...]:
+    def choose_hosts(self, needs: HostNeeds, held_hosts: Collection[str]) -> tuple[str, ...]:
         """Return free hosts that meet the needs, in whole groups, or () if the borrower must wait.
 
         Small groups come first, so that a borrower takes few hosts that it does not need.
@@ -100,7 +100,7 @@ class HostCandidates:
                     return tuple(selection)
         return ()
 
-    def is_whole(self, hosts: Collection[str]) -> bool:
+    def is_whole_group(self, hosts: Collection[str]) -> bool:
         """Return whether no circuit joins these hosts to others."""
         return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
 
@@ -118,10 +118,10 @@ class HostCandidates:
         return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
 
 
-def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+def group_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of hosts that pairs connect, in the order of the hosts.
 
-    >>> join_hosts("abcd", [("c", "a")])
+    >>> group_hosts("abcd", [("c", "a")])
     (('a', 'c'), ('b',), ('d',))
     """
     group_by_host = {host: [host] for host in hosts}
@@ -169,9 +169,9 @@ class HostRequest:
                     raise LeaseImpossible(f"lab '{self.lab.name}': {lack_text}")
                 self._check_maintenance()
                 preferred_hosts = (
-                    candidates.choose(self.needs, self._find_held_hosts(request)) or chosen_hosts
+                    candidates.choose_hosts(self.needs, self._find_held_hosts(request)) or chosen_hosts
                 )
-                preferred_hosts = preferred_hosts or candidates.choose(self.needs, ())
+                preferred_hosts = preferred_hosts or candidates.choose_hosts(self.needs, ())
                 # A request keeps its place in the queue as long as it names the same hosts.
                 if request is not None and preferred_hosts != chosen_hosts:
                     self.store.release(request.id)
@@ -180,7 +180,7 @@ class HostRequest:
                 request = self.store.extend(request.id) if request else self._request_lease(preferred_hosts)
                 chosen_hosts = preferred_hosts
                 # A host may have failed while the request waited.
-                if request.is_held and self._read_candidates().is_whole(chosen_hosts):
+                if request.is_held and self._read_candidates().is_whole_group(chosen_hosts):
                     granted_lease, request = request, None
                     return granted_lease, tuple(
                         host.name for host in self.lab.hosts if host.name in chosen_hosts
@@ -236,7 +236,7 @@ class HostRequest:
             for circuit in find_held_circuits(lab, snapshots)
         ]
         return HostCandidates(
-            groups=join_hosts(host_names, pairs),
+            groups=group_hosts(host_names, pairs),
             nics={host.name: len(host.nics) for host in lab.hosts},
             fault_by_host=self._read_faults(),
             gpus=gpu_count_by_host,
@@ -378,12 +378,16 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
 
 
 def _select_in_scope(lab: Lab, switch: str, circuits: CrossConnects) -> CrossConnects:
-    scope = find_scope(lab, lab.switch(switch))
-    return circuits if scope is None else CrossConnects({i: o for i, o in circuits.pairs if i in scope})
+    scope = find_scope(lab, lab.get_switch(switch))
+    return (
+        circuits
+        if scope is None
+        else CrossConnects({source: output for source, output in circuits.pairs if source in scope})
+    )
 
 
 def _plan_restore(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
     """Return the steps that restore earlier circuits of a switch."""
-    switch, scope = session.switches[name], find_scope(session.lab, session.lab.switch(name))
+    switch, scope = session.switches[name], find_scope(session.lab, session.lab.get_switch(name))
     snapshot = switch.read()
     return SwitchPlan(name, target, scope, snapshot, switch.plan(target, snapshot, scope))

@@ -181,7 +181,7 @@ def choose_design(
             parallel_intents,
             unfinished=unfinished,
         )
-    job_lab, design, topology_source = state_design(lab, named_topology)
+    job_lab, design, topology_source = build_named_design(lab, named_topology)
     if not (named_topology.has_topology or note):
         hosts_text = f"hosts {', '.join(named_topology.hosts)} of " if named_topology.hosts else ""
         note = f"no topology of {hosts_text}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
@@ -224,7 +224,7 @@ def choose_apply_design(lab_file: Path, named_topology: NamedTopology, runs_dir:
     lab = find_running_lab(load_lab(lab_file))
     load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
     if named_topology.epoch is None and named_topology.has_topology:
-        job_lab, design, topology_source = state_design(lab, named_topology)
+        job_lab, design, topology_source = build_named_design(lab, named_topology)
         return DesignChoice(job_lab, design, topology_source)
     return choose_design(lab, named_topology, runs_dir)
 
@@ -242,7 +242,7 @@ def describe_apply_effect(choice: DesignChoice, named_topology: NamedTopology, r
     ]
 
 
-def state_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, Design, TopologySource]:
+def build_named_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, Design, TopologySource]:
     """Return the lab of a topology named by options or by a plan file, its design, and the words to store with it."""
     if named_topology.plan_file is None:
         method: Method = named_topology.method or "geometric"

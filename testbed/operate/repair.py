@@ -480,7 +480,7 @@ def _list_detours(lab_repair: LabRepair) -> tuple[Detour, ...]:
 
 
 def _describe_part(lab: Lab, loss: Loss) -> str:
-    nic = lab.nic(loss.nic)
+    nic = lab.get_nic(loss.nic)
     if loss.fibre == "gpu":
         return f"the GPU beside {lab.nic_label(loss.nic)}"
     fibre_end = nic.transmit if loss.fibre == "transmit" else nic.receive

@@ -29,7 +29,7 @@ from testbed.lab.simulated.lifecycle import is_up
 from testbed.leases.model import find_parts, list_lab_parts
 from testbed.operate.apply import apply_plan, find_plan_parts, install_hosts
 from testbed.operate.boards import find_board_links, find_free_links, set_board_routes
-from testbed.operate.confirmation import Confirmations, check_none_pending
+from testbed.operate.confirmation import ConfirmationLog, check_none_pending
 from testbed.operate.design import (
     Design,
 )
@@ -168,7 +168,7 @@ def open_lab(
             from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
             fleet = stack.enter_context(SshFleet(lab, partial=partial))
-            unreachable.update(fleet.off)
+            unreachable.update(fleet.unreachable)
         if journal is None:
             switches = {name: make_read_only(switch) for name, switch in switches.items()}
         yield LabSession(lab, switches, fleet, journal, unreachable=unreachable, keep_intent=keep_intent)
@@ -373,8 +373,8 @@ class LabSession:
         journal = self.writable_journal
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
-        amount = "some" if plan.has_changes else "nothing"
-        add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {amount} to change")
+        changes_text = "some" if plan.has_changes else "nothing"
+        add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {changes_text} to change")
         reason = change.reason or topology_source.words or design.name
         host_parts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         leased_parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, host_parts)
@@ -399,13 +399,13 @@ class LabSession:
                 f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
             )
             add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes_text}")
-            verified = self.verify(plan, design.routes, further_routes=design.further_routes)
-            findings_text = format_count(len(verified.findings), "finding")
-            journal.record_proof(operation, is_proven=verified.ok)
-            record_checks(journal, self.lab, design.wiring, verified)
-            record.advance(*(("verified", "") if verified.ok else ("failed", findings_text)))
-        add_note(f"verified: {findings_text} on {format_count(verified.circuits, 'circuit')}")
-        return BringUpReport(design, plan, apply_result, verified, routes_s, record.epoch, detour_s)
+            report = self.verify(plan, design.routes, further_routes=design.further_routes)
+            findings_text = format_count(len(report.findings), "finding")
+            journal.record_proof(operation, is_proven=report.ok)
+            record_checks(journal, self.lab, design.wiring, report)
+            record.advance(*(("verified", "") if report.ok else ("failed", findings_text)))
+        add_note(f"verified: {findings_text} on {format_count(report.circuits, 'circuit')}")
+        return BringUpReport(design, plan, apply_result, report, routes_s, record.epoch, detour_s)
 
     def _store_intent(self, record: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
@@ -413,7 +413,7 @@ class LabSession:
         record.begin(operation)
         if change.confirm and is_new and record.epoch is not None:
             within_s, back_to = change.confirm
-            Confirmations(self.writable_journal, self.lab.name).request(record.epoch, back_to, within_s)
+            ConfirmationLog(self.writable_journal, self.lab.name).request(record.epoch, back_to, within_s)
 
     def install_detours(self, detour: Design, add_note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""

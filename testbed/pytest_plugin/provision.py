@@ -15,7 +15,7 @@ from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
 from testbed.pytest_plugin.options import LabOptions, skip
-from testbed.scripting.carriers import LocalCarrier
+from testbed.scripting.backends import LocalBackend
 
 SIMULATED_BOARD_URL = "sim://kit"
 
@@ -70,7 +70,7 @@ def _start_own_lab(
         lab_file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
         host_names = fitting_names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
-            LocalCarrier(lab_file, scratch_dir / "runs"),
+            LocalBackend(lab_file, scratch_dir / "runs"),
             simulated_lab.hosts_mode,
             hosts_of=host_names,
             board=SIMULATED_BOARD_URL if needs.board else "",

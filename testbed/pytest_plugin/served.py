@@ -17,7 +17,7 @@ from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions
-from testbed.scripting.carriers import ServiceCarrier
+from testbed.scripting.backends import ServiceBackend
 
 if TYPE_CHECKING:
     from testbed.client import Client
@@ -37,8 +37,8 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
     assert options.server is not None, "the caller has looked"
     with connect(options.server) as client:
         name = _choose_lab(client, options, needs)
-        carrier = ServiceCarrier(client, name, partial(connect_async, options.server))
-        lab = LabOfTest(carrier, options.hosts, options.really_move)
+        backend = ServiceBackend(client, name, partial(connect_async, options.server))
+        lab = LabOfTest(backend, options.hosts, options.really_move)
         wait_s = min(options.wait_s, MAX_WAIT_S)
         with lab.lease(ttl=f"{TTL_S:g}s", wait=wait_s, reason=f"pytest: {test}"):
             epoch = _find_epoch(lab, name)

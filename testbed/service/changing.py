@@ -141,7 +141,7 @@ def cancel_run(context: CallerContext, run: Name) -> Response:
 def _check_may_cancel(context: RequestContext, run: Run) -> None:
     if run.who == context.identity.name or context.identity.has_role("admin"):
         return
-    leases = context.lab(run.lab).leases() if run.lab else []
+    leases = context.lab(run.lab).list_leases() if run.lab else []
     if not any(lease["owner"] == context.identity.name and lease["state"] in HELD_STATES for lease in leases):
         context.record("cancel run", run.lab, outcome=f"refused: run {run.id} belongs to {run.who}")
         raise NotAllowed(
@@ -195,7 +195,7 @@ def leases(context: CallerContext, lab: Name, ended: bool = False) -> Response:
     """List the leases of a lab, and what waiting requests wait for."""
     view = context.lab(lab)
     maintenance = context.service.lab(lab).json()["maintenance"]
-    return answer({"lab": lab, "leases": view.leases(includes_ended=ended), "maintenance": maintenance})
+    return answer({"lab": lab, "leases": view.list_leases(includes_ended=ended), "maintenance": maintenance})
 
 
 def lease(context: CallerContext, lab: Name, lease: Name) -> Response:
@@ -275,8 +275,8 @@ def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     view = context.lab(lab)
     # The stop comes before the audit line, because a busy database may delay the line.
     with act_on_behalf(context.identity.name):
-        EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
-    view.forget()
+        EmergencyStop(context.service.runs_dir, lab).activate(body.reason)
+    view.clear_cache()
     context.record("stop", lab, reason=body.reason)
     running_operations = [
         record.id for record in load_operations(context.service.runs_dir, lab) if record.state == "running"
@@ -290,7 +290,7 @@ def release_stop(context: CallerContext, lab: Name) -> Response:
     view = context.lab(lab)
     context.record("release stop", lab)
     was_stopped = EmergencyStop(context.service.runs_dir, lab).release()
-    view.forget()
+    view.clear_cache()
     return answer(
         {"lab": lab, "stopped": False, "was_stopped": was_stopped} | _list_unfinished(context, view)
     )
@@ -309,7 +309,7 @@ def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
         try:
             yield
         finally:
-            view.forget()
+            view.clear_cache()
 
 
 def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
@@ -317,7 +317,9 @@ def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
 
 
 def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
-    document = next((lease for lease in view.leases(includes_ended=True) if lease["id"] == lease_id), None)
+    document = next(
+        (lease for lease in view.list_leases(includes_ended=True) if lease["id"] == lease_id), None
+    )
     if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
     return document

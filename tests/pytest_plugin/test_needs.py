@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from testbed.operate.borrow import HostCandidates, join_hosts
+from testbed.operate.borrow import HostCandidates, group_hosts
 from testbed.pytest_plugin import MARKERS
 from testbed.pytest_plugin.needs import Needs
 
@@ -64,20 +64,20 @@ def test_a_marker_that_is_not_a_count_is_refused_with_the_form(mark):
 
 def test_two_tests_get_hosts_that_differ():
     dark, needs = lab(), Needs(hosts=4)
-    first = dark.choose(needs, ())
-    second = dark.choose(needs, first)
+    first = dark.choose_hosts(needs, ())
+    second = dark.choose_hosts(needs, first)
 
     assert (first, second) == (tuple("abcd"), tuple("efgh"))
-    assert dark.choose(needs, first + second) == ()
+    assert dark.choose_hosts(needs, first + second) == ()
 
 
 def test_hosts_that_circuits_join_are_taken_together():
     joined_by_circuits = lab(groups="abcdef g h")
 
-    assert joined_by_circuits.choose(Needs(hosts=2), ()) == ("g", "h")
-    assert joined_by_circuits.choose(Needs(hosts=3), ()) == ("g", "h", *"abcdef")
-    assert joined_by_circuits.is_whole(("g", "h"))
-    assert not joined_by_circuits.is_whole(("a", "g"))
+    assert joined_by_circuits.choose_hosts(Needs(hosts=2), ()) == ("g", "h")
+    assert joined_by_circuits.choose_hosts(Needs(hosts=3), ()) == ("g", "h", *"abcdef")
+    assert joined_by_circuits.is_whole_group(("g", "h"))
+    assert not joined_by_circuits.is_whole_group(("a", "g"))
 
 
 def test_a_lab_that_is_too_small_is_told_from_one_that_is_broken():
@@ -100,18 +100,18 @@ drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)
     st.integers(2, 8),
 )
 def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
-    groups = join_hosts(HOSTS, pairs)
+    groups = group_hosts(HOSTS, pairs)
     candidates = HostCandidates(
         groups, dict.fromkeys(HOSTS, 2), dict.fromkeys(faults, "host_off"), dict.fromkeys(HOSTS, 0)
     )
-    chosen = candidates.choose(Needs(hosts=wanted), held)
+    chosen = candidates.choose_hosts(Needs(hosts=wanted), held)
 
     assert sorted(host for group in groups for host in group) == sorted(HOSTS)
     if chosen:
         event("chosen")
         assert len(chosen) >= wanted
         assert not set(chosen) & (faults | held)
-        assert candidates.is_whole(chosen)
+        assert candidates.is_whole_group(chosen)
         assert candidates.explain_lack(Needs(hosts=wanted)) == ""
     elif not held:
         event("impossible")

@@ -80,7 +80,7 @@ def service(monkeypatch):
     module = ModuleType("testbed.client")
     module.connect = module.connect_async = lambda url, token=None: one
     monkeypatch.setitem(sys.modules, "testbed.client", module)
-    monkeypatch.setattr(served, "ServiceCarrier", lambda client, lab, connect_async: client)
+    monkeypatch.setattr(served, "ServiceBackend", lambda client, lab, connect_async: client)
     monkeypatch.delenv("LIGHTBED_LEASE", raising=False)
     return one
 

@@ -244,7 +244,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
-        setting = self.setting(
+        setting = self.make_setting(
             1 if has_one_link else DIRECT_DEGREE,
             may_share=has_one_link,
             connects_gpus=has_gpu_nodes(self.fabric),

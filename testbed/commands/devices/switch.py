@@ -285,7 +285,7 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
         with self.open() as device:
             snapshot, port_names = device.read(), PortNames(device.ports())
             rows = [
-                (source, port_names.name(source), output, port_names.name(output))
+                (source, port_names.get_name(source), output, port_names.get_name(output))
                 for source, output in snapshot.connections.items()
             ]
             title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
@@ -337,13 +337,18 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
         with self.open() as device:
             ports = device.ports()
             port_names = PortNames(ports)
-            selected_ports = [port_names.number(text, None) for text in self.named] or list(ports)
+            selected_ports = [port_names.find_number(text, None) for text in self.named] or list(ports)
             reading_by_port = {
                 port: None if reading is None else PowerReading(**asdict(reading))
                 for port, reading in device.power(selected_ports).items()
             }
             rows = [
-                (port, port_names.name(port), ports[port].side.value, _format_power(reading_by_port[port]))
+                (
+                    port,
+                    port_names.get_name(port),
+                    ports[port].side.value,
+                    _format_power(reading_by_port[port]),
+                )
                 for port in selected_ports
             ]
             context.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)

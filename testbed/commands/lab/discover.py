@@ -125,7 +125,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
     def run(self, context: CommandContext) -> DiscoveryDocument:
         """Discover the fibres and write the file. Raises `LabFileError`, `RefusedToMove` and `HostError`."""
         from testbed.lab.inventory import load_bare_lab
-        from testbed.lab.simulated.lifecycle import find_running_lab, hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use, find_running_lab
         from testbed.lab.wired_file import check_new_file, write_new_file
         from testbed.operate.apply import check_permission
         from testbed.operate.discovery.lab_rows import write_lab_text
@@ -140,7 +140,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         document = DiscoveryDocument(
             lab=lab.name,
             simulated=lab.simulated,
-            hosts=hosts_of(lab),
+            hosts=find_hosts_in_use(lab),
             nics=tuple(map(_make_nic, result.nics)),
             rounds=result.rounds,
             circuit_changes=result.circuit_changes,
@@ -166,13 +166,13 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
 
 def _discover(lab: Lab, context: CommandContext, settle_s: float) -> DiscoveryResult:
     from testbed.errors import HostError
-    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.lab.simulated.lifecycle import find_hosts_in_use
     from testbed.operate.discovery.devices import Devices
     from testbed.operate.discovery.run import DiscoveryRecord, discover
     from testbed.operate.journal import open_journal
     from testbed.operate.session import open_lab
 
-    if hosts_of(lab) == "model":
+    if find_hosts_in_use(lab) == "model":
         problem = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
         raise HostError(
             f"{problem}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name

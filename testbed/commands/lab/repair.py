@@ -149,12 +149,12 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.failure_rules import parse_gpu
         from testbed.operate.repair import make_losses_json, make_repair_json
 
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir, before_repair=True)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir, before_repair=True)
         lab = choice.lab
         failed_gpus = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
-        with context.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+        with context.open_session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
             observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
             findings = describe_findings(session.unreachable_findings)
             advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)
@@ -189,7 +189,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         self, context: CommandContext, session: LabSession, choice: DesignChoice, lab_repair: LabRepair
     ) -> RepairResult:
         """Apply the repair, and store losses, changes and durations as a run."""
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.intent import TopologySource
@@ -197,7 +197,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
 
         check_in_force(lab_repair)
         lab = session.lab
-        hosts = hosts_of(lab, self.hosts)
+        hosts = find_hosts_in_use(lab, self.hosts)
         with RunStore(context.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN_PHASE, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None

@@ -192,7 +192,7 @@ class Measure(
 
     def run(self, context: CommandContext) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
         """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.nccl.launch import import_nccl
         from testbed.operate.choice import choose_design
@@ -206,8 +206,8 @@ class Measure(
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        host_mode = hosts_of(choice.lab, self.hosts)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
+        host_mode = find_hosts_in_use(choice.lab, self.hosts)
         if self.program == "nccl-tests":
             return self._measure_nccl_tests(context, choice, host_mode, sizes)
         return self._measure(context, choice, host_mode, sizes)
@@ -281,7 +281,7 @@ class Measure(
 
         lab = choice.lab
         with (
-            context.session(lab, self.hosts, writes=True) as session,
+            context.open_session(lab, self.hosts, writes=True) as session,
             RunStore(context.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             yield session, run

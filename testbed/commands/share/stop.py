@@ -64,7 +64,7 @@ class Stop(Command[StopDocument]):
         if self.release:
             was_stopped, running_operations, reading_error = emergency_stop.release(), None, ""
         else:
-            emergency_stop.pull(self.reason)
+            emergency_stop.activate(self.reason)
             was_stopped = None
             running_operations, reading_error = _find_running_operations(context)
         document = StopDocument(

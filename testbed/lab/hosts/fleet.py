@@ -118,12 +118,12 @@ class SshFleet:
     """A `Fleet` over SSH: a context manager that connects to every host of `lab` and keeps the connections.
 
     Entering raises `HostError`, which names every unreachable host. With `partial`, the fleet leaves these hosts out
-    instead, and `off` holds the reason for each.
+    instead, and `unreachable` holds the reason for each.
     """
 
     def __init__(self, lab: Lab, *, partial: bool = False) -> None:
         self.hosts = lab.hosts
-        self.off: Mapping[str, str] = {}
+        self.unreachable: Mapping[str, str] = {}
         self._is_partial = partial
         options: dict[str, Any] = {
             "client_keys": [str(lab.ssh_key)],
@@ -224,7 +224,7 @@ class SshFleet:
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
             raise HostError(f"cannot reach {failures}. {hint}", host=next(iter(error_by_host)))
-        self.off = {
+        self.unreachable = {
             host.name: f"no session with {host.management}: {describe_error(error_by_host[host.name])}"
             for host in self.hosts
             if host.name in error_by_host

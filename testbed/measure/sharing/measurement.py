@@ -207,7 +207,7 @@ def _measure_policy(
     lab = session.lab
     queues_by_host: dict[str, dict[str, dict[str, Any]]] = {}
     for nic, names in group_jobs_by_nic(placed_jobs).items():
-        queues_by_host.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
+        queues_by_host.setdefault(lab.hosts[nic.node].name, {})[lab.get_nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
             "limit": conditions.choose_queue_length(policy),
             "shares": conditions.compute_shares(policy, names),

@@ -35,15 +35,16 @@ class Round:
 class Observation:
     """Everything that was read in one round.
 
-    `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on. `heard`
-    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `time_text` is the time of
+    `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on.
+    `senders_by_receiver` names the senders of the frames that each NIC received. `active_senders` names the NICs that
+    sent. `time_text` is the time of
     a stored observation in ISO 8601, or empty.
     """
 
     lit: Mapping[Port, bool]
     carriers: Mapping[NicKey, bool]
-    heard: Mapping[NicKey, tuple[NicKey, ...]]
-    spoke: frozenset[NicKey]
+    senders_by_receiver: Mapping[NicKey, tuple[NicKey, ...]]
+    active_senders: frozenset[NicKey]
     time_text: str = field(default="", compare=False)
 
 

@@ -44,7 +44,7 @@ Circuit = tuple[Port, Port]
 class UnfinishedDiscovery:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
-    `down` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
+    `down_nics` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
     """
 
     id: str
@@ -171,10 +171,10 @@ def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
         "lit": [[list(port), is_lit] for port, is_lit in observation.lit.items()],
         "carriers": [[list(nic), carrier] for nic, carrier in observation.carriers.items()],
         "heard": [
-            [list(nic), [list(speaker) for speaker in speakers]]
-            for nic, speakers in observation.heard.items()
+            [list(nic), [list(sender) for sender in senders]]
+            for nic, senders in observation.senders_by_receiver.items()
         ],
-        "spoke": sorted(observation.spoke),
+        "spoke": sorted(observation.active_senders),
     }
 
 
@@ -183,8 +183,8 @@ def _make_pair(texts: Any) -> Any:
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
-    heard_names: dict[NicKey, tuple[NicKey, ...]] = {
-        _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
+    senders_by_nic: dict[NicKey, tuple[NicKey, ...]] = {
+        _make_pair(nic): tuple(_make_pair(sender) for sender in senders) for nic, senders in row["heard"]
     }
     round_ = Round(
         row["purpose"],
@@ -194,7 +194,7 @@ def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     observation = Observation(
         {_make_pair(port): is_lit for port, is_lit in row["lit"]},
         {_make_pair(nic): carrier for nic, carrier in row["carriers"]},
-        heard_names,
+        senders_by_nic,
         frozenset(_make_pair(nic) for nic in row["spoke"]),
         row.get("at", ""),
     )
@@ -231,7 +231,7 @@ def discover(
     )  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_nics, is_up=True)
-        held_circuits = devices.read_held()
+        held_circuits = devices.read_circuits()
         nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.find_free_ports(held_circuits)
         problem = Problem(nics, inputs, outputs)
@@ -276,7 +276,7 @@ def _remove_leftovers(
     """
     notes = []
     for unfinished in unfinished_discoveries:
-        circuits, is_own = unfinished.find_leftovers(devices.read_held())
+        circuits, is_own = unfinished.find_leftovers(devices.read_circuits())
         if circuits and is_own:
             devices.remove(circuits)
             notes.append(f"removed {format_count(len(circuits), 'circuit')} of an unfinished discovery")

@@ -214,7 +214,7 @@ class _Judgement:
     def has_carrier(self, nic: Nic) -> bool:
         """Return whether a NIC reports carrier."""
         report = self.evidence.probe and self.evidence.probe.nics.get(
-            (self.lab.hosts[nic.node].name, self.lab.nic(nic).name)
+            (self.lab.hosts[nic.node].name, self.lab.get_nic(nic).name)
         )
         return bool(report and report.carrier)
 

@@ -572,7 +572,7 @@ def exchange_row():
     """Return every link carries what its routes put on it, in four iterations of 1.5 s."""
     sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in lab12().hosts]
     for link, share in compute_exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
-        sent[link.source.node][lab12().nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
+        sent[link.source.node][lab12().get_nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
     return row("one ring", MIB) | {
         "configuration": "all",
         "size": 11 * MIB,
