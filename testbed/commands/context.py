@@ -115,12 +115,17 @@ class CommandContext:
 
     @contextmanager
     def open_session(
-        self, lab: Lab, hosts: HostsChoice | None = None, *, writes: bool = False, partial: bool = False
+        self,
+        lab: Lab,
+        hosts: HostsChoice | None = None,
+        *,
+        writes: bool = False,
+        skip_unreachable: bool = False,
     ) -> Iterator[LabSession]:
         """Open the switches of a lab and, unless `hosts` is None or they are modelled, its hosts.
 
-        With `writes`, the session has a journal and may change the lab. With `partial`, devices that do not answer are
-        left out. Without it, they raise errors.
+        With `writes`, the session has a journal and may change the lab. With `skip_unreachable`, devices
+        that do not answer are left out. Without it, they raise errors.
         """
         from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.operate.session import open_lab
@@ -132,7 +137,9 @@ class CommandContext:
                 from testbed.operate.journal import open_journal  # imports SQLAlchemy: only if needed
 
                 journal = stack.enter_context(open_journal(self.runs_dir))
-            yield stack.enter_context(open_lab(lab, journal, model_hosts=are_modelled, partial=partial))
+            yield stack.enter_context(
+                open_lab(lab, journal, model_hosts=are_modelled, skip_unreachable=skip_unreachable)
+            )
 
 
 def _is_number(cell: object) -> bool:

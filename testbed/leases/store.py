@@ -355,9 +355,9 @@ def wait_until_still(
     store: LeaseStore, max_wait_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `max_wait_s`."""
-    deadline = time.monotonic() + max_wait_s
+    deadline_s = time.monotonic() + max_wait_s
     while senders := store.find_sending_leases():
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline_s:
             descriptions = ", ".join(f"{describe_process(lease)} under lease {lease.id}" for lease in senders)
             raise LeaseHeld(
                 f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. "

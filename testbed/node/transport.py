@@ -88,7 +88,7 @@ class Sender:
     _chunk_count: int = 0
     _acknowledged_chunks: set[int] = field(default_factory=set)
     _recovery_number: int = 0
-    _deadline: float | None = None
+    _deadline_s: float | None = None
     _is_probing: bool = False
 
     def begin(self, chunks: int) -> None:
@@ -98,7 +98,7 @@ class Sender:
         self._waiting_chunks = deque(range(self._first_chunk, self._first_chunk + chunks))
         self._in_flight_by_number.clear()
         self._acknowledged_chunks.clear()
-        self._deadline, self._is_probing = None, False
+        self._deadline_s, self._is_probing = None, False
 
     @property
     def is_done(self) -> bool:
@@ -111,9 +111,9 @@ class Sender:
         return f"{self._chunk_count - len(self._acknowledged_chunks)} of {self._chunk_count}"
 
     @property
-    def deadline(self) -> float | None:
+    def deadline_s(self) -> float | None:
         """Time at which `on_time` is due."""
-        return self._deadline
+        return self._deadline_s
 
     @property
     def has_waiting(self) -> bool:
@@ -142,7 +142,7 @@ class Sender:
 
     def _schedule_probe(self, now_s: float) -> None:
         """Set the time at which the connection is probed if no acknowledgement comes before."""
-        self._deadline, self._is_probing = now_s + self._round_trip.probe_s, False
+        self._deadline_s, self._is_probing = now_s + self._round_trip.probe_s, False
 
     def on_packet(self, packet: bytes, now_s: float) -> None:
         """Process an acknowledgement; ignore other packets."""
@@ -166,7 +166,7 @@ class Sender:
         if self._in_flight_by_number:
             self._schedule_probe(now_s)
         else:
-            self._deadline = None
+            self._deadline_s = None
 
     def _acknowledge(self, number: int, now_s: float) -> None:
         """Record that a packet has arrived."""
@@ -177,11 +177,11 @@ class Sender:
 
     def on_time(self, now_s: float) -> list[bytes]:
         """Return a probe for a silent connection. If the last probe got no answer, count packets in flight as lost."""
-        if self._deadline is None or now_s < self._deadline:
+        if self._deadline_s is None or now_s < self._deadline_s:
             return []
         if not self._is_probing and self._in_flight_by_number and self._round_trip.smoothed_s:
             self._is_probing = True
-            self._deadline = now_s + self._round_trip.timeout_s
+            self._deadline_s = now_s + self._round_trip.timeout_s
             self.probes += 1
             return [self._make_packet(self._in_flight_by_number[max(self._in_flight_by_number)][0], now_s)]
         self.timeouts += 1
@@ -189,7 +189,7 @@ class Sender:
         self._resend(list(self._in_flight_by_number))
         self._recovery_number = self._next_number
         self.control.on_timeout(now_s)
-        self._deadline = now_s + self._round_trip.timeout_s
+        self._deadline_s = now_s + self._round_trip.timeout_s
         return []
 
     def _handle_losses(self, numbers: list[int], now_s: float) -> None:
@@ -265,7 +265,7 @@ def transfer(
         for packet in [*sender.on_time(now_s), *sender.poll(now_s)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 udp_socket.send(packet)
-        wait_s = min(max((sender.deadline or now_s) - now_s, 0.0), MIN_RTO_S)
+        wait_s = min(max((sender.deadline_s or now_s) - now_s, 0.0), MIN_RTO_S)
         while select.select([udp_socket], [], [], wait_s)[0]:
             with suppress(OSError):
                 sender.on_packet(udp_socket.recv(2048), clock())

@@ -68,12 +68,12 @@ class UdpSender:
             self.sent_count += 1
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 self.connection.send(packet)
-        deadline = self.sender.deadline
+        deadline_s = self.sender.deadline_s
         if self.pace_bytes_per_s and self.sender.has_waiting:
             next_s = self.start_s + self.sent_count * PAYLOAD / self.pace_bytes_per_s
             if next_s > now_s:  # otherwise the window stays full until an acknowledgement comes
-                return min(deadline or next_s, next_s)
-        return deadline
+                return min(deadline_s or next_s, next_s)
+        return deadline_s
 
     def read(self) -> None:
         """Handle all acknowledgements that have arrived."""

@@ -40,14 +40,14 @@ OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
 
 @dataclass(frozen=True, slots=True)
 class HostNeeds:
-    """Needs of a borrower: a number of hosts or their names, and the NICs (`degree`) and GPUs of each host.
+    """Needs of a borrower: the number of hosts or their names, and the NICs (`degree`) and GPUs of each host.
 
     None means all hosts, or any number of NICs.
     """
 
-    hosts: int | None = None
+    host_count: int | None = None
     degree: int | None = None
-    gpus: int = 0
+    gpus_per_host: int = 0
     names: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ class HostCandidates:
         host_count = self._count_required_hosts(needs)
         fitting_hosts = [host for host in self.nics if self._is_fitting(host, needs)]
         if len(fitting_hosts) < host_count or not set(needs.names) <= set(fitting_hosts):
-            description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
+            description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus_per_host} GPUs"
             return f"it does not have {description}: {len(fitting_hosts)} of {len(self.nics)} hosts fit"
         usable_hosts = {host for group in self._find_usable_groups(needs) for host in group}
         if usable_hosts.issuperset(needs.names) and len(usable_hosts) >= host_count:
@@ -105,7 +105,7 @@ class HostCandidates:
         return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
 
     def _count_required_hosts(self, needs: HostNeeds) -> int:
-        return len(needs.names) or needs.hosts or len(self.nics)
+        return len(needs.names) or needs.host_count or len(self.nics)
 
     def _find_usable_groups(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
         return [
@@ -115,7 +115,7 @@ class HostCandidates:
         ]
 
     def _is_fitting(self, host: str, needs: HostNeeds) -> bool:
-        return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
+        return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus_per_host
 
 
 def group_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -157,7 +157,7 @@ class HostRequest:
         `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
         the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` after `wait_s`.
         """
-        deadline = time.monotonic() + self.wait_s
+        deadline_s = time.monotonic() + self.wait_s
         request: Lease | None = None
         chosen_hosts: tuple[str, ...] = ()
         pause_s = POLL_PAUSES_S[0]
@@ -185,12 +185,12 @@ class HostRequest:
                     return granted_lease, tuple(
                         host.name for host in self.lab.hosts if host.name in chosen_hosts
                     )
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline_s:
                     problem = f"hosts {', '.join(chosen_hosts)} of lab '{self.lab.name}' were not granted"
                     raise LeaseDenied(f"{problem} within {self.wait_s:g} s; see `testbed lease list`")
                 if is_new:
                     on_wait(", ".join(chosen_hosts))
-                time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+                time.sleep(min(pause_s, max(0.0, deadline_s - time.monotonic())))
                 pause_s = min(1.5 * pause_s, POLL_PAUSES_S[1])
         finally:
             if request is not None:
@@ -227,7 +227,9 @@ class HostRequest:
     def _read_candidates(self) -> HostCandidates:
         """Read the switches, the last checks and, if needed, the GPUs. Raises what drivers raise."""
         lab = self.lab
-        with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
+        with open_lab(
+            lab, None, model_hosts=not self.reads_gpus, skip_unreachable=self.reads_gpus
+        ) as session:
             snapshots = {name: switch.read() for name, switch in session.switches.items()}
             gpu_count_by_host = _count_gpus(session) if session.fleet else {}
         host_names = [host.name for host in lab.hosts]

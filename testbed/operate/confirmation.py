@@ -123,8 +123,8 @@ class ConfirmationLog:
     def arm(self, start_watcher: Callable[[], object], epoch: int) -> Confirmation:
         """Start the watcher and wait until it has armed itself. Raises `WatcherNotArmed`."""
         start_watcher()
-        deadline = time.monotonic() + ARMING_TIMEOUT_S
-        while time.monotonic() < deadline:
+        deadline_s = time.monotonic() + ARMING_TIMEOUT_S
+        while time.monotonic() < deadline_s:
             confirmation = self._read(epoch)
             if confirmation.state == "armed":
                 return confirmation
@@ -161,13 +161,13 @@ class ConfirmationLog:
         with the monotonic clock, so that setting the machine's clock does not change it.
         """
         confirmation = self._read(epoch)
-        deadline = time.monotonic() + confirmation.within_s
+        deadline_s = time.monotonic() + confirmation.within_s
         due_at = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
         watcher_values = {"watcher": get_current_process(), "due_at": due_at.isoformat(timespec="seconds")}
         if not self.change(epoch, ("requested",), "armed", **watcher_values):
             return self._read(epoch).state
-        while time.monotonic() < deadline:
-            time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+        while time.monotonic() < deadline_s:
+            time.sleep(min(POLL_S, max(0.0, deadline_s - time.monotonic())))
             if (state := self._read(epoch).state) != "armed":
                 return state
         # Compare-and-set: only one of `confirm` and the watcher succeeds, even at the deadline.

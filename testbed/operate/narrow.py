@@ -182,10 +182,10 @@ def wait_for_carriers(
 ) -> Mapping[Nic, bool]:
     """Poll the carrier of every NIC until `has_settled` is true or `SETTLE_S` has passed; return the last reading."""
     assert session.fleet is not None
-    deadline = time.monotonic() + SETTLE_S
+    deadline_s = time.monotonic() + SETTLE_S
     while True:
         carriers = read_carriers(session.fleet, session.lab)
-        if has_settled(carriers) or time.monotonic() > deadline:
+        if has_settled(carriers) or time.monotonic() > deadline_s:
             return carriers
         time.sleep(POLL_S)
 

@@ -108,11 +108,11 @@ def check_is_up(lab: Lab) -> None:
 
 
 def open_switches(
-    lab: Lab, stack: ExitStack, *, partial: bool
+    lab: Lab, stack: ExitStack, *, skip_unreachable: bool
 ) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
     """Return the switches that answer, and the errors of the other switches.
 
-    Raises `TransportError` for the first switch that does not answer, unless `partial`.
+    Raises `TransportError` for the first switch that does not answer, unless `skip_unreachable`.
     """
     switches: dict[str, OpticalSwitch] = {}
     errors: dict[str, str] = {}
@@ -120,7 +120,7 @@ def open_switches(
         try:
             switches[switch.name] = stack.enter_context(open_switch(switch.address))
         except TransportError as error:
-            if not partial:
+            if not skip_unreachable:
                 raise
             errors[switch.name] = str(error)
     return switches, errors
@@ -151,23 +151,24 @@ def open_lab(
     journal: Journal | None,
     *,
     model_hosts: bool = False,
-    partial: bool = False,
+    skip_unreachable: bool = False,
     keep_intent: bool = True,
 ) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, connect to every host; close all on leaving.
 
-    Without a journal the session is read-only: its switches have no method that writes. A `partial` session leaves out
-    switches and hosts that do not answer; `LabSession.unreachable` says why. Pass `keep_intent=False` for a lab that
-    ends with the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
+    Without a journal the session is read-only: its switches have no method that writes. With
+    `skip_unreachable`, the session leaves out switches and hosts that do not answer; `LabSession.unreachable` says why.
+    Pass `keep_intent=False` for a lab that ends with the session, so that no epochs are stored. Raises the transport
+    errors of `ocs_drivers` and `HostError`.
     """
     check_is_up(lab)
     with ExitStack() as stack:
-        switches, unreachable = open_switches(lab, stack, partial=partial)
+        switches, unreachable = open_switches(lab, stack, skip_unreachable=skip_unreachable)
         fleet: Fleet | None = None
         if not model_hosts:
             from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
-            fleet = stack.enter_context(SshFleet(lab, partial=partial))
+            fleet = stack.enter_context(SshFleet(lab, skip_unreachable=skip_unreachable))
             unreachable.update(fleet.unreachable)
         if journal is None:
             switches = {name: make_read_only(switch) for name, switch in switches.items()}

@@ -48,7 +48,7 @@ def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[
 def _generate_lab(needs: Needs, scratch_dir: Path) -> Lab:
     from testbed.pytest_plugin.small_lab import render_lab_text
 
-    text = render_lab_text(needs.hosts or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
+    text = render_lab_text(needs.host_count or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
     return parse_lab(text, scratch_dir / "lab.yaml")
 
 
@@ -57,10 +57,10 @@ def _start_own_lab(
     lab: Lab, needs: Needs, options: LabOptions, scratch_dir: Path, test: str
 ) -> Iterator[LabOfTest]:
     """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
-    if needs.gpus:
+    if needs.gpus_per_host:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
     fitting_names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
-    host_count = needs.hosts or len(lab.hosts)
+    host_count = needs.host_count or len(lab.hosts)
     if len(fitting_names) < host_count:
         skip(
             lab, f"it has {len(fitting_names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed"

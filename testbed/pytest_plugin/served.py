@@ -58,12 +58,12 @@ def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
         )
     lab = client.lab(options.name or lab_names[0])
     fitting_hosts = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
-    if len(fitting_hosts) < (needs.hosts or 1):
+    if len(fitting_hosts) < (needs.host_count or 1):
         _skip(
             lab.name,
-            f"it has {len(fitting_hosts)} hosts of {needs.degree or 1} NICs, and {needs.hosts or 1} are needed",
+            f"it has {len(fitting_hosts)} hosts of {needs.degree or 1} NICs, and {needs.host_count or 1} are needed",
         )
-    if needs.gpus or needs.board:
+    if needs.gpus_per_host or needs.board:
         _skip(lab.name, "a service does not report GPUs and boards: pass a lab file with --lab")
     maintenance: Any = lab.read_state().get("maintenance")
     if maintenance:

@@ -52,7 +52,7 @@ def lease_running_lab(
             f"pytest: {test}",
             TTL_S,
             boards,
-            reads_gpus=bool(needs.gpus) and not are_modelled,
+            reads_gpus=bool(needs.gpus_per_host) and not are_modelled,
         )
         with convert_database_errors(database), hold_lease(request) as (lease, names):
             shard_lab = make_shard(lab, names)

@@ -143,12 +143,12 @@ def _make_durable(connection: sqlite3.Connection, _record: object) -> None:
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch a file to WAL. SQLite does not wait for other processes here, so this function does."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             (journal_mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if "locked" not in str(error) or time.monotonic() > deadline_s:
                 raise
             time.sleep(0.01)
         else:

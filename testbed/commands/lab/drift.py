@@ -98,7 +98,7 @@ class Drift(HostsCommand, TopologyCommand):
         choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
         with (
             open_history(context.runs_dir) as history,
-            context.open_session(choice.lab, self.hosts, partial=True) as session,
+            context.open_session(choice.lab, self.hosts, skip_unreachable=True) as session,
         ):
             planned_circuits = list_circuits(choice.lab, choice.design.wiring)
             report = read_drift(session, planned_circuits, history, time.time(), self.since)

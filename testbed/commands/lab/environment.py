@@ -184,7 +184,7 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
         if not is_up(lab) or find_hosts_in_use(lab) == "model":
             return {}, {host.name: reason for host in lab.hosts}
     try:
-        with SshFleet(lab, partial=True) as fleet:
+        with SshFleet(lab, skip_unreachable=True) as fleet:
             (hardware, unreadable_hosts), failed_hosts = run_where_possible(
                 lambda reachable_fleet: read_hardware(reachable_fleet, lab), fleet
             )

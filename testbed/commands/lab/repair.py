@@ -154,7 +154,9 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         failed_gpus = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
-        with context.open_session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+        with context.open_session(
+            lab, self.hosts, writes=self.apply, skip_unreachable=not self.apply
+        ) as session:
             observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
             findings = describe_findings(session.unreachable_findings)
             advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)

@@ -96,7 +96,9 @@ class Verify(HostsCommand, TopologyCommand):
         other_operations = tuple(
             operation for operation in unfinished if operation not in unproven_operations
         )
-        with context.open_session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
+        with context.open_session(
+            choice.lab, self.hosts, writes=self.narrow, skip_unreachable=True
+        ) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)

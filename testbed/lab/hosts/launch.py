@@ -130,10 +130,10 @@ class SshLaunch:
 
     def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
         """Yield `(host, line)` until all commands have ended or `timeout_s` has passed."""
-        deadline = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         while self.running or not self._lines.empty():
             try:
-                host_and_line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+                host_and_line = self._lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
             except queue.Empty:
                 return
             if host_and_line is not None:

@@ -107,7 +107,7 @@ def open_under_lease(
     with (
         use_lease(lease),
         open_journal(runs_dir) as journal,
-        open_lab(lab, journal, keep_intent=False, partial=allow_partial) as session,
+        open_lab(lab, journal, keep_intent=False, skip_unreachable=allow_partial) as session,
     ):
         yield session
 
@@ -174,7 +174,7 @@ def _lease_hosts(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     host_names = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    needs = HostNeeds(hosts=request.nodes, names=host_names)
+    needs = HostNeeds(host_count=request.nodes, names=host_names)
     host_request = HostRequest(lab, needs, store, request.wait_s, cleanup.reason, LEASE_TTL_S)
     cleanup.pending.add("lease")
     try:
