@@ -207,7 +207,7 @@ def test_workers_that_are_all_silent_are_waited_for_once(monkeypatch):
 
 def test_without_workers_at_the_start_nothing_is_asked_for():
     engine = Direct()
-    engine.workers = tuple
+    engine.list_workers = tuple
     feed = feed_of(80, Rule("p3", 1.0), engine)
     assert sorted(flat(feed)) == list(range(80))
     assert engine.submitted == []

@@ -246,7 +246,7 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
     from testbed.design.model import Nic
 
     lab = light.lab
-    node = next(nic_index for nic_index, host in enumerate(lab.hosts) if host.name == rank.host.name)
+    node = next(index for index, host in enumerate(lab.hosts) if host.name == rank.host.name)
     for nic_index, nic in enumerate(lab.hosts[node].nics):
         count_by_name = rank.counters.get(nic.name)
         if not count_by_name:

@@ -107,7 +107,7 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
         (left,) = journal.find_open_steps()
         assert left.operation == operation
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
-    assert learn_durations(tmp_path, "lab").step("ocs1", step()).samples == 3
+    assert learn_durations(tmp_path, "lab").estimate_step("ocs1", step()).samples == 3
     assert learn_durations(tmp_path, "another").seconds == {}
 
 
