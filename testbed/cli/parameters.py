@@ -114,7 +114,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
     if group_fields:
-        group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].group_epilog()
+        group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].make_group_epilog()
         group.callback()(_keep_options([_make_parameter(field) for field in group_fields.values()]))
     elif command_type is not None:
         group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, command_type)))
@@ -222,7 +222,7 @@ def _print_stream(command: StreamCommand[Any], context: CommandContext) -> int:
             if context.is_quiet:
                 print_json(document.to_json(), context.stream)
             else:
-                context.say(document.line())
+                context.say(document.format_line())
     return EXIT_DONE
 
 

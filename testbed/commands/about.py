@@ -74,7 +74,7 @@ def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> lis
         f"{', '.join(map(str, topology['strides']))}, {format_count(len(topology['links']), link_kind)}, "
         f"diameter {topology['diameter']}{', hosts only modelled' if find_hosts_in_use(lab, hosts) == 'model' else ''}"
     )
-    return [f"{title}; {choice.heading()}", *choice.lines()]
+    return [f"{title}; {choice.format_heading()}", *choice.format_warnings()]
 
 
 def describe_findings(

@@ -110,7 +110,7 @@ class CommandContext:
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Print a line for each unfinished operation, and return them as `find_unfinished` does."""
         operations = self.find_unfinished(lab)
-        self.say(*(operation.line() for operation in operations))
+        self.say(*(operation.format_line() for operation in operations))
         return operations
 
     @contextmanager

@@ -53,7 +53,7 @@ class Order:
         for begin in range(done, len(self.indices), self.batch_size):
             yield min(self.batch_size, len(self.indices) - begin)
 
-    def share(self, first_batch: int, count: int) -> Order:
+    def take_share(self, first_batch: int, count: int) -> Order:
         """Return the share of one of `count` processes: every `count`-th batch, starting with `first_batch`."""
         batches = [self.get_batch(number) for number in range(first_batch, self.batches, count)]
         return make_order_of_batches(batches, self.batch_size)

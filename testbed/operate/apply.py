@@ -255,7 +255,7 @@ class _ApplyContext:
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
         planned_steps = []
-        first_ordinals = self.journal.steps.next_ordinals(self.operation)
+        first_ordinals = self.journal.steps.find_next_ordinals(self.operation)
         for part in plan.switches:
             self.first_ordinals[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
@@ -373,7 +373,7 @@ def install_hosts(
 
     if is_resumed:
         forwarding_by_host = _settle_hosts(lab, fleet, forwarding_by_host, journal, operation)
-    first_ordinals = journal.steps.next_ordinals(operation)
+    first_ordinals = journal.steps.find_next_ordinals(operation)
     if not forwarding_by_host:
         return
     steps = [

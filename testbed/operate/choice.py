@@ -84,9 +84,9 @@ class DesignChoice:
 
     def describe_unfinished(self) -> list[str]:
         """Return a line for each unfinished operation."""
-        return [unfinished.line() for unfinished in self.unfinished]
+        return [unfinished.format_line() for unfinished in self.unfinished]
 
-    def heading(self) -> str:
+    def format_heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
         options = (
             f"named: {self.topology_source.words}"
@@ -98,7 +98,7 @@ class DesignChoice:
             return f"{topology}; NOT WHAT IS STORED, {self.stored_intent.describe()}"
         return topology
 
-    def lines(self) -> list[str]:
+    def format_warnings(self) -> list[str]:
         """Return warnings about the chosen design, one per line."""
         lines = [self.note] if self.note else []
         if self.topology_source.plan_text is not None and '"routes"' not in self.topology_source.plan_text:

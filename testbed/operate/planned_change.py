@@ -202,7 +202,7 @@ class PlannedChange:
         effects = describe_effects(self.plan, self.elements, self.durations)
         return {"revision": self.observed.fingerprint, **effects}
 
-    def lines(self) -> list[str]:
+    def format_lines(self) -> list[str]:
         """Return hosts and duration as lines of text. `plan.describe` lists the circuits and their NICs."""
         if not self.plan.has_changes:
             return []

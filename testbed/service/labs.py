@@ -106,7 +106,7 @@ class LabView:
             "maintenance": read_maintenance(self.address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
             "leases": self.list_leases(),
-            "runs": [run.summary() for run in running_runs],
+            "runs": [run.make_summary() for run in running_runs],
         }
 
     def find_last_check(self) -> TopologyCheck | None:
@@ -119,7 +119,7 @@ class LabView:
 
     def _find_newest_check(self, command: str, epoch: int) -> TopologyCheck | None:
         for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MAX_CHECKED_RUNS):
-            document = run.result()
+            document = run.parse_result()
             if document and document.get("epoch") == epoch and "findings" in document:
                 return TopologyCheck(run.finished, command, run.id, run.exit_code == 0, document)
         return None

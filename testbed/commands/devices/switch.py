@@ -108,7 +108,7 @@ class SwitchCommand(Command[Any]):
         check_seconds("--timeout-each", self.answer_s)
 
     @classmethod
-    def group_epilog(cls) -> str:
+    def make_group_epilog(cls) -> str:
         """Return the help on addresses and accounts, with examples."""
         from ocs_drivers.families import FAMILIES
 
@@ -220,7 +220,7 @@ class Port:
     name: str
     moves: int | None
 
-    def cells(self) -> tuple[object, ...]:
+    def make_cells(self) -> tuple[object, ...]:
         """Return the port as a row of a table."""
         moves = "" if self.moves is None else self.moves
         return self.number, self.name, self.side, self.state, self.label, moves
@@ -247,7 +247,7 @@ class SwitchPorts(SwitchCommand, Command[PortList]):
                 for info in device.ports().values()
             )
             columns = ("port", "name", "side", "state", "label", "moves")
-            context.say_table(make_heading(device), columns, [port.cells() for port in ports])
+            context.say_table(make_heading(device), columns, [port.make_cells() for port in ports])
             return PortList(**make_switch_fields(device), ports=ports)
 
 
@@ -371,7 +371,7 @@ class WatchEvent(SwitchDocument):
     removed: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
     added: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people."""
         if self.connections is not None:
             return f"{len(self.connections)} connected"

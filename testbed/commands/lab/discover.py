@@ -73,7 +73,7 @@ class DiscoveryDocument(Document):
         is_complete = all(fibre.verdict == "found" for fibre in fibres) and not self.in_use.nics
         return EXIT_DONE if is_complete else EXIT_CHANGES
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""
         from lightbed.wording import format_count
 
@@ -145,15 +145,15 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
             rounds=result.rounds,
             circuit_changes=result.circuit_changes,
             resumed=result.resumed,
-            dead=result.fibres("dead"),
-            uncertain=result.fibres("uncertain"),
+            dead=result.list_fibres("dead"),
+            uncertain=result.list_fibres("uncertain"),
             in_use=BusyElements(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
             unnamed_light=tuple(map(_format_port, result.nameless)),
             notes=result.notes,
             output=self.output,
             comments_kept=are_comments_kept,
         )
-        context.say(*document.lines())
+        context.say(*document.format_lines())
         document = replace(document, unfinished=context.say_unfinished(lab))
         context.say(f"next: testbed plan {self.output}{_make_topology_option(lab, context.runs_dir)}")
         return document

@@ -118,8 +118,8 @@ class Drift(HostsCommand, TopologyCommand):
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{format_count(len(verdicts), 'place')}{f' ({counts_text})' if counts_text else ''}, "
             f"{format_count(readings, 'reading')}; "
-            f"{choice.heading()}",
-            *choice.lines(),
+            f"{choice.format_heading()}",
+            *choice.format_warnings(),
         )
         if document.not_kept:
             context.say(

@@ -98,7 +98,7 @@ class Environment(TopologyCommand):
             for line in () if context.is_quiet else choice.describe_unfinished():
                 context.print_note(line)  # on standard error: a shell evaluates standard output
         else:
-            context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+            context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
             context.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]

@@ -141,7 +141,7 @@ class Plan(TopologyCommand):
         change = PlannedChange(choice, lab_plan, context.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
+        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.format_lines())
         context.say(*choice.describe_unfinished(), *change.describe_next_command())
         document = change.json()
         return PlanDocument(

@@ -160,7 +160,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
             findings = describe_findings(session.unreachable_findings)
             advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)
-            context.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
+            context.say(choice.format_heading(), *choice.format_warnings(), *yield_finding_lines(findings))
             context.say(*_describe_repair(session, choice, observation, lab_repair, unfinished))
             context.say(
                 *(f"rule {failure_advice.rule}: {failure_advice.text}" for failure_advice in advice or ())
@@ -323,7 +323,7 @@ def _describe_repair(
 ) -> Iterator[str]:
     from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
-    yield from (operation.line() for operation in unfinished)
+    yield from (operation.format_line() for operation in unfinished)
     if session.unreachable:
         yield from describe_losses(choice.lab, observation.losses)
         yield f"links of {', '.join(session.unreachable)} were not checked"

@@ -55,7 +55,7 @@ class Resume(MovingCommand, HostsCommand):
             result = ResumeResult(self.operation, "none", "nothing is unfinished")
         else:
             check_permission(lab, self.really_move)
-            context.say(unfinished.line())
+            context.say(unfinished.format_line())
             result = self._resume(context, lab, unfinished)
         prefix = f"{result.operation}: " if result.operation else ""
         context.say(f"{prefix}{result.state}: {result.reason}")

@@ -125,8 +125,8 @@ def yield_job_lines(choice: DesignChoice, plan_run: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
     from testbed.measure.plan_job import summarise_links
 
-    yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.heading()}"
-    yield from choice.lines()
+    yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.format_heading()}"
+    yield from choice.format_warnings()
     yield from choice.describe_unfinished()
     median_text = f"iteration of {plan_run.measured_s * 1e3:.1f} ms (median of {len(plan_run.times_s)})"
     yield f"{median_text}, predicted {plan_run.predicted_s * 1e3:.1f} ms: {plan_run.prediction_error * 100:+.1f} %"

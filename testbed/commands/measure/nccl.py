@@ -243,7 +243,7 @@ class Measure(
             for row in result.timings
         ]
         prefix = "SIMULATED " if choice.lab.simulated else ""
-        context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
         context.say_table(f"{prefix}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
@@ -266,7 +266,7 @@ class Measure(
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
         with self._open(context, choice, mode) as (session, run):
             result = measure_nccl_tests(session, choice.design, run, settings, test)
-        context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
         _say_table(context, result.table)
         context.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)

@@ -184,7 +184,10 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         if RUN_VARIABLE in os.environ and not context.is_quiet:  # a service keeps only the end of the output
             for rank in document.ranks:
                 context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
-        for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
+        for line in (
+            *_summarise(document, ranks),
+            *(operation.format_line() for operation in document.unfinished),
+        ):
             add_note(line)
         return document
 

@@ -337,7 +337,7 @@ class RunsTrend(Command[TrendDocument]):
         judged_count = len(report.series) - report.short_count
         context.say(f"{judged_count} series of {format_count(len(summaries), 'run')} judged{short_text}")
         context.say(
-            *([line for change in report.changes for line in change.format_lines()] or ["no change of level"])
+            *([line for change in report.changes for line in change.lines()] or ["no change of level"])
         )
         return TrendDocument(
             series=len(report.series),
@@ -435,7 +435,7 @@ class Report(Command[ReportDocument]):
         Path | None, output_file_option("report.html", "File to write; default: in the run's folder.")
     ] = None
 
-    def default_files(self) -> dict[str, Path]:
+    def list_default_files(self) -> dict[str, Path]:
         """Return a file in the current folder, because the run's directory is on the service's machine."""
         return {"report.html": Path(f"report-{self.run_id}.html")}
 

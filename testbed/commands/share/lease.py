@@ -42,7 +42,7 @@ class Lease:
     implicit: bool
     waits_for: str
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people: `20261123T1 granted token 4: host:a, ann@lab1, until 2026-11-23 10:20:00 UTC`."""
         expiry = datetime.fromtimestamp(self.expires, UTC)
         token_text = f" token {self.token}" if self.token else ""
@@ -179,7 +179,7 @@ class LeaseList(Command[LeaseListDocument]):
         leases = _read_leases(context, includes_ended=self.ended)
         if maintenance:
             context.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
-        context.say(*([lease.line() for lease in leases] or ["no leases"]))
+        context.say(*([lease.format_line() for lease in leases] or ["no leases"]))
         return LeaseListDocument(
             lab=context.lab.name, leases=leases, maintenance=maintenance, unfinished=context.say_unfinished()
         )
@@ -313,5 +313,5 @@ def _make_lease(row: dict[str, Any]) -> Lease:
 def _say_lease(context: CommandContext, lease: model.Lease) -> LeaseDocument:
     """Print the current state of a lease, and return its document."""
     leases = tuple(row for row in _read_leases(context, includes_ended=True) if row.id == lease.id)
-    context.say(*(row.line() for row in leases))
+    context.say(*(row.format_line() for row in leases))
     return LeaseDocument(lab=lease.lab, leases=leases, unfinished=context.say_unfinished())

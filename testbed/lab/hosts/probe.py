@@ -66,7 +66,7 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
         collect(launch, "ready", set(command_by_host), PROBE_TITLE)
         launch.send("go\n")
         collect(launch, "sent", set(command_by_host), PROBE_TITLE)
-        for _ in launch.lines(window_s):
+        for _ in launch.read_lines(window_s):
             pass  # no host prints a line here, and `collect` reports a host whose program ends
         launch.close_input()
         message_by_host = collect(launch, "heard", set(command_by_host), PROBE_TITLE)
@@ -101,7 +101,7 @@ def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[s
     while can_complete and time.monotonic() < deadline_s:
         # Read this before the lines, so that the last lines of an ended command still arrive.
         running_hosts = set(launch.running)
-        for host, line in launch.lines(_POLL_INTERVAL_S):
+        for host, line in launch.read_lines(_POLL_INTERVAL_S):
             message = _parse_message(line)
             if message.get("event") == event:
                 message_by_host[host] = message

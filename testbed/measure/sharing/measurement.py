@@ -102,7 +102,7 @@ def _read_until(
     while (remaining_s := end_s - time.monotonic()) > 0 and launch.running:
         if sum(message["event"] in events | {"error"} for message in message_by_host.values()) == host_count:
             return
-        for host, line in launch.lines(min(0.2, remaining_s)):
+        for host, line in launch.read_lines(min(0.2, remaining_s)):
             with suppress(ValueError):
                 message_by_host[host] = json.loads(line)
             break

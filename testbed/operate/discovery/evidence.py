@@ -235,7 +235,7 @@ class Evidence:
         for nic, candidates in ports_by_nic.items():
             candidates -= {port for port in candidates if settled_ports.get(port, nic) != nic}
 
-    def results(self) -> tuple[NicResult, ...]:
+    def make_results(self) -> tuple[NicResult, ...]:
         """Return the verdict on both fibres of every NIC."""
         return tuple(
             NicResult(

@@ -73,7 +73,7 @@ class NicResult:
         """True if both ends are known."""
         return self.transmit.verdict == self.receive.verdict == "found"
 
-    def fibres(self, verdict: Verdict) -> tuple[str, ...]:
+    def list_fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of the fibres with this verdict, as `a/nic1:transmit`."""
         label = "/".join(self.nic)
         directions = (("transmit", self.transmit), ("receive", self.receive))
@@ -96,6 +96,6 @@ class DiscoveryResult:
     resumed: bool = False
     notes: tuple[str, ...] = ()
 
-    def fibres(self, verdict: Verdict) -> tuple[str, ...]:
+    def list_fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of all fibres with this verdict."""
-        return tuple(name for nic in self.nics for name in nic.fibres(verdict))
+        return tuple(name for nic in self.nics for name in nic.list_fibres(verdict))

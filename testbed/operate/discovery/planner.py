@@ -93,7 +93,7 @@ class _Search:
         )
 
     def _get_results(self) -> tuple[NicResult, ...]:
-        return self.evidence.results()
+        return self.evidence.make_results()
 
     def _connect_all(self, shift: int) -> Generator[Round, Observation, bool]:
         circuits = pair_ports(self.problem.inputs, self.problem.outputs, shift)

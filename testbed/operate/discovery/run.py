@@ -333,4 +333,4 @@ def _search(
             round_ = rounds.send(observation)
     except StopIteration as end:
         evidence: Evidence = end.value
-    return DiscoveryResult(evidence.results(), count, nameless=evidence.find_unidentified_inputs())
+    return DiscoveryResult(evidence.make_results(), count, nameless=evidence.find_unidentified_inputs())

@@ -241,7 +241,7 @@ def find_open_step_circuits(steps: tuple[StepRecord, ...]) -> tuple[CrossConnect
 
 def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
     """Yield the reasons why an operation cannot be resumed safely on one switch."""
-    steps = operation.steps_on(device)
+    steps = operation.list_steps(device)
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return

@@ -58,7 +58,7 @@ class ProcessLaunch:
     def running(self):
         return tuple(host for host, reader in self.readers.items() if reader.is_alive())
 
-    def lines(self, timeout_s):
+    def read_lines(self, timeout_s):
         deadline = time.monotonic() + timeout_s
         while self.running or not self.events.empty():
             try:

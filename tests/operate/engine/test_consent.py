@@ -115,7 +115,7 @@ def test_nobody_waits_for_other_switches_after_the_second_ctrl_c(testbed12, memo
     with stop_on_interrupt(lambda _text: noted.set()), pytest.raises(KeyboardInterrupt):
         apply_plan(lab, LabPlan(Wiring(0, 0, simplex=True, links=()), (), parts), switches, journal)
     (operation,) = load_operations(tmp_path, lab.name)
-    (step,) = operation.steps_on("ocs2")
+    (step,) = operation.list_steps("ocs2")
     assert (operation.state, step.state.value, step.json()["outcome"]) == (
         "interrupted",
         "unknown",
