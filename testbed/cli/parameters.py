@@ -152,9 +152,8 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
     repeated until it is interrupted.
     """
     rest_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
-    shared_names = {
-        parameter.name for parameter in _make_shared_parameters(command_type)
-    }  # typer passes the defaults of these although `expose_value` is False
+    # Typer passes the defaults of these parameters although their `expose_value` is False.
+    shared_names = {parameter.name for parameter in _make_shared_parameters(command_type)}
 
     def callback(**value_by_name: Any) -> int:
         value_by_name = {name: value for name, value in value_by_name.items() if name not in shared_names}
@@ -319,9 +318,8 @@ def _make_shared_parameters(command_type: type[Command[Any]]) -> Iterator[inspec
     """Yield the options that go to context variables: `--database`, `--lease`, `--server`."""
     if command_type.has_runs_dir:
         yield _make_keyword_parameter("database", DATABASE, "")
-    if {"really_move", "yes"} & {
-        field.name for field in list_fields(command_type)
-    }:  # it changes a lab or a switch
+    # A command that changes a lab or a switch may need a lease.
+    if {"really_move", "yes"} & {field.name for field in list_fields(command_type)}:
         yield _make_keyword_parameter("lease", _LEASE, "")
     if command_type.role is not None:
         yield _make_keyword_parameter("server", _SERVER, "")

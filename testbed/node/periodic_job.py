@@ -184,9 +184,8 @@ def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch_s: float, w
 
 def main() -> int:
     """Run the jobs of this host; return the exit status."""
-    with suppress(
-        OSError
-    ):  # real time: an agent that waits for a processor would measure the load of the machine
+    # Real-time priority: an agent that waits for a processor would measure the load of the machine.
+    with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(SCHED_PRIORITY))
     line = sys.stdin.readline()
     if not line.endswith("\n"):

@@ -151,7 +151,8 @@ class Sender:
         _, largest_number, earlier_bits, sent_s = ACK.unpack_from(packet)
         if largest_number in self._in_flight_by_number:
             self._round_trip.measure(now_s - sent_s)
-        received_bits = earlier_bits << 1 | 1  # bit i: number largest - i
+        # Bit i stands for the transmission `largest_number - i`.
+        received_bits = earlier_bits << 1 | 1
         lost_before_s = sent_s - self._round_trip.smoothed_s / 4
         lost_numbers = []
         for number in list(self._in_flight_by_number):

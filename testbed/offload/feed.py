@@ -239,9 +239,8 @@ class Feed:
                 return work.future.result(min(remaining_s, POLL_S))
             except TimeoutError as error:
                 if work.future.done():
-                    return (
-                        work.future.result()
-                    )  # the unit ended just now, or the transform raised TimeoutError
+                    # The unit ended just now, or the transform itself raised TimeoutError.
+                    return work.future.result()
                 remaining_s -= POLL_S
                 if remaining_s <= 0 or not self._has_workers():
                     raise _UnansweredError from error

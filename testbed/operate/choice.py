@@ -222,7 +222,8 @@ def choose_apply_design(lab_file: Path, named_topology: NamedTopology, runs_dir:
     Raises what `choose_design` raises, and `JournalError` even if a topology is named.
     """
     lab = find_running_lab(load_lab(lab_file))
-    load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
+    # An apply writes to this journal. If it cannot be read, fail before anything is planned.
+    load_intents(runs_dir, lab.name)
     if named_topology.epoch is None and named_topology.has_topology:
         job_lab, design, topology_source = build_named_design(lab, named_topology)
         return DesignChoice(job_lab, design, topology_source)
@@ -250,7 +251,7 @@ def build_named_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, De
         job_lab = make_shard(lab, named_topology.hosts) if named_topology.hosts else lab
         design = build_design(job_lab, simplex=named_topology.simplex, method=method, demands=demands)
         return job_lab, design, TopologySource(named_topology.words)
-    from testbed.design.plans.file import read_plan  # imports all workloads
+    from testbed.design.plans.file import read_plan  # imported late: it imports all workloads
 
     plan = read_plan(named_topology.plan_file)
     job_lab = find_plan_lab(lab, plan)

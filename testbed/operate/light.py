@@ -199,7 +199,7 @@ def _is_held(circuit: Circuit, reading: SwitchReading) -> bool:
     return reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
 
 
-def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
+def is_circuit_dark(circuit: Circuit, reading: SwitchReading) -> bool:
     """Return whether the switch itself explains a dark receiver: it holds no circuit, or a monitor sees no light."""
     if not _is_held(circuit, reading):
         return True

@@ -226,7 +226,8 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and other fabrics' options."""
         super().validate()
         given_options = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
-        fabric_kind = find_kind(self.fabric) if given_options else None  # finding one imports numpy
+        # `find_kind` imports numpy, so it is called only if needed.
+        fabric_kind = find_kind(self.fabric) if given_options else None
         for name in given_options:
             if fabric_kind and name not in fabric_kind.options:
                 raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")

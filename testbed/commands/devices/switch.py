@@ -122,9 +122,8 @@ class SwitchCommand(Command[Any]):
         from testbed.commands.devices.session import open_device
 
         timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
-        return open_device(
-            self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded
-        )  # commands that move show the driver's progress instead
+        # Commands that move show the driver's progress instead of announcing that the device is slow.
+        return open_device(self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded)
 
 
 def check_seconds(name: str, seconds: float | None) -> None:

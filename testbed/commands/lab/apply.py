@@ -107,7 +107,9 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         )
         choice, lab = request.design_choice, request.design_choice.lab
         if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
-            _say_plan(context, choice, take_over=request.take_over)  # shown before the next line can refuse
+            _say_plan(
+                context, choice, take_over=request.take_over
+            )  # shown even if the next line refuses the apply
         check_permission(lab, self.really_move)
         notes: list[str] = []
 

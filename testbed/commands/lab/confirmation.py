@@ -42,9 +42,8 @@ def main(arguments: list[Any]) -> int:
         confirmations = ConfirmationLog(journal, CommandContext(Path(lab_file)).lab.name)
 
         def roll_back_to_epoch(back_to: int) -> str:
-            rollback_context = CommandContext(
-                Path(lab_file), Path(runs_dir)
-            )  # reads the lab file at the time of the rollback
+            # A new context, which reads the lab file at the time of the rollback.
+            rollback_context = CommandContext(Path(lab_file), Path(runs_dir))
             return _roll_back(
                 Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None),
                 rollback_context,

@@ -183,7 +183,7 @@ class Devices:
         plan = LabPlan(
             _NO_WIRING, (), tuple(switch_plan for switch_plan in switch_plans if switch_plan.steps)
         )
-        self._own_circuits |= target_circuits  # a failed apply may leave circuits of both
+        self._own_circuits |= target_circuits  # a failed apply may leave circuits of both rounds
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)
             self.circuit_changes += 1

@@ -226,9 +226,8 @@ def discover(
     )
     notes = _remove_leftovers(devices, killed_discoveries)
     down_nics = devices.find_down_interfaces()
-    earlier_down_nics = down_nics.intersection(
-        *(unfinished.down_nics for unfinished in killed_discoveries)
-    )  # killed discoveries set the other NICs down
+    # The killed discoveries themselves have set the other NICs down.
+    earlier_down_nics = down_nics.intersection(*(unfinished.down_nics for unfinished in killed_discoveries))
     try:
         devices.set_interfaces(down_nics, is_up=True)
         held_circuits = devices.read_circuits()
@@ -310,9 +309,8 @@ def _search(
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, max_rounds=limit)
-    recorded_rounds = dict(
-        enumerate(history)
-    )  # reused as long as the same observations lead to the same rounds
+    # Recorded rounds are reused as long as the same observations lead to the same rounds.
+    recorded_rounds = dict(enumerate(history))
     monitored_ports: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:

@@ -145,9 +145,10 @@ def judge_reachability(
         find_unexplained(sorted(reachability.small_only) for reachability in reachabilities),
         NO_LARGE_PACKETS,
     )
+    # TCP segments are full-size packets, so pairs that pass only small packets are left out.
     pairs_without_tcp = [
         reachability.without_tcp - reachability.small_only for reachability in reachabilities
-    ]  # TCP segments are full-size packets
+    ]
     yield from _report_stopped_trips(lab, find_unexplained(map(sorted, pairs_without_tcp)), NO_TCP)
     hops_by_trip = {
         RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
