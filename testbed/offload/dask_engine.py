@@ -267,7 +267,7 @@ class DaskEngine:
         future.add_done_callback(
             lambda local_future: dask_future.cancel() if local_future.cancelled() else None
         )
-        dask_future.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
+        dask_future.add_done_callback(lambda finished_future: self._fetch(finished_future, future))
         return future
 
     def _fetch(self, dask_future: Any, future: Future[Any]) -> None:

@@ -337,7 +337,7 @@ class RunsTrend(Command[TrendDocument]):
         judged_count = len(report.series) - report.short_count
         context.say(f"{judged_count} series of {format_count(len(summaries), 'run')} judged{short_text}")
         context.say(
-            *([line for change in report.changes for line in change.lines()] or ["no change of level"])
+            *([line for change in report.changes for line in change.format_lines()] or ["no change of level"])
         )
         return TrendDocument(
             series=len(report.series),

@@ -73,7 +73,7 @@ class ProcessLaunch:
                 with suppress(OSError, ValueError):
                     process.stdin.write(text)
 
-    def result(self, host):
+    def get_result(self, host):
         process = self.processes[host]
         process.wait(10)
         status = -1 if process.returncode < 0 else process.returncode

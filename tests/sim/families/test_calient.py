@@ -448,7 +448,7 @@ def test_names_and_numbers_are_one_to_one():
             assert names.name(number) == name
 
     check()
-    assert len({PortNames(320).get_name(number) for number in range(1, 321)}) == 320
+    assert len({PortNames(320).name(number) for number in range(1, 321)}) == 320
     assert min(met[True], met[False]) >= 10
 
 
