@@ -61,7 +61,7 @@ def _figures(discovered: DiscoveryResult, truth: dict[str, dict[str, object]]) -
             true = truth[f"{'/'.join(nic.nic)}:{way}"]
             expected = None if true["cut"] else (true["switch"], true["port"])
             wrong += fibre.verdict != "uncertain" and fibre.port != expected
-    counts = {verdict: len(discovered.fibres(verdict)) for verdict in ("found", "dead", "uncertain")}
+    counts = {verdict: len(discovered.list_fibres(verdict)) for verdict in ("found", "dead", "uncertain")}
     changes = {"rounds": discovered.rounds, "circuit_changes": discovered.circuit_changes}
     return {"fibres": 2 * len(discovered.nics), "wrong": wrong, **counts, **changes}
 

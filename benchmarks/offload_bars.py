@@ -254,10 +254,10 @@ def greedy(stand: Stand, batches: int = 24) -> float:
     futures = {}
     while count < batches + 3:
         while sides["there"] < 2:
-            futures[stand.engine.submit("p3", order.batch(number % 256), 0)] = "there"
+            futures[stand.engine.submit("p3", order.get_batch(number % 256), 0)] = "there"
             number, sides["there"] = number + 1, sides["there"] + 1
         while sides["here"] < 2:
-            futures[stand.sides.local.submit(runner.batch, order.batch(number % 256), 0)] = "here"
+            futures[stand.sides.local.submit(runner.prepare_batch, order.get_batch(number % 256), 0)] = "here"
             number, sides["here"] = number + 1, sides["here"] + 1
         ready, _ = wait(futures, return_when=FIRST_COMPLETED)
         first = next(iter(ready))

@@ -15,21 +15,21 @@ PORTS_TIMEOUT_S = 2.0
 """Time limit for reading the ports of a switch. If it passes, there are no completions."""
 
 
-def addresses(incomplete: str) -> Completions:
+def complete_addresses(incomplete: str) -> Completions:
     """Return the schemes of addresses that begin with `incomplete`."""
     from ocs_drivers.families import FAMILIES
 
     return [(f"{scheme}://", "") for scheme in FAMILIES if scheme.startswith(incomplete)]
 
 
-def families(incomplete: str) -> list[str]:
+def complete_families(incomplete: str) -> list[str]:
     """Return the families of simulated switches, and `list`, that begin with `incomplete`."""
     from ocs_drivers.families import FAMILIES, find_twin_family
 
     return sorted(name for name in {"list", *map(find_twin_family, FAMILIES)} if name.startswith(incomplete))
 
 
-def lab_files(incomplete: str) -> Completions:
+def complete_lab_files(incomplete: str) -> Completions:
     """Return YAML files and directories that begin with `incomplete`."""
     path = Path(incomplete)
     folder, prefix = (path, "") if incomplete.endswith("/") or not incomplete else (path.parent, path.name)
@@ -45,29 +45,29 @@ def _find_yaml_files(folder: Path, prefix: str) -> Iterator[str]:
                 yield str(entry)
 
 
-def lab_ids(incomplete: str) -> list[str]:
+def complete_lab_ids(incomplete: str) -> list[str]:
     """Return the ids of simulated labs of this machine that begin with `incomplete`."""
     from testbed.lab.simulated.lifecycle import list_simulated_labs
 
     return [name for entry in list_simulated_labs() if (name := str(entry["lab_id"])).startswith(incomplete)]
 
 
-def shutter_states() -> list[str]:
+def complete_shutter_states() -> list[str]:
     """Return the states of a shutter."""
     return ["open", "close"]
 
 
-def ports(ctx: typer.Context, incomplete: str) -> Completions:
+def complete_ports(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the ports, by number and by name, that begin with `incomplete`."""
     return _read_matching_ports(ctx, incomplete, "")
 
 
-def inputs(ctx: typer.Context, incomplete: str) -> Completions:
+def complete_inputs(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the inputs that begin with `incomplete`."""
     return _read_matching_ports(ctx, incomplete, "in")
 
 
-def pairs(ctx: typer.Context, incomplete: str) -> Completions:
+def complete_pairs(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the matching inputs, each with a colon; after a colon, the matching outputs."""
     source, colon, output = incomplete.partition(":")
     if not colon:

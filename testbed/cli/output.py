@@ -57,7 +57,8 @@ def describe_error(error: Exception) -> dict[str, Any]:
         report = getattr(error, "report", None)
         if isinstance(error, Interrupted | MoveTimedOut):
             document["pairs"] = [
-                {"input": i, "output": o, "status": "unknown"} for i, o in sorted(error.unknown.items())
+                {"input": source, "output": output, "status": "unknown"}
+                for source, output in sorted(error.unknown.items())
             ]
         if isinstance(error, PlanStale):
             document["differences"] = [difference.json() for difference in error.differences]
@@ -73,7 +74,10 @@ def describe_error(error: Exception) -> dict[str, Any]:
 def describe_report(report: ApplyReport) -> dict[str, Any]:
     """Return the JSON form of a report: the outcome of every pair, and the revision read back."""
     return {
-        "pairs": [{"input": i, "output": o, "status": s.value} for (i, o), s in sorted(report.pairs.items())],
+        "pairs": [
+            {"input": source, "output": output, "status": status.value}
+            for (source, output), status in sorted(report.pairs.items())
+        ],
         "revision": report.read_back.revision if report.read_back else None,
     }
 

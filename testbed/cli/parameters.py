@@ -114,7 +114,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
     if group_fields:
-        group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].group_epilog()
+        group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].make_group_epilog()
         group.callback()(_keep_options([_make_parameter(field) for field in group_fields.values()]))
     elif command_type is not None:
         group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, command_type)))
@@ -152,9 +152,8 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
     repeated until it is interrupted.
     """
     rest_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
-    shared_names = {
-        parameter.name for parameter in _make_shared_parameters(command_type)
-    }  # typer passes the defaults of these although `expose_value` is False
+    # Typer passes the defaults of these parameters although their `expose_value` is False.
+    shared_names = {parameter.name for parameter in _make_shared_parameters(command_type)}
 
     def callback(**value_by_name: Any) -> int:
         value_by_name = {name: value for name, value in value_by_name.items() if name not in shared_names}
@@ -222,7 +221,7 @@ def _print_stream(command: StreamCommand[Any], context: CommandContext) -> int:
             if context.is_quiet:
                 print_json(document.to_json(), context.stream)
             else:
-                context.say(document.line())
+                context.say(document.format_line())
     return EXIT_DONE
 
 
@@ -319,9 +318,8 @@ def _make_shared_parameters(command_type: type[Command[Any]]) -> Iterator[inspec
     """Yield the options that go to context variables: `--database`, `--lease`, `--server`."""
     if command_type.has_runs_dir:
         yield _make_keyword_parameter("database", DATABASE, "")
-    if {"really_move", "yes"} & {
-        field.name for field in list_fields(command_type)
-    }:  # it changes a lab or a switch
+    # A command that changes a lab or a switch may need a lease.
+    if {"really_move", "yes"} & {field.name for field in list_fields(command_type)}:
         yield _make_keyword_parameter("lease", _LEASE, "")
     if command_type.role is not None:
         yield _make_keyword_parameter("server", _SERVER, "")
@@ -337,7 +335,7 @@ def _make_lab_parameter(command_type: type[Command[Any]]) -> Iterator[inspect.Pa
     argument = typer.Argument(
         metavar=_LAB_METAVARS.get(command_type.needs, "[LAB]"),
         help=command_type.lab_help,
-        autocompletion=completion.lab_files,
+        autocompletion=completion.complete_lab_files,
     )
     if has_many_values:
         yield _make_keyword_parameter("labs", Annotated[list[Path] | None, argument], None)
@@ -358,7 +356,7 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
         ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in help_texts)]
     )
     words = typer.Argument(
-        metavar=f"[LAB] {metavars}", help=f"{description}.", autocompletion=completion.lab_files
+        metavar=f"[LAB] {metavars}", help=f"{description}.", autocompletion=completion.complete_lab_files
     )
     yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
     yield _make_keyword_parameter("words", Annotated[list[str], words], inspect.Parameter.empty)
@@ -367,7 +365,7 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
         metavar="LAB",
         help="Lab file.",
         envvar="LIGHTBED_LAB",
-        autocompletion=completion.lab_files,
+        autocompletion=completion.complete_lab_files,
     )
     yield _make_keyword_parameter("lab_file", Annotated[Path, lab], DEFAULT_LAB)
 
@@ -402,7 +400,7 @@ def _make_parameter(field: Field) -> inspect.Parameter:
         "min": option.least if is_number else None,
         "max": option.most if is_number else None,
         "parser": _make_parser(option.text) if option.text else None,
-        "autocompletion": getattr(completion, option.complete) if option.complete else None,
+        "autocompletion": getattr(completion, f"complete_{option.complete}") if option.complete else None,
         "show_default": option.show_default,
         "envvar": option.envvar or None,
         "exists": option.must_exist,

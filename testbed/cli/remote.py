@@ -90,5 +90,5 @@ def _run_stop(client: Client, command: Stop, context: CommandContext) -> int:
     lab = client.lab(read_lab_name(context.lab_file or Path()))
     answer = dict(lab.release_stop() if command.release else lab.stop(command.reason))
     document = StopDocument(**answer)
-    print_answer(answer, document.lines(context.lab_file), as_json=context.is_quiet)
+    print_answer(answer, document.format_lines(context.lab_file), as_json=context.is_quiet)
     return document.exit_code

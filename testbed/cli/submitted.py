@@ -74,7 +74,8 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         )
         report_error(error, as_json=not request.text)
         return EXIT_ERROR
-    lease_options = [f"--lease={lease_options}"] if (lease_options := getattr(request, "lease", "")) else []
+    lease_id = getattr(request, "lease", "")
+    lease_options = [f"--lease={lease_id}"] if lease_id else []
     earlier_operation = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
     if earlier_operation is not None:
         epochs = [
@@ -85,17 +86,16 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         if epochs or any(step.row["intent_at"] for step in earlier_operation.steps):
             return _resume_operation(request, earlier_operation, lab_files[run.lab], runs_dir, lease_options)
     try:
-        if match := getattr(
-            request, "if_match", ""
-        ):  # another run may have changed the topology since this one was submitted
-            check_match(
-                match, make_tag(load_topology_document(runs_dir, run.lab)), f"the topology of {run.lab}"
-            )
-        words = request.make_arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
+        if_match = getattr(request, "if_match", "")
+        if if_match:
+            # Another run may have changed the topology since this one was submitted.
+            current_tag = make_tag(load_topology_document(runs_dir, run.lab))
+            check_match(if_match, current_tag, f"the topology of {run.lab}")
+        arguments = request.make_arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
     except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
         return EXIT_ERROR
-    return run_app(words)
+    return run_app(arguments)
 
 
 def find_earlier_operation(run: Run, runs_dir: Path) -> OperationRecord | None:

@@ -56,15 +56,15 @@ def describe_lab(choice: DesignChoice) -> dict[str, Any]:
 
 def describe_hosts(choice: DesignChoice, hosts: HostsChoice = "auto") -> dict[str, Any]:
     """Return the fields of `HostsFields`."""
-    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.lab.simulated.lifecycle import find_hosts_in_use
 
-    return {**describe_lab(choice), "hosts": hosts_of(choice.lab, hosts)}
+    return {**describe_lab(choice), "hosts": find_hosts_in_use(choice.lab, hosts)}
 
 
 def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
     """Return a line with the lab and its topology, then the notes of the choice."""
     from testbed.design.topology.circulants import render_topology as topology_json
-    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.lab.simulated.lifecycle import find_hosts_in_use
 
     lab, topology = choice.lab, topology_json(choice.design.topology)
     link_kind = "one-way link" if topology["simplex"] else "link"
@@ -72,9 +72,9 @@ def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> lis
     title = (
         f"{'SIMULATED ' if lab.simulated else ''}lab {lab.name}{hosts_text}: strides "
         f"{', '.join(map(str, topology['strides']))}, {format_count(len(topology['links']), link_kind)}, "
-        f"diameter {topology['diameter']}{', hosts only modelled' if hosts_of(lab, hosts) == 'model' else ''}"
+        f"diameter {topology['diameter']}{', hosts only modelled' if find_hosts_in_use(lab, hosts) == 'model' else ''}"
     )
-    return [f"{title}; {choice.heading()}", *choice.lines()]
+    return [f"{title}; {choice.format_heading()}", *choice.format_warnings()]
 
 
 def describe_findings(

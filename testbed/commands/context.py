@@ -110,29 +110,36 @@ class CommandContext:
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Print a line for each unfinished operation, and return them as `find_unfinished` does."""
         operations = self.find_unfinished(lab)
-        self.say(*(operation.line() for operation in operations))
+        self.say(*(operation.format_line() for operation in operations))
         return operations
 
     @contextmanager
-    def session(
-        self, lab: Lab, hosts: HostsChoice | None = None, *, writes: bool = False, partial: bool = False
+    def open_session(
+        self,
+        lab: Lab,
+        hosts: HostsChoice | None = None,
+        *,
+        writes: bool = False,
+        skip_unreachable: bool = False,
     ) -> Iterator[LabSession]:
         """Open the switches of a lab and, unless `hosts` is None or they are modelled, its hosts.
 
-        With `writes`, the session has a journal and may change the lab. With `partial`, devices that do not answer are
-        left out. Without it, they raise errors.
+        With `writes`, the session has a journal and may change the lab. With `skip_unreachable`, devices
+        that do not answer are left out. Without it, they raise errors.
         """
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.operate.session import open_lab
 
-        are_modelled = hosts is None or hosts_of(lab, hosts) == "model"
+        are_modelled = hosts is None or find_hosts_in_use(lab, hosts) == "model"
         with ExitStack() as stack:
             journal = None
             if writes:
                 from testbed.operate.journal import open_journal  # imports SQLAlchemy: only if needed
 
                 journal = stack.enter_context(open_journal(self.runs_dir))
-            yield stack.enter_context(open_lab(lab, journal, model_hosts=are_modelled, partial=partial))
+            yield stack.enter_context(
+                open_lab(lab, journal, model_hosts=are_modelled, skip_unreachable=skip_unreachable)
+            )
 
 
 def _is_number(cell: object) -> bool:

@@ -89,7 +89,7 @@ class Option:
     - `has_lines`: a text in a request may have several lines.
     - `is_one_line`: control characters are refused, because listings show the text.
     - `must_exist`: a missing file is refused before the command runs.
-    - `complete`: name of a function of `testbed.cli.completion`.
+    - `complete`: its values are completed by `testbed.cli.completion`: `ports` by the function `complete_ports`.
     - `reads`: it names a file to read. A request contains the text of the file.
     - `writes`: it names a file that the command writes. The value is the file's name among the files of a run.
     - `new_unless`: the file to write must not exist, unless the flag with this name is set.
@@ -209,17 +209,17 @@ class Command(ABC, Generic[D_co]):
     def validate(self) -> None:
         """Raise an error of `testbed.errors` for options that exclude each other."""
 
-    def files_to_write(self) -> dict[str, Path]:
+    def list_files_to_write(self) -> dict[str, Path]:
         """Return the paths of the files that the command writes, by name among the files of a run."""
         fields = [field for field in list_fields(type(self)) if field.option.writes]
         return {field.option.writes: path for field in fields if (path := getattr(self, field.name))}
 
-    def default_files(self) -> dict[str, Path]:
+    def list_default_files(self) -> dict[str, Path]:
         """Return paths for the files that a service always writes for this command, by name of the file."""
         return {}
 
     @classmethod
-    def group_epilog(cls) -> str:
+    def make_group_epilog(cls) -> str:
         """Return the text that ends the help of the command's group."""
         return ""
 
@@ -234,7 +234,7 @@ def _has_control_characters(text: str) -> bool:
 
 
 class StreamCommand(Command[D_co]):
-    """A command that yields a document per event. Each document is printed as its `line()` or as one line of JSON."""
+    """A command that yields a document for each event. It is printed as `format_line()`, or as one line of JSON."""
 
     @abstractmethod
     def stream(self, context: CommandContext) -> Generator[D_co, None, None]:
@@ -289,6 +289,6 @@ def carry_out(command: Command[D_co], context: CommandContext) -> D_co:
 
     If the command writes a file to standard output, its lines for people go to standard error.
     """
-    if STANDARD_OUTPUT in map(str, command.files_to_write().values()):
+    if STANDARD_OUTPUT in map(str, command.list_files_to_write().values()):
         context.stream = sys.stderr
     return command.run(context)

@@ -67,7 +67,7 @@ class UnfinishedOperation:
     detail: str
     hint: str
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people."""
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 

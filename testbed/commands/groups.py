@@ -70,7 +70,7 @@ class TopologyCommand(Command[Any]):
     ] = None
 
     @property
-    def topology_name(self) -> NamedTopology:
+    def named_topology(self) -> NamedTopology:
         """The topology that the options name. Raises `PlanFileError` and `IntentError`."""
         hosts = tuple(self.hosts_of.split(",")) if self.hosts_of else ()
         return NamedTopology(self.simplex, self.method, self.demand, self.plan_file, self.epoch, hosts)
@@ -78,7 +78,7 @@ class TopologyCommand(Command[Any]):
     def validate(self) -> None:
         """Raise `PlanFileError` or `IntentError` for options that exclude each other."""
         super().validate()
-        self.topology_name  # noqa: B018  its constructor checks the options
+        self.named_topology  # noqa: B018  its constructor checks the options
 
 
 @dataclass(frozen=True, kw_only=True)

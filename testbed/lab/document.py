@@ -38,7 +38,7 @@ class Document:
         return self.line_by_location.get(location, 1)
 
     def make_error(self, location: Location, problem: str, hint: str) -> LabFileError:
-        """Return the error `file:line: what; hint`."""
+        """Return the error `file:line: problem; hint`."""
         return LabFileError(f"{self.path}:{self.find_line(location)}: {problem}; {hint}")
 
 

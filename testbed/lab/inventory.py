@@ -45,7 +45,7 @@ def get_default_key_path() -> Path:
 
 
 def load_lab(path: str | Path) -> Lab:
-    """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; hint`, for the first error."""
+    """Read a lab file. Raises `LabFileError`, `file:line: problem; hint`, for the first error."""
     return _make_lab(read_document(Path(path)))
 
 

@@ -175,13 +175,13 @@ class Lab:
             )
         return distinct_counts.pop()
 
-    def nic(self, nic: Nic) -> LabNic:
+    def get_nic(self, nic: Nic) -> LabNic:
         """Return the interface of a NIC that a topology gives by node and index."""
         return self.hosts[nic.node].nics[nic.index]
 
     def nic_label(self, nic: Nic) -> str:
         """Return the label of a NIC, `host/nic`."""
-        return f"{self.hosts[nic.node].name}/{self.nic(nic).name}"
+        return f"{self.hosts[nic.node].name}/{self.get_nic(nic).name}"
 
     def link_label(self, link: Link) -> str:
         """Return the label of a link, `a/nic1 -> b/nic1`."""
@@ -203,7 +203,7 @@ class Lab:
             raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {hint}")
         return port_by_label[f"{board}/{port}"]
 
-    def switch(self, name: str) -> LabSwitch:
+    def get_switch(self, name: str) -> LabSwitch:
         """Return the switch of this name. Raises `StopIteration` for an unknown name."""
         return next(switch for switch in self.switches if switch.name == name)
 

@@ -57,12 +57,12 @@ class Policy:
 
     `blocks_request` returns True if the condition stops a request. `explain` returns a sentence that says what the
     request waits for, or "" if it does not wait for this condition; it gets a queue without `held_parts`. With
-    `holds_back`, a stopped request reserves its parts against later requests.
+    `reserves_parts`, a stopped request reserves its parts against later requests.
     """
 
     blocks_request: Callable[[Lease, Queue], bool]
     explain: Callable[[Lease, Queue], str]
-    holds_back: bool = False
+    reserves_parts: bool = False
 
 
 def _has_faulty_part(lease: Lease, queue: Queue) -> bool:
@@ -76,11 +76,11 @@ def _explain_fault(lease: Lease, queue: Queue) -> str:
     )
 
 
-def _must_queue(lease: Lease, queue: Queue) -> bool:
+def _has_taken_part(lease: Lease, queue: Queue) -> bool:
     return not lease.parts.isdisjoint(queue.held_parts | queue.reserved_parts)
 
 
-def _explain_queue(lease: Lease, queue: Queue) -> str:
+def _explain_taken_part(lease: Lease, queue: Queue) -> str:
     competing_leases = [
         other_lease
         for other_lease in queue.leases
@@ -100,7 +100,7 @@ def _explain_queue(lease: Lease, queue: Queue) -> str:
     return ""
 
 
-def _meets_reservation(lease: Lease, queue: Queue) -> bool:
+def _overlaps_reservation(lease: Lease, queue: Queue) -> bool:
     reservations = [other_lease for other_lease in queue.leases if other_lease.state == "requested"]
     return _find_latest_end(reservations, lease, queue.now_s) < queue.now_s + lease.ttl_s
 
@@ -113,8 +113,8 @@ def _explain_reservation(lease: Lease, queue: Queue) -> str:
 
 POLICIES = (
     Policy(_has_faulty_part, _explain_fault),
-    Policy(_must_queue, _explain_queue, holds_back=True),
-    Policy(_meets_reservation, _explain_reservation),
+    Policy(_has_taken_part, _explain_taken_part, reserves_parts=True),
+    Policy(_overlaps_reservation, _explain_reservation),
 )
 """Every condition of a grant. The reason of a pending request is the first sentence of `explain` that is not empty."""
 
@@ -126,7 +126,7 @@ def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: f
     granted_requests = []
     for request in sort_requests(request for request in leases if request.state == "queued"):
         blocking_policies = [policy for policy in POLICIES if policy.blocks_request(request, queue)]
-        if any(policy.holds_back for policy in blocking_policies):
+        if any(policy.reserves_parts for policy in blocking_policies):
             queue = replace(queue, reserved_parts=queue.reserved_parts | request.parts)
         elif not blocking_policies:
             granted_requests.append(request)

@@ -42,7 +42,7 @@ class Change:
     leases: dict[str, Lease]
     faults: Mapping[str, str]
     lock_stack: ExitStack
-    _locked: dict[int, bool] = field(default_factory=dict)
+    _is_locked_by_token: dict[int, bool] = field(default_factory=dict)
 
     def put(self, lease: Lease) -> Lease:
         """Store the new state of a lease and return it."""
@@ -72,14 +72,14 @@ class Change:
         token = lease.token
         if token is None:
             return True
-        if token not in self._locked:
+        if token not in self._is_locked_by_token:
             if isinstance(self.address, Path):
-                self._locked[token] = self.lock_stack.enter_context(
+                self._is_locked_by_token[token] = self.lock_stack.enter_context(
                     locks.lock_exclusively(self.address, token)
                 )
             else:
-                self._locked[token] = locks.try_lock_on_server(self.connection, token)
-        return self._locked[token]
+                self._is_locked_by_token[token] = locks.try_lock_on_server(self.connection, token)
+        return self._is_locked_by_token[token]
 
 
 def get_default_owner() -> str:
@@ -355,9 +355,9 @@ def wait_until_still(
     store: LeaseStore, max_wait_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `max_wait_s`."""
-    deadline = time.monotonic() + max_wait_s
+    deadline_s = time.monotonic() + max_wait_s
     while senders := store.find_sending_leases():
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline_s:
             descriptions = ", ".join(f"{describe_process(lease)} under lease {lease.id}" for lease in senders)
             raise LeaseHeld(
                 f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. "

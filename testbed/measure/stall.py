@@ -63,7 +63,7 @@ def run_tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[S
 
 def await_event(launch: Launch, event: str, stream_name: str) -> dict[str, Any]:
     """Return the first message of this event. Raise `HostError` if none arrives within `EVENT_TIMEOUT_S`."""
-    for _host, line in launch.lines(EVENT_TIMEOUT_S):
+    for _host, line in launch.read_lines(EVENT_TIMEOUT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:
             return message

@@ -196,10 +196,10 @@ class Node:
 
 
 @lru_cache(maxsize=64)
-def make_pattern(elements: int, start: int, device: torch.device | str) -> torch.Tensor:
+def make_pattern(element_count: int, start: int, device: torch.device | str) -> torch.Tensor:
     """Return the part that all inputs share, from element `start` on. `Configuration.measure` clears the cache."""
-    indices = torch.empty(elements, device=device)
-    torch.arange(start, start + elements, out=indices)
+    indices = torch.empty(element_count, device=device)
+    torch.arange(start, start + element_count, out=indices)
     return indices.remainder_(PATTERN_PERIOD)
 
 
@@ -219,14 +219,14 @@ def count_different_elements(result: torch.Tensor, expected: torch.Tensor) -> in
     return 0 if torch.equal(result, expected) else int((result != expected).sum())
 
 
-def choose_iterations(job: dict[str, Any], once_s: float) -> int:
-    """Return the number of iterations of about `once_s` that fill `min_time_s`, within the job's limits.
+def choose_iterations(job: dict[str, Any], iteration_s: float) -> int:
+    """Return the number of iterations of about `iteration_s` that fill `min_time_s`, within the job's limits.
 
     Three are enough if `min_iterations` would take longer than `max_time_s`.
     """
-    once_s = max(once_s, 1e-6)
-    min_count = min(job["min_iterations"], max(3, math.floor(job["max_time_s"] / once_s)))
-    return int(min(max(math.ceil(job["min_time_s"] / once_s), min_count), job["max_iterations"]))
+    iteration_s = max(iteration_s, 1e-6)
+    min_count = min(job["min_iterations"], max(3, math.floor(job["max_time_s"] / iteration_s)))
+    return int(min(max(math.ceil(job["min_time_s"] / iteration_s), min_count), job["max_iterations"]))
 
 
 def compute_quartiles(values: list[float]) -> tuple[float, float, float]:
@@ -327,14 +327,14 @@ def compute_processor_use(before: ProcessorTimes, after: ProcessorTimes, device_
     )
 
 
-def compute_bounds(weights: list[float], elements: int) -> list[int]:
+def compute_bounds(weights: list[float], element_count: int) -> list[int]:
     """Return the ends of the parts of a tensor that is split by weights.
 
     >>> compute_bounds([0.5, 0.25, 0.25], 10), compute_bounds([1.0], 3)
     ([5, 8, 10], [3])
     """
     partial_sums = list(itertools.accumulate(weights))
-    return [round(partial_sum / partial_sums[-1] * elements) for partial_sum in partial_sums]
+    return [round(partial_sum / partial_sums[-1] * element_count) for partial_sum in partial_sums]
 
 
 def wait_for(works: list[Any]) -> float:
@@ -392,9 +392,12 @@ class Reduction:
 
 @dataclass(frozen=True)
 class TransferBuffers:
-    """The parts that a node sends and receives in an iteration, by the other node. `elements` is the tensor's size."""
+    """The parts that a node sends and receives in an iteration, by the other node.
 
-    elements: int
+    `element_count` is the size of the whole tensor.
+    """
+
+    element_count: int
     outgoing: dict[int, torch.Tensor]
     incoming: dict[int, torch.Tensor]
 
@@ -431,30 +434,30 @@ class Exchange:
             for route_set in used_sets
         }
 
-    def locate_part(self, source: int, target: int, elements: int) -> tuple[int, int]:
+    def locate_part(self, source: int, target: int, element_count: int) -> tuple[int, int]:
         """Return start and length of the part for `target` in the tensor of `source`."""
-        base_length, remainder = divmod(elements, len(self.targets[source]))
+        base_length, remainder = divmod(element_count, len(self.targets[source]))
         position = self.targets[source].index(target)
         return position * base_length + min(position, remainder), base_length + (position < remainder)
 
     def make_buffers(self, size: int, iteration: int) -> TransferBuffers:
         """Return the parts that this node sends, and buffers for the parts that it receives."""
-        rank, elements = self.node.rank, max(1, size // 4)
+        rank, element_count = self.node.rank, max(1, size // 4)
         outgoing = {
-            target: self.make_part(rank, target, elements, iteration) for target in self.targets[rank]
+            target: self.make_part(rank, target, element_count, iteration) for target in self.targets[rank]
         }
         incoming = {
             source: torch.full(
-                (self.locate_part(source, rank, elements)[1],), math.nan, device=self.node.device
+                (self.locate_part(source, rank, element_count)[1],), math.nan, device=self.node.device
             )
             for source, targets in enumerate(self.targets)
             if rank in targets
         }
-        return TransferBuffers(elements, outgoing, incoming)
+        return TransferBuffers(element_count, outgoing, incoming)
 
-    def make_part(self, source: int, target: int, elements: int, iteration: int) -> torch.Tensor:
+    def make_part(self, source: int, target: int, element_count: int, iteration: int) -> torch.Tensor:
         """Return the part that `source` sends to `target` in one iteration."""
-        start, length = self.locate_part(source, target, elements)
+        start, length = self.locate_part(source, target, element_count)
         tensor = torch.empty(length, device=self.node.device)
         fill_inputs(tensor, source, iteration, start)
         return tensor
@@ -486,7 +489,7 @@ class Exchange:
     def count_wrong(self, buffers: TransferBuffers, iteration: int) -> int:
         """Return the number of received elements that differ from what the sender sent."""
         expected_part_by_source = {
-            source: self.make_part(source, self.node.rank, buffers.elements, iteration)
+            source: self.make_part(source, self.node.rank, buffers.element_count, iteration)
             for source in buffers.incoming
         }
         return sum(
@@ -539,9 +542,9 @@ class Configuration:
         agreement.wait_for_all()
         begin_s = time.perf_counter()
         self.perform(buffers)
-        warm_s = time.perf_counter() - begin_s
+        warm_up_s = time.perf_counter() - begin_s
         wrong_count = self.collective.count_wrong(buffers, 0)
-        slowest_s = max(agreement.gather(warm_s), default=warm_s)
+        slowest_s = max(agreement.gather(warm_up_s), default=warm_up_s)
         iterations, is_detailed = agreement.broadcast(
             [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
         )
@@ -658,14 +661,14 @@ def connect_store(address: str, timeout_s: float) -> dist.TCPStore:
     return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
-def announce_ready(rank: int, start_s: float) -> dist.TCPStore | None:
+def announce_ready(rank: int, startup_cpu_s: float) -> dist.TCPStore | None:
     """Print `ready` with the processor time of the start; rank 0 also opens and returns the store."""
     torch.set_num_threads(1)
     store = make_store() if rank == 0 else None
     print_event(
         "ready",
         rank=rank,
-        processor_s=start_s,
+        processor_s=startup_cpu_s,
         gpus=torch.cuda.device_count() if dist.is_nccl_available() else 0,
         store_port=store.port if store else None,
         versions={
@@ -696,9 +699,9 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     agreement.wait_for_all()  # rank 0 holds the store, so it must not leave before the others
 
 
-def run_one_job(rank: int, start_s: float) -> int:
+def run_one_job(rank: int, startup_cpu_s: float) -> int:
     """Get ready, wait for one job, run it; return the exit status."""
-    store = announce_ready(rank, start_s)
+    store = announce_ready(rank, startup_cpu_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return EXIT_NO_JOB
@@ -716,12 +719,12 @@ def main() -> int:
     """Run one rank, with one process per job; return the exit status of the last job."""
     rank = int(sys.argv[1])
     gc.freeze()  # keeps the imported objects shared with children and out of collections
-    start_s = time.process_time()
+    startup_cpu_s = time.process_time()
     while True:
         process = os.fork()  # safe: this process has one thread, and no process group or GPU is open
         if not process:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            status = run_one_job(rank, start_s)
+            status = run_one_job(rank, startup_cpu_s)
             sys.stdout.flush()
             os._exit(status)  # skip all clean-up: process groups would wait for peers that have ended
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -729,7 +732,7 @@ def main() -> int:
             os.kill(os.getpid(), -status)
         if status != EXIT_MORE_JOBS:
             return status
-        start_s = 0.0
+        startup_cpu_s = 0.0
 
 
 if __name__ == "__main__":

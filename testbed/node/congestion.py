@@ -20,17 +20,17 @@ class Reno:
     window: float = INITIAL_WINDOW
     threshold: float = math.inf
 
-    def on_ack(self, gain: float, _now: float, _rtt_s: float) -> None:
+    def on_ack(self, gain: float, _now_s: float, _rtt_s: float) -> None:
         """Grow by a segment in slow start, else by `gain` divided by the window."""
         self.window += 1.0 if self.window < self.threshold else gain / self.window
 
-    def on_loss(self, _now: float) -> None:
+    def on_loss(self, _now_s: float) -> None:
         """Halve the window. Callers call this once for all losses of a round trip."""
         self.threshold = self.window = max(2.0, self.window / 2)
 
-    def on_timeout(self, now: float) -> None:
+    def on_timeout(self, now_s: float) -> None:
         """Begin again with one segment."""
-        self.on_loss(now)
+        self.on_loss(now_s)
         self.window = 1.0
 
 
@@ -45,28 +45,28 @@ class Cubic:
     origin_s: float = 0.0
     reno_window: float = 0.0
 
-    def on_ack(self, gain: float, now: float, rtt_s: float) -> None:
+    def on_ack(self, gain: float, now_s: float, rtt_s: float) -> None:
         """Grow by a segment in slow start, else towards the cubic curve, and no slower than Reno."""
         if self.window < self.threshold:
             self.window += 1.0
             return
         if self.curve_start_s is None:
-            self.curve_start_s, self.reno_window = now, self.window
+            self.curve_start_s, self.reno_window = now_s, self.window
             self.origin_s = math.cbrt(max(self.curve_top - self.window, 0.0) / CUBIC_C)
             self.curve_top = max(self.curve_top, self.window)
-        curve_window = CUBIC_C * (now - self.curve_start_s + rtt_s - self.origin_s) ** 3 + self.curve_top
+        curve_window = CUBIC_C * (now_s - self.curve_start_s + rtt_s - self.origin_s) ** 3 + self.curve_top
         target_window = min(max(curve_window, self.window), 1.5 * self.window)
         self.reno_window += gain * 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) / self.window
         self.window = max(self.window + gain * (target_window - self.window) / self.window, self.reno_window)
 
-    def on_loss(self, _now: float) -> None:
+    def on_loss(self, _now_s: float) -> None:
         """Reduce the window to 0.7 and start a new curve."""
         self.curve_top, self.curve_start_s = self.window, None
         self.threshold = self.window = max(2.0, self.window * CUBIC_BETA)
 
-    def on_timeout(self, now: float) -> None:
+    def on_timeout(self, now_s: float) -> None:
         """Begin again with one segment."""
-        self.on_loss(now)
+        self.on_loss(now_s)
         self.window = 1.0
 
 

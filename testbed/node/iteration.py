@@ -179,8 +179,8 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     host.wait_for_all()
     for _ in range(job["warm_up"]):
         _run_iteration(host, job, deadline_s)
-    counters_before, busy_before = read_counters(job["nics"]), read_busy_ticks()
-    retransmitted = {pair: outgoing.count_retransmitted() for pair, outgoing in host.outgoing.items()}
+    counters_before, ticks_before = read_counters(job["nics"]), read_busy_ticks()
+    retransmitted_before = {pair: outgoing.count_retransmitted() for pair, outgoing in host.outgoing.items()}
     own_before_s, others_before_s = time.process_time(), read_others_processor_s()
     watch = RankWatch([(pair, outgoing.connection) for pair, outgoing in host.outgoing.items()], job["nics"])
     host.wait_for_all()
@@ -210,17 +210,17 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         host.wait_for_all()
         last_s = time.monotonic()
     flows = watch.end()
-    busy_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
+    ticks_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
     busy_ticks, all_ticks = (
         later_value - earlier_value
-        for earlier_value, later_value in zip(busy_before, busy_after, strict=True)
+        for earlier_value, later_value in zip(ticks_before, ticks_after, strict=True)
     )
     return {
         "times": times_s,
         "before": counters_before,
         "after": counters_after,
         "retransmitted": [
-            [*pair, outgoing.count_retransmitted() - retransmitted[pair]]
+            [*pair, outgoing.count_retransmitted() - retransmitted_before[pair]]
             for pair, outgoing in host.outgoing.items()
         ],
         "busy": busy_ticks / max(1, all_ticks),

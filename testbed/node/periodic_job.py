@@ -90,9 +90,9 @@ class PeriodicJob:
         self.job, self.outgoing, self.incoming, self.loop = job, outgoing, incoming, loop
         self.computed_s = 0.0
 
-    def run(self, epoch: float) -> dict[str, object]:
+    def run(self, epoch_s: float) -> dict[str, object]:
         """Run all iterations and return the row of this job. Raises `TimeoutError`, `OSError`."""
-        job_start_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
+        job_start_s = time.monotonic() + epoch_s + self.job["start_s"] - time.time()
         slots, start_times_s = SlotSchedule(self.job, job_start_s), [job_start_s]
         self.loop.serve_until(job_start_s)
         for _ in range(self.job["iterations"]):
@@ -117,13 +117,13 @@ class PeriodicJob:
         self.computed_s += seconds
         self.loop.serve_until(start_s + seconds)
 
-    def _send_burst(self, size: int, pace: float, give_up_s: float) -> None:
+    def _send_burst(self, size: int, pace_bytes_per_s: float, give_up_s: float) -> None:
         """Send the parts of a burst. Each waits until the previous parts, of this and the other host, have arrived."""
         steps = self.job["steps"]
         part_size = -(-size // steps)
         for _ in range(steps):
             if self.outgoing:
-                self.outgoing.begin(part_size, pace)
+                self.outgoing.begin(part_size, pace_bytes_per_s)
             if self.incoming:
                 self.incoming.expect(part_size)
             self.loop.run(self._is_delivered, give_up_s)
@@ -134,13 +134,13 @@ class PeriodicJob:
         )
 
 
-def run_member(job: dict[str, Any], incoming: Incoming | None, epoch: float) -> dict[str, object]:
+def run_member(job: dict[str, Any], incoming: Incoming | None, epoch_s: float) -> dict[str, object]:
     """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
     outgoing = open_outgoing(job) if job["next"] else None
     endpoints = [endpoint for endpoint in (outgoing, incoming) if endpoint]
     loop = EventLoop(endpoints)
     try:
-        row = PeriodicJob(job, outgoing, incoming, loop).run(epoch)
+        row = PeriodicJob(job, outgoing, incoming, loop).run(epoch_s)
         loop.linger(job["give_up_s"])
     finally:
         for endpoint in endpoints:
@@ -149,7 +149,7 @@ def run_member(job: dict[str, Any], incoming: Incoming | None, epoch: float) -> 
 
 
 def run_in_processes(
-    jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, Incoming | None], epoch: float
+    jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, Incoming | None], epoch_s: float
 ) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
     job_pipes = []
@@ -157,7 +157,7 @@ def run_in_processes(
         read_end, write_end = os.pipe()
         if os.fork() == 0:
             os.close(read_end)
-            os._exit(_run_child(job, incoming_endpoints[name], epoch, write_end))
+            os._exit(_run_child(job, incoming_endpoints[name], epoch_s, write_end))
         os.close(write_end)
         job_pipes.append((name, read_end))
     status = 0
@@ -172,9 +172,9 @@ def run_in_processes(
     return status
 
 
-def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch: float, write_end: int) -> int:
+def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch_s: float, write_end: int) -> int:
     try:
-        row = run_member(job, incoming, epoch)
+        row = run_member(job, incoming, epoch_s)
     except (OSError, ValueError, KeyError) as error:
         row = {"error": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
     with os.fdopen(write_end, "w") as pipe:
@@ -184,9 +184,8 @@ def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch: float, wri
 
 def main() -> int:
     """Run the jobs of this host; return the exit status."""
-    with suppress(
-        OSError
-    ):  # real time: an agent that waits for a processor would measure the load of the machine
+    # Real-time priority: an agent that waits for a processor would measure the load of the machine.
+    with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(SCHED_PRIORITY))
     line = sys.stdin.readline()
     if not line.endswith("\n"):

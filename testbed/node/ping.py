@@ -355,7 +355,7 @@ class EchoConnection:
 
 def main() -> None:
     """Read the command line, test all paths after a line of input, print, and serve the peers until the input ends."""
-    parser = argparse.ArgumentParser(description="Try the ways to many addresses at once.")
+    parser = argparse.ArgumentParser(description="Test the paths to many addresses at once.")
     parser.add_argument("--deadline", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--size", type=int, default=0, help="payload of a ping that may not be fragmented")
     parser.add_argument(

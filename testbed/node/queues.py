@@ -78,7 +78,8 @@ def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[s
         and (not inner_queues or _is_simulated(inner_queues))
     ):
         options = root["options"]
-        burst_bytes = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
+        # The kernel keeps the burst as a time and rounds it down, so round it up to whole KiB.
+        burst_bytes = -(-int(options["burst"]) // KIB) * KIB
         rate_options = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst_bytes}b"]
         location = ["dev", nic, "root", "handle", root["handle"]]
         bucket_command = [

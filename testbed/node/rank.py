@@ -213,11 +213,11 @@ class Program:
         for line in sys.stdin:
             if line.strip() == "stop" and self.process is not None:
                 self.is_stopped = True
-                for signal_number, patience_s in ((signal.SIGTERM, KILL_DELAY_S), (signal.SIGKILL, 0.0)):
+                for signal_number, delay_s in ((signal.SIGTERM, KILL_DELAY_S), (signal.SIGKILL, 0.0)):
                     with suppress(ProcessLookupError):
                         os.killpg(self.process.pid, signal_number)
-                    deadline = time.monotonic() + patience_s
-                    while self.process.poll() is None and time.monotonic() < deadline:
+                    deadline_s = time.monotonic() + delay_s
+                    while self.process.poll() is None and time.monotonic() < deadline_s:
                         time.sleep(0.02)
 
     def watch(self) -> int:

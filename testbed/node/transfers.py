@@ -63,8 +63,8 @@ class Outgoing(Endpoint, Protocol):
         """Packets that were sent again."""
         ...
 
-    def begin(self, size: int, pace: float) -> None:
-        """Begin a part of `size` bytes, at no more than `pace` bytes per second (0: no limit)."""
+    def begin(self, size: int, pace_bytes_per_s: float) -> None:
+        """Begin a part of `size` bytes, at no more than `pace_bytes_per_s` bytes per second (0: no limit)."""
         ...
 
 
@@ -93,10 +93,12 @@ class TcpSender:
         self.remaining_bytes = 0
         self.is_done = True
 
-    def begin(self, size: int, pace: float) -> None:
+    def begin(self, size: int, pace_bytes_per_s: float) -> None:
         """Begin a part."""
-        if pace:
-            self.connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", int(pace)))
+        if pace_bytes_per_s:
+            self.connection.setsockopt(
+                socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", int(pace_bytes_per_s))
+            )
         self.remaining_bytes, self.is_done = size, False
 
     def write(self) -> float | None:

@@ -88,7 +88,7 @@ class Sender:
     _chunk_count: int = 0
     _acknowledged_chunks: set[int] = field(default_factory=set)
     _recovery_number: int = 0
-    _deadline: float | None = None
+    _deadline_s: float | None = None
     _is_probing: bool = False
 
     def begin(self, chunks: int) -> None:
@@ -98,7 +98,7 @@ class Sender:
         self._waiting_chunks = deque(range(self._first_chunk, self._first_chunk + chunks))
         self._in_flight_by_number.clear()
         self._acknowledged_chunks.clear()
-        self._deadline, self._is_probing = None, False
+        self._deadline_s, self._is_probing = None, False
 
     @property
     def is_done(self) -> bool:
@@ -111,16 +111,16 @@ class Sender:
         return f"{self._chunk_count - len(self._acknowledged_chunks)} of {self._chunk_count}"
 
     @property
-    def deadline(self) -> float | None:
+    def deadline_s(self) -> float | None:
         """Time at which `on_time` is due."""
-        return self._deadline
+        return self._deadline_s
 
     @property
     def has_waiting(self) -> bool:
         """True while packets wait to be sent."""
         return bool(self._waiting_chunks)
 
-    def poll(self, now: float, max_packets: int | None = None) -> list[bytes]:
+    def poll(self, now_s: float, max_packets: int | None = None) -> list[bytes]:
         """Return the packets that the window allows, but at most `max_packets`."""
         packets: list[bytes] = []
         while self._waiting_chunks and len(self._in_flight_by_number) < int(max(self.control.window, 1.0)):
@@ -129,29 +129,30 @@ class Sender:
             chunk = self._waiting_chunks.popleft()
             if chunk in self._acknowledged_chunks:
                 continue
-            packets.append(self._make_packet(chunk, now))
+            packets.append(self._make_packet(chunk, now_s))
         if packets:
-            self._schedule_probe(now)
+            self._schedule_probe(now_s)
         return packets
 
-    def _make_packet(self, chunk: int, now: float) -> bytes:
-        self._in_flight_by_number[self._next_number] = (chunk, now)
-        packet = DATA.pack(_DATA, self._next_number, chunk, now) + _ZEROS
+    def _make_packet(self, chunk: int, now_s: float) -> bytes:
+        self._in_flight_by_number[self._next_number] = (chunk, now_s)
+        packet = DATA.pack(_DATA, self._next_number, chunk, now_s) + _ZEROS
         self._next_number += 1
         return packet
 
-    def _schedule_probe(self, now: float) -> None:
+    def _schedule_probe(self, now_s: float) -> None:
         """Set the time at which the connection is probed if no acknowledgement comes before."""
-        self._deadline, self._is_probing = now + self._round_trip.probe_s, False
+        self._deadline_s, self._is_probing = now_s + self._round_trip.probe_s, False
 
-    def on_packet(self, packet: bytes, now: float) -> None:
+    def on_packet(self, packet: bytes, now_s: float) -> None:
         """Process an acknowledgement; ignore other packets."""
         if len(packet) < ACK.size or packet[0] != _ACK:
             return
         _, largest_number, earlier_bits, sent_s = ACK.unpack_from(packet)
         if largest_number in self._in_flight_by_number:
-            self._round_trip.measure(now - sent_s)
-        received_bits = earlier_bits << 1 | 1  # bit i: number largest - i
+            self._round_trip.measure(now_s - sent_s)
+        # Bit i stands for the transmission `largest_number - i`.
+        received_bits = earlier_bits << 1 | 1
         lost_before_s = sent_s - self._round_trip.smoothed_s / 4
         lost_numbers = []
         for number in list(self._in_flight_by_number):
@@ -159,47 +160,47 @@ class Sender:
             if number_distance < 0:
                 continue
             if received_bits >> number_distance & 1:
-                self._acknowledge(number, now)
+                self._acknowledge(number, now_s)
             elif number_distance >= REORDERING_LIMIT or self._in_flight_by_number[number][1] < lost_before_s:
                 lost_numbers.append(number)
-        self._handle_losses(lost_numbers, now)
+        self._handle_losses(lost_numbers, now_s)
         if self._in_flight_by_number:
-            self._schedule_probe(now)
+            self._schedule_probe(now_s)
         else:
-            self._deadline = None
+            self._deadline_s = None
 
-    def _acknowledge(self, number: int, now: float) -> None:
+    def _acknowledge(self, number: int, now_s: float) -> None:
         """Record that a packet has arrived."""
         self._acknowledged_chunks.add(self._in_flight_by_number.pop(number)[0])
         if number >= self._recovery_number:
             ratio = len(self._acknowledged_chunks) / self._chunk_count
-            self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
+            self.control.on_ack(self.gain.evaluate(ratio), now_s, self._round_trip.smoothed_s)
 
-    def on_time(self, now: float) -> list[bytes]:
+    def on_time(self, now_s: float) -> list[bytes]:
         """Return a probe for a silent connection. If the last probe got no answer, count packets in flight as lost."""
-        if self._deadline is None or now < self._deadline:
+        if self._deadline_s is None or now_s < self._deadline_s:
             return []
         if not self._is_probing and self._in_flight_by_number and self._round_trip.smoothed_s:
             self._is_probing = True
-            self._deadline = now + self._round_trip.timeout_s
+            self._deadline_s = now_s + self._round_trip.timeout_s
             self.probes += 1
-            return [self._make_packet(self._in_flight_by_number[max(self._in_flight_by_number)][0], now)]
+            return [self._make_packet(self._in_flight_by_number[max(self._in_flight_by_number)][0], now_s)]
         self.timeouts += 1
         self._round_trip.backoff += 1
         self._resend(list(self._in_flight_by_number))
         self._recovery_number = self._next_number
-        self.control.on_timeout(now)
-        self._deadline = now + self._round_trip.timeout_s
+        self.control.on_timeout(now_s)
+        self._deadline_s = now_s + self._round_trip.timeout_s
         return []
 
-    def _handle_losses(self, numbers: list[int], now: float) -> None:
+    def _handle_losses(self, numbers: list[int], now_s: float) -> None:
         if not numbers:
             return
         newest_number = max(numbers)
         self._resend(numbers)
         if newest_number >= self._recovery_number:
             self._recovery_number = self._next_number
-            self.control.on_loss(now)
+            self.control.on_loss(now_s)
 
     def _resend(self, numbers: list[int]) -> None:
         for number in sorted(numbers, reverse=True):
@@ -256,16 +257,16 @@ def transfer(
     """Run the transfer of `sender` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
     end_s = clock() + give_up_s
     while not sender.is_done:
-        now = clock()
-        if now > end_s:
+        now_s = clock()
+        if now_s > end_s:
             unacknowledged_text = sender.unacknowledged_text
             raise TimeoutError(
                 f"{unacknowledged_text} packets were not acknowledged within {give_up_s:g} s: check the other host"
             )
-        for packet in [*sender.on_time(now), *sender.poll(now)]:
+        for packet in [*sender.on_time(now_s), *sender.poll(now_s)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 udp_socket.send(packet)
-        wait_s = min(max((sender.deadline or now) - now, 0.0), MIN_RTO_S)
+        wait_s = min(max((sender.deadline_s or now_s) - now_s, 0.0), MIN_RTO_S)
         while select.select([udp_socket], [], [], wait_s)[0]:
             with suppress(OSError):
                 sender.on_packet(udp_socket.recv(2048), clock())

@@ -38,7 +38,7 @@ class UdpSender:
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
         self.sender = make_sender(job["control"], job["slope"], job["intercept"])
-        self.start_s = self.pace = 0.0
+        self.start_s = self.pace_bytes_per_s = 0.0
         self.sent_count = 0
 
     @property
@@ -51,27 +51,29 @@ class UdpSender:
         """Packets that were sent again."""
         return self.sender.retransmits
 
-    def begin(self, size: int, pace: float) -> None:
-        """Begin a part of `size` bytes; `pace` limits it to that many bytes per second (0: no limit)."""
+    def begin(self, size: int, pace_bytes_per_s: float) -> None:
+        """Begin a part of `size` bytes; `pace_bytes_per_s` limits it to that many bytes per second (0: no limit)."""
         self.sender.begin(max(1, round(size / PAYLOAD)))
-        self.start_s, self.pace, self.sent_count = time.monotonic(), pace, 0
+        self.start_s, self.pace_bytes_per_s, self.sent_count = time.monotonic(), pace_bytes_per_s, 0
 
     def write(self) -> float | None:
         """Send the packets that window and pace allow; return when to call this again (None: no deadline)."""
         now_s = time.monotonic()
         max_packets = (
-            int((now_s - self.start_s) * self.pace / PAYLOAD) + 1 - self.sent_count if self.pace else None
+            int((now_s - self.start_s) * self.pace_bytes_per_s / PAYLOAD) + 1 - self.sent_count
+            if self.pace_bytes_per_s
+            else None
         )
         for packet in [*self.sender.on_time(now_s), *self.sender.poll(now_s, max_packets)]:
             self.sent_count += 1
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 self.connection.send(packet)
-        deadline = self.sender.deadline
-        if self.pace and self.sender.has_waiting:
-            next_s = self.start_s + self.sent_count * PAYLOAD / self.pace
+        deadline_s = self.sender.deadline_s
+        if self.pace_bytes_per_s and self.sender.has_waiting:
+            next_s = self.start_s + self.sent_count * PAYLOAD / self.pace_bytes_per_s
             if next_s > now_s:  # otherwise the window stays full until an acknowledgement comes
-                return min(deadline or next_s, next_s)
-        return deadline
+                return min(deadline_s or next_s, next_s)
+        return deadline_s
 
     def read(self) -> None:
         """Handle all acknowledgements that have arrived."""

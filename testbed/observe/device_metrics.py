@@ -13,7 +13,7 @@ from testbed.operate.session import open_lab
 
 def read_device_samples(lab: Lab) -> tuple[Sample, ...]:
     """Read the switches of a lab and return their samples. For a switch that does not answer, the sample says down."""
-    with open_lab(lab, None, model_hosts=True, partial=True) as session:
+    with open_lab(lab, None, model_hosts=True, skip_unreachable=True) as session:
         readings = read_ports(list_lab_ports(lab), session.switches)
         return tuple(make_samples(lab.name, readings, session.unreachable))
 

@@ -41,11 +41,11 @@ class Configuration:
     tls: Mapping[str, str] | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def rule(self) -> Rule:
+    def make_rule(self) -> Rule:
         """Return the rule of the loader before a decision: no offloading."""
         return Rule(ordered=self.ordered, look_ahead=self.look_ahead, patience_s=self.patience_s)
 
-    def certificates(self) -> Tls | None:
+    def read_certificates(self) -> Tls | None:
         """Return the files under the key `tls`, or None. Raises `OffloadError` for missing or unknown keys there."""
         if self.tls is None:
             return None

@@ -198,7 +198,7 @@ class DaskEngine:
     @property
     def slots(self) -> int:
         """Number of threads of all workers, at least 1."""
-        return max(1, len(self.workers()))
+        return max(1, len(self.list_workers()))
 
     def open(self, runner: Runner) -> None:
         """Send the pipeline to all present and future workers."""
@@ -267,7 +267,7 @@ class DaskEngine:
         future.add_done_callback(
             lambda local_future: dask_future.cancel() if local_future.cancelled() else None
         )
-        dask_future.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
+        dask_future.add_done_callback(lambda finished_future: self._fetch(finished_future, future))
         return future
 
     def _fetch(self, dask_future: Any, future: Future[Any]) -> None:
@@ -319,11 +319,11 @@ class DaskEngine:
             if not fetch.cancelled():
                 dask_future.release()
 
-    def cpu_ns(self) -> int:
+    def read_cpu_ns(self) -> int:
         """Return 0, because workers are separate processes."""
         return 0
 
-    def jobs(self) -> frozenset[str]:
+    def list_jobs(self) -> frozenset[str]:
         """Return the ids of all clients of this kind on the scheduler, and the other jobs on the hosts."""
         clients = self._ask(
             lambda: self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients)), []
@@ -332,7 +332,7 @@ class DaskEngine:
             frozenset(client for client in clients if f"-{CLIENT_NAME}-" in client) | self._list_other_jobs()
         )
 
-    def workers(self) -> tuple[str, ...]:
+    def list_workers(self) -> tuple[str, ...]:
         """Return the host of each worker thread, sorted."""
         thread_count_by_address: dict[str, int] = self._ask(self._client.nthreads, {})
         return tuple(

@@ -31,15 +31,15 @@ class Engine(Protocol):
         """Submit a stage (see `Runner.run`), and return the future of its result."""
         ...
 
-    def cpu_ns(self) -> int:
+    def read_cpu_ns(self) -> int:
         """Return the processor time in ns that workers used inside the trainer's process, to subtract from its own."""
         ...
 
-    def jobs(self) -> frozenset[str]:
+    def list_jobs(self) -> frozenset[str]:
         """Return the names of all jobs that share the workers, including this one."""
         ...
 
-    def workers(self) -> tuple[str, ...]:
+    def list_workers(self) -> tuple[str, ...]:
         """Return the host of each worker thread, sorted. A decision holds only for workers that were measured."""
         ...
 
@@ -49,12 +49,12 @@ class Engine(Protocol):
 
 
 class InProcess:
-    """Workers as threads of this process. If `loses(n)`, the n-th stage raises `WorkerLost`."""
+    """Workers as threads of this process. If `is_lost(n)`, the n-th stage raises `WorkerLost`."""
 
     def __init__(self, slots: int = 1, *, is_lost: Callable[[int], bool] = lambda _number: False) -> None:
         self.slots = slots
         self._threads = ThreadPoolExecutor(slots, thread_name_prefix="offload")
-        self._loses = is_lost
+        self._is_lost = is_lost
         self._runner: Runner | None = None
         self._submitted = 0
         self._cpu_ns = 0
@@ -72,7 +72,7 @@ class InProcess:
 
     def _run(self, number: int, stage: str, payload: Any, epoch: int) -> Any:
         assert self._runner is not None, "submit() before open()"
-        if self._loses(number):
+        if self._is_lost(number):
             raise WorkerLost(f"the worker of stage {number} is lost, as requested")
         start_ns = time.thread_time_ns()
         try:
@@ -81,15 +81,15 @@ class InProcess:
             with self._lock:
                 self._cpu_ns += time.thread_time_ns() - start_ns
 
-    def cpu_ns(self) -> int:
+    def read_cpu_ns(self) -> int:
         """Return the processor time of the threads in ns."""
         return self._cpu_ns
 
-    def jobs(self) -> frozenset[str]:
+    def list_jobs(self) -> frozenset[str]:
         """Return the only job, which is this process."""
         return frozenset({"this"})
 
-    def workers(self) -> tuple[str, ...]:
+    def list_workers(self) -> tuple[str, ...]:
         """Return this process, once for each thread."""
         return ("this",) * self.slots
 

@@ -26,7 +26,7 @@ def is_remote(unit: int, ratio: float) -> bool:
 class Order:
     """The indices of an epoch in order. `bounds` holds the start of each batch and the end, or () for equal batches.
 
-    >>> Order([5, 6, 7], 2, bounds=(0, 1, 3)).batch(1)
+    >>> Order([5, 6, 7], 2, bounds=(0, 1, 3)).get_batch(1)
     (6, 7)
     """
 
@@ -39,13 +39,13 @@ class Order:
         """Number of batches. The last may be smaller than `batch_size`."""
         return len(self.bounds) - 1 if self.bounds else -(-len(self.indices) // self.batch_size)
 
-    def batch(self, number: int) -> tuple[int, ...]:
+    def get_batch(self, number: int) -> tuple[int, ...]:
         """Return the indices of a batch."""
         if self.bounds:
             return tuple(self.indices[self.bounds[number] : self.bounds[number + 1]])
         return tuple(self.indices[number * self.batch_size : (number + 1) * self.batch_size])
 
-    def sizes(self, done: int) -> Iterator[int]:
+    def iterate_sizes(self, done: int) -> Iterator[int]:
         """Yield the sizes of the batches after the first `done` elements."""
         if self.bounds:
             yield from (end - begin for begin, end in pairwise(self.bounds) if begin >= done)
@@ -53,9 +53,9 @@ class Order:
         for begin in range(done, len(self.indices), self.batch_size):
             yield min(self.batch_size, len(self.indices) - begin)
 
-    def share(self, first_batch: int, count: int) -> Order:
+    def take_share(self, first_batch: int, count: int) -> Order:
         """Return the share of one of `count` processes: every `count`-th batch, starting with `first_batch`."""
-        batches = [self.batch(number) for number in range(first_batch, self.batches, count)]
+        batches = [self.get_batch(number) for number in range(first_batch, self.batches, count)]
         return make_order_of_batches(batches, self.batch_size)
 
 

@@ -103,18 +103,18 @@ class Feed:
         done_units = set(done)
         units = [unit for unit in range(unit_count) if unit not in done_units]
         self._queue = deque(units)
-        self._sizes = deque(() if self._is_batchwise else order.sizes(len(done_units)))
+        self._sizes = deque(() if self._is_batchwise else order.iterate_sizes(len(done_units)))
         slots = sides.remote.slots if sides.remote else 1
         self._max_pending = {
             False: rule.look_ahead * unit_batch_size,
             True: rule.look_ahead * unit_batch_size * slots,
         }
-        self._remaining = {
-            side: deque(unit for unit in units if self._is_remote_side(unit) == side)
-            for side in (False, True)
+        self._remaining_units = {
+            is_remote_side: deque(unit for unit in units if self._is_remote_side(unit) == is_remote_side)
+            for is_remote_side in (False, True)
         }
         self._pending: dict[bool, deque[_UnitWork]] = {False: deque(), True: deque()}
-        self._is_local_only = sides.remote is None or not sides.remote.workers()
+        self._is_local_only = sides.remote is None or not sides.remote.list_workers()
         self.counts = Counts()
 
     def __iter__(self) -> Iterator[tuple[list[int], Any]]:
@@ -130,8 +130,8 @@ class Feed:
             return [work.unit], value
         return self._make_batch([self._take_next() for _ in range(self._sizes.popleft())])
 
-    def _make_batch(self, units: list[tuple[_UnitWork, Any]]) -> tuple[list[int], Any]:
-        return [work.unit for work, _ in units], self._sides.runner.collate([value for _, value in units])
+    def _make_batch(self, results: list[tuple[_UnitWork, Any]]) -> tuple[list[int], Any]:
+        return [work.unit for work, _ in results], self._sides.runner.collate([value for _, value in results])
 
     def close(self) -> None:
         """Cancel all pending units."""
@@ -146,15 +146,18 @@ class Feed:
         return self._sides.remote is not None and self._rule.is_remote(unit)
 
     def _start_units(self) -> None:
-        for side in (True, False):
-            while self._remaining[side] and len(self._pending[side]) < self._max_pending[side]:
-                work = self._make_work(self._remaining[side].popleft())
-                self._start(work, is_remote_side=side)
-                self._pending[side].append(work)
+        for is_remote_side in (True, False):
+            while (
+                self._remaining_units[is_remote_side]
+                and len(self._pending[is_remote_side]) < self._max_pending[is_remote_side]
+            ):
+                work = self._make_work(self._remaining_units[is_remote_side].popleft())
+                self._start(work, is_remote_side=is_remote_side)
+                self._pending[is_remote_side].append(work)
 
     def _make_work(self, unit: int) -> _UnitWork:
         if self._is_batchwise:
-            return _UnitWork(unit, self._order.batch(unit))
+            return _UnitWork(unit, self._order.get_batch(unit))
         return _UnitWork(unit, (self._order.indices[unit],))
 
     def _start(self, work: _UnitWork, *, is_remote_side: bool) -> None:
@@ -181,15 +184,15 @@ class Feed:
 
     def _prepare(self, indices: Sequence[int]) -> Any:
         if self._is_batchwise:
-            return self._sides.runner.batch(indices, self._epoch)
+            return self._sides.runner.prepare_batch(indices, self._epoch)
         (index,) = indices
-        return self._sides.runner.element(index, self._epoch)
+        return self._sides.runner.prepare_element(index, self._epoch)
 
     def _take_next(self) -> tuple[_UnitWork, Any]:
         self._start_units()
-        side = self._is_remote_side(self._queue.popleft())
-        if not side:
-            work = self._pending[side].popleft()
+        is_remote_side = self._is_remote_side(self._queue.popleft())
+        if not is_remote_side:
+            work = self._pending[is_remote_side].popleft()
             value = self._get_local_value(work)
             self.counts.local += 1
         else:
@@ -236,27 +239,26 @@ class Feed:
                 return work.future.result(min(remaining_s, POLL_S))
             except TimeoutError as error:
                 if work.future.done():
-                    return (
-                        work.future.result()
-                    )  # the unit ended just now, or the transform raised TimeoutError
+                    # The unit ended just now, or the transform itself raised TimeoutError.
+                    return work.future.result()
                 remaining_s -= POLL_S
                 if remaining_s <= 0 or not self._has_workers():
                     raise _UnansweredError from error
 
     def _has_workers(self) -> bool:
-        return self._sides.remote is not None and bool(self._sides.remote.workers())
+        return self._sides.remote is not None and bool(self._sides.remote.list_workers())
 
     def _take_back(self, work: _UnitWork, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
-        unanswered_work = [lost_work for lost_work in self._pending[True] if not _is_answered(lost_work)]
+        unanswered_units = [unit_work for unit_work in self._pending[True] if not _is_answered(unit_work)]
         self._is_local_only = not self._has_workers() or (
-            is_unanswered and len(unanswered_work) == len(self._pending[True])
+            is_unanswered and len(unanswered_units) == len(self._pending[True])
         )
-        for lost_work in unanswered_work if self._is_local_only else [work]:
-            if lost_work.is_remote:
-                assert lost_work.future is not None
-                lost_work.future.cancel()
-                self._start(lost_work, is_remote_side=False)
+        for unit_work in unanswered_units if self._is_local_only else [work]:
+            if unit_work.is_remote:
+                assert unit_work.future is not None
+                unit_work.future.cancel()
+                self._start(unit_work, is_remote_side=False)
 
     def _wait_for_first(self, pending: deque[_UnitWork]) -> _UnitWork:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""
@@ -306,7 +308,7 @@ class StreamFeed(Feed):
         }
         self._elements: Iterator[tuple[int, Any]] | None = enumerate(elements)
         self._numbers = iter(count() if numbers is None else numbers)
-        self._done, self._drop_last = set(done), drop_last
+        self._done_units, self._drop_last = set(done), drop_last
         self._raw_by_unit: dict[int, Any] = {}
         self._index_by_unit: dict[int, int] = {}
 
@@ -332,30 +334,32 @@ class StreamFeed(Feed):
     def _start_units(self) -> None:
         while (
             self._elements is not None
-            and self._lacks_any()
+            and self._has_room()
             and len(self._queue) < sum(self._max_pending.values())
         ):
-            unit, raw = next(self._elements, (-1, None))
+            unit, raw_element = next(self._elements, (-1, None))
             if unit < 0:
                 self._elements = None
                 break
             index = next(self._numbers)
-            if unit not in self._done:
-                self._raw_by_unit[index], self._index_by_unit[unit] = raw, index
+            if unit not in self._done_units:
+                self._raw_by_unit[index], self._index_by_unit[unit] = raw_element, index
                 self._queue.append(unit)
-                self._remaining[self._is_remote_side(unit)].append(unit)
+                self._remaining_units[self._is_remote_side(unit)].append(unit)
         super()._start_units()
 
-    def _lacks_any(self) -> bool:
+    def _has_room(self) -> bool:
         """Return whether a side that the rule uses has room for another element."""
-        is_remote = (
+        uses_workers = (
             self._sides.remote is not None and self._rule.candidate is not None and self._rule.ratio > 0
         )
-        sides = ({True} if is_remote else set()) | (
-            {False} if not is_remote or self._rule.ratio < 1 else set()
+        used_sides = ({True} if uses_workers else set()) | (
+            {False} if not uses_workers or self._rule.ratio < 1 else set()
         )
         return any(
-            len(self._remaining[side]) + len(self._pending[side]) < self._max_pending[side] for side in sides
+            len(self._remaining_units[is_remote_side]) + len(self._pending[is_remote_side])
+            < self._max_pending[is_remote_side]
+            for is_remote_side in used_sides
         )
 
     def _make_work(self, unit: int) -> _UnitWork:

@@ -52,18 +52,18 @@ def make_lease_lister(lab: str, runs_folder: Path) -> Callable[[], frozenset[str
 def open_lab_engine(
     path: Path,
     runs_folder: Path = DEFAULT_RUNS,
-    workers: int | None = None,
+    worker_count: int | None = None,
     *,
     tls: Tls | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Iterator[DaskEngine]:
-    """Start workers on the first `workers` hosts of a lab file (default: all), and yield an engine with them.
+    """Start workers on the first `worker_count` hosts of a lab file (default: all), and yield an engine with them.
 
     Each lease in the database of `runs_folder` counts as one job that shares the hosts. Raises the errors of
     `start_lab_workers`.
     """
     lab = load_lab(path)
-    hosts = lab.hosts if workers is None else lab.hosts[:workers]
+    hosts = lab.hosts if worker_count is None else lab.hosts[:worker_count]
     with start_lab_workers(lab, hosts, tls) as address:
         yield DaskEngine(
             address, tls=tls, weights=weights, list_other_jobs=make_lease_lister(lab.name, runs_folder)

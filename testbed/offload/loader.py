@@ -185,7 +185,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def _read_sharing(self) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the jobs that share the workers, and the hosts of the worker threads."""
         engine = self.sides().remote
-        return (engine.jobs(), engine.workers()) if engine else (frozenset(), ())
+        return (engine.list_jobs(), engine.list_workers()) if engine else (frozenset(), ())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the progress of the training as plain values, for JSON or `torch.save`."""
@@ -266,7 +266,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             order = make_order(sample_count, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
         if worker_info is None or worker_info.num_workers == 1:
             return order
-        return order.share(worker_info.id, worker_info.num_workers)
+        return order.take_share(worker_info.id, worker_info.num_workers)
 
     def _draw_sampler_order(self) -> Order:
         """Draw the order of the epoch from the sampler, after `set_epoch` if it has that method."""

@@ -119,8 +119,8 @@ def _await_address(scheduler_file: Path, process: subprocess.Popen[bytes]) -> st
 
     Raises `OffloadError` if the scheduler ends, or does not write the file within `START_TIMEOUT_S`.
     """
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s and process.poll() is None:
         # Without a final brace, the scheduler is still writing the file.
         if scheduler_file.exists() and (text := scheduler_file.read_text(encoding="utf-8")).rstrip().endswith(
             "}"

@@ -97,7 +97,7 @@ def profile_loader(
     settings = settings or Settings()
     set_allocator()
     sides = loader.sides()
-    jobs = sides.remote.jobs() if sides.remote else frozenset()
+    jobs = sides.remote.list_jobs() if sides.remote else frozenset()
     slots = sides.remote.slots if sides.remote else 0
     key = make_key(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
     if settings.store is not None:
@@ -106,14 +106,16 @@ def profile_loader(
             return replace(stored_profile, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
     start_s = time.perf_counter()
     measured_step = copy_step(step) if copy else step
-    count = count_elements(loader.pipeline.dataset)
-    bench = Bench(sides, loader.batch_size, count, measured_step, settings, loader.rule, loader.is_stream)
+    element_count = count_elements(loader.pipeline.dataset)
+    bench = Bench(
+        sides, loader.batch_size, element_count, measured_step, settings, loader.rule, loader.is_stream
+    )
     with keep_generators(), _keep_gpu_generators():
         profile = bench.profile()
     duration_s = time.perf_counter() - start_s
-    training_s = settings.epochs * count / profile.rate_after
-    # `count` is 0 for a stream, whose length is unknown.
-    profiling_share = duration_s / (duration_s + training_s) if count else 0.0
+    training_s = settings.epochs * element_count / profile.rate_after
+    # `element_count` is 0 for a stream, whose length is unknown.
+    profiling_share = duration_s / (duration_s + training_s) if element_count else 0.0
     profile = replace(profile, profiling_s=duration_s, profiling_share=profiling_share, key=key, jobs=jobs)
     if settings.store is not None:
         save_profile(settings.store, profile.as_json(), key)
@@ -139,7 +141,7 @@ class Bench:
 
     sides: Sides
     batch_size: int
-    count: int
+    element_count: int
     step: Callable[[Any], Any]
     settings: Settings
     rule: Rule
@@ -149,7 +151,7 @@ class Bench:
 
     def profile(self) -> Profile:
         """Measure the variants, decide, and measure the decision. Drop the decision if it is slower."""
-        names = list(CANDIDATES) if self.sides.remote and self.sides.remote.workers() else []
+        names = list(CANDIDATES) if self.sides.remote and self.sides.remote.list_workers() else []
         if self.is_stream:
             names = names[:1]
         if self.sides.runner.pipeline.transform is None and names:
@@ -158,13 +160,14 @@ class Bench:
             {MODEL_STEP: None, LOCAL_UNITS: Rule()}
             | {name: replace(self.rule, candidate=name, ratio=1.0) for name in names}
         )
-        model_s = trials[MODEL_STEP].cpu_s  # the step's own time, which is not part of the pipeline
+        model_cpu_s = trials[MODEL_STEP].cpu_s  # the step's own time, which is not part of the pipeline
         metrics = Metrics(
             gthp=trials[MODEL_STEP].rate,
             lthp=trials[LOCAL_UNITS].rate,
-            pcycle=max(trials[LOCAL_UNITS].cpu_s - model_s, MIN_CPU_S),
+            pcycle=max(trials[LOCAL_UNITS].cpu_s - model_cpu_s, MIN_CPU_S),
             candidates={
-                name: Candidate(trials[name].rate, max(trials[name].cpu_s - model_s, 0.0)) for name in names
+                name: Candidate(trials[name].rate, max(trials[name].cpu_s - model_cpu_s, 0.0))
+                for name in names
             },
             workers=self.sides.remote.slots if self.sides.remote else 1,
         )
@@ -200,16 +203,16 @@ class Bench:
 
     def run_trial(self, rule: Rule | None) -> Trial:
         """Measure a variant once, after the warm-up."""
-        batches = -(-self.settings.batches // self.settings.rounds)
+        batch_count = -(-self.settings.batches // self.settings.rounds)
         if rule is None:
-            return self._run(self._repeat_one_batch(batches + self.settings.warm_up))
-        feed = self._make_feed(self.sides, batches + self.settings.warm_up, rule)
+            return self._measure_batches(self._repeat_one_batch(batch_count + self.settings.warm_up))
+        feed = self._make_feed(self.sides, batch_count + self.settings.warm_up, rule)
         try:
-            return self._run(batch for _, batch in feed)
+            return self._measure_batches(batch for _, batch in feed)
         finally:
             feed.close()
 
-    def _run(self, batches: Iterator[Any]) -> Trial:
+    def _measure_batches(self, batches: Iterator[Any]) -> Trial:
         for _ in range(self.settings.warm_up):
             self.step(next(batches))
         sample_count, waiting_s, start_s, start_cpu_ns = (
@@ -230,23 +233,23 @@ class Bench:
         cpu_s = (read_trainer_cpu_ns(self.sides.remote) - start_cpu_ns) / 1e9
         return Trial(sample_count / duration_s, min(1.0, waiting_s / duration_s), cpu_s / sample_count)
 
-    def _repeat_one_batch(self, count: int) -> Iterator[Any]:
+    def _repeat_one_batch(self, batch_count: int) -> Iterator[Any]:
         _, batch = next(self._make_feed(Sides(self.sides.runner), 1, Rule()))
-        for _ in range(count):
+        for _ in range(batch_count):
             yield batch
 
-    def _make_feed(self, sides: Sides, batches: int, rule: Rule) -> Feed:
+    def _make_feed(self, sides: Sides, batch_count: int, rule: Rule) -> Feed:
         if not self.is_stream:
-            return Feed(sides, self._make_order(batches), rule)
-        elements = islice(_repeat(sides.runner.pipeline.dataset), batches * self.batch_size)
+            return Feed(sides, self._make_order(batch_count), rule)
+        elements = islice(_repeat_stream(sides.runner.pipeline.dataset), batch_count * self.batch_size)
         return StreamFeed(sides, elements, self.batch_size, rule)
 
-    def _make_order(self, batches: int) -> Order:
+    def _make_order(self, batch_count: int) -> Order:
         """Return the next indices of the dataset, cyclically. Recently read elements may be cached, so avoid them."""
-        first_index, sample_count = self._cursor, batches * self.batch_size
-        self._cursor = (first_index + sample_count) % self.count
+        first_index, sample_count = self._cursor, batch_count * self.batch_size
+        self._cursor = (first_index + sample_count) % self.element_count
         return Order(
-            [number % self.count for number in range(first_index, first_index + sample_count)],
+            [number % self.element_count for number in range(first_index, first_index + sample_count)],
             self.batch_size,
         )
 
@@ -257,7 +260,7 @@ class Bench:
             self.settings.narrator.tick(self._ticks, total_ticks, f"measured: {text}")
 
 
-def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
+def _repeat_stream(stream: Iterable[Any]) -> Iterator[Any]:
     """Yield the elements of a stream repeatedly. Raises `OffloadError` if a pass over it yields no element."""
     while True:
         is_empty = True
@@ -270,7 +273,7 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
 
 def read_trainer_cpu_ns(engine: Engine | None = None) -> int:
     """Return the processor time of this process and its children in ns, without the workers of the engine."""
-    own_ns = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
+    own_ns = time.process_time_ns() - (engine.read_cpu_ns() if engine else 0)
     times = os.times()
     return own_ns + int((times.children_user + times.children_system) * 1e9) + _read_children_ns()
 

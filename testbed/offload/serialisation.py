@@ -236,9 +236,9 @@ def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
             if part is random.seed.__self__:  # type: ignore[attr-defined]
                 return getattr, (random, "_inst")  # pickled by name: `random.seed` would not seed a copy
             if isinstance(part, ModuleType) and sys.modules.get(part.__name__) is not part:
-                home = _find_home(part)
-                if home is not None:
-                    return getattr, home
+                parent_attribute = _find_parent_attribute(part)
+                if parent_attribute is not None:
+                    return getattr, parent_attribute
             return super().reducer_override(part)
 
     file = io.BytesIO()
@@ -255,16 +255,16 @@ class _Unpacker(pickle.Unpickler):
         return self._shared[number]
 
 
-def _find_home(module: ModuleType) -> tuple[ModuleType, str] | None:
+def _find_parent_attribute(module: ModuleType) -> tuple[ModuleType, str] | None:
     """Return the installed module that has this module as an attribute, and the attribute's name, or None.
 
     A submodule of a compiled module is not in `sys.modules`, so it cannot be imported by name.
     """
-    for home in list(sys.modules.values()):
-        if type(home) is ModuleType and home.__name__ != "__main__" and is_installed(home):
-            for name, value in list(vars(home).items()):
+    for candidate in list(sys.modules.values()):
+        if type(candidate) is ModuleType and candidate.__name__ != "__main__" and is_installed(candidate):
+            for name, value in list(vars(candidate).items()):
                 if value is module:
-                    return home, name
+                    return candidate, name
     return None
 
 

@@ -101,7 +101,7 @@ def profile_script(
             seed=script.seed,
             threads=configuration.threads,
             engine=engine,
-            rule=configuration.rule(),
+            rule=configuration.make_rule(),
         )
         try:
             settings = Settings(
@@ -127,7 +127,7 @@ def open_engine(worker_choice: Choice, configuration: Configuration) -> Iterator
         return
     from testbed.offload.dask_engine import DaskEngine
 
-    certificates = configuration.certificates()
+    certificates = configuration.read_certificates()
     if worker_choice.scheduler is not None:
         yield DaskEngine(worker_choice.scheduler, tls=certificates, weights=configuration.weights)
         return

@@ -65,7 +65,7 @@ class Runner:
             with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
                 return transform(raw)
 
-    def element(self, index: int, epoch: int) -> Any:
+    def prepare_element(self, index: int, epoch: int) -> Any:
         """Return the element at an index, read and transformed."""
         if self.pipeline.seed is None or self.pipeline.transform is not None:
             return self.finish(index, self.read(index), epoch)
@@ -80,16 +80,16 @@ class Runner:
 
         return default_collate(elements)
 
-    def batch(self, indices: Sequence[int], epoch: int) -> Any:
+    def prepare_batch(self, indices: Sequence[int], epoch: int) -> Any:
         """Read, transform and collate the elements of a batch."""
-        return self.collate([self.element(index, epoch) for index in indices])
+        return self.collate([self.prepare_element(index, epoch) for index in indices])
 
     def run(self, stage: str, payload: Any, epoch: int) -> Any:
         """Run a stage. The payload is (index, raw element) for `p1`, an index for `p2`, indices for `p3`."""
         if stage == "p1":
             index, raw = payload
             return self.finish(index, raw, epoch)
-        return self.element(payload, epoch) if stage == "p2" else self.batch(payload, epoch)
+        return self.prepare_element(payload, epoch) if stage == "p2" else self.prepare_batch(payload, epoch)
 
 
 @contextmanager

@@ -90,13 +90,14 @@ def apply_plan(
     operation_context: AbstractContextManager[str] = (
         nullcontext(open_operation) if open_operation else journal.operation(lab.name)
     )
-    lease, begin = hold_fence(journal.database, lab.name, find_plan_parts(lab, plan)), time.monotonic()
+    fence_context = hold_fence(journal.database, lab.name, find_plan_parts(lab, plan))
+    begin_s = time.monotonic()
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
-    with _lock_switches(plan, switches), lease as fence, operation_context as operation:
+    with _lock_switches(plan, switches), fence_context as fence, operation_context as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
         context = _ApplyContext(journal, operation, consent, fence, on_step_done)
         on_begin(operation)
-        context.plan(plan, switches)
+        context.store_plan(plan, switches)
         reports = _execute(plan, switches, snapshots, context)
         result = ApplyResult(
             operation=operation,
@@ -106,7 +107,7 @@ def apply_plan(
                 default=0.0,
             ),
             journal_s=journal.commit_s - commits_before_s,
-            total_s=time.monotonic() - begin,
+            total_s=time.monotonic() - begin_s,
         )
         _check_complete(lab, result, consent)
     return result
@@ -193,14 +194,14 @@ def call_each(items: Mapping[str, Item], execute: Callable[[Item], Result]) -> d
     results: dict[str, Result] = {}
     errors: dict[str, BaseException] = {}
 
-    def run(name: str, item: Item) -> None:
+    def execute_item(name: str, item: Item) -> None:
         try:
             results[name] = execute(item)
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors[name] = error
 
     threads = [
-        threading.Thread(target=copy_context().run, args=(run, *named_item), daemon=True)
+        threading.Thread(target=copy_context().run, args=(execute_item, *named_item), daemon=True)
         for named_item in items.items()
     ]
     for thread in threads:
@@ -252,10 +253,10 @@ class _ApplyContext:
     on_step_done: Callable[[str], object]
     first_ordinals: dict[str, int] = field(default_factory=dict)
 
-    def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
+    def store_plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
         planned_steps = []
-        first_ordinals = self.journal.steps.next_ordinals(self.operation)
+        first_ordinals = self.journal.steps.find_next_ordinals(self.operation)
         for part in plan.switches:
             self.first_ordinals[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
@@ -373,7 +374,7 @@ def install_hosts(
 
     if is_resumed:
         forwarding_by_host = _settle_hosts(lab, fleet, forwarding_by_host, journal, operation)
-    first_ordinals = journal.steps.next_ordinals(operation)
+    first_ordinals = journal.steps.find_next_ordinals(operation)
     if not forwarding_by_host:
         return
     steps = [
@@ -381,10 +382,10 @@ def install_hosts(
         for name, forwarding in forwarding_by_host.items()
     ]
     host_error: HostError | None = None
-    lease = hold_fence(
+    fence_context = hold_fence(
         journal.database, lab.name, find_parts(lab, (f"host:{name}" for name in forwarding_by_host))
     )
-    with lease as fence, fence.sending():
+    with fence_context as fence, fence.sending():
         EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
         try:

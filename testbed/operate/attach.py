@@ -93,13 +93,15 @@ def attach(
         hold_fence(journal.database, lab.name, leased_parts),
         session.operation("attach", attachment.labels[0]) as operation,
     ):
-        start = time.monotonic()
+        start_s = time.monotonic()
         apply_result = session.apply(plan, lab=attachment_lab)
         _check_light(session, attachment_lab, plan.circuits)
-        dark_s = time.monotonic() - start if plan.has_changes else 0.0
+        dark_s = time.monotonic() - start_s if plan.has_changes else 0.0
         journal.update_operation(operation, stage="routes")
         if session.fleet is not None:
-            link = BoardLink(attachment_lab.hosts[0], attachment_lab.nic(_HOST_NIC), attachment.board, port)
+            link = BoardLink(
+                attachment_lab.hosts[0], attachment_lab.get_nic(_HOST_NIC), attachment.board, port
+            )
             set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.record_proof(operation, is_proven=True)
     add_note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
@@ -107,9 +109,9 @@ def attach(
 
 
 def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:
-    """Return the lab with the NIC as node 0 and the board's port as node 1, and all other NICs and ports as `others`.
+    """Return the lab with the NIC as node 0 and the board's port as node 1.
 
-    Raises `TopologyError` for names that the lab does not have.
+    `other_hosts` holds all other NICs and ports. Raises `TopologyError` for names that the lab does not have.
     """
     port = lab.find_board_port(attachment.board, attachment.port)
     hosts = {host.name: host for host in (*lab.hosts, *lab.other_hosts)}

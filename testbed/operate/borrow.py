@@ -40,14 +40,14 @@ OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
 
 @dataclass(frozen=True, slots=True)
 class HostNeeds:
-    """Needs of a borrower: a number of hosts or their names, and the NICs (`degree`) and GPUs of each host.
+    """Needs of a borrower: the number of hosts or their names, and the NICs (`degree`) and GPUs of each host.
 
     None means all hosts, or any number of NICs.
     """
 
-    hosts: int | None = None
+    host_count: int | None = None
     degree: int | None = None
-    gpus: int = 0
+    gpus_per_host: int = 0
     names: tuple[str, ...] = ()
 
 
@@ -71,7 +71,7 @@ class HostCandidates:
         host_count = self._count_required_hosts(needs)
         fitting_hosts = [host for host in self.nics if self._is_fitting(host, needs)]
         if len(fitting_hosts) < host_count or not set(needs.names) <= set(fitting_hosts):
-            description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
+            description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus_per_host} GPUs"
             return f"it does not have {description}: {len(fitting_hosts)} of {len(self.nics)} hosts fit"
         usable_hosts = {host for group in self._find_usable_groups(needs) for host in group}
         if usable_hosts.issuperset(needs.names) and len(usable_hosts) >= host_count:
@@ -81,7 +81,7 @@ class HostCandidates:
             return f"it is marked broken ({faults_text}); `testbed apply` proves it again"
         return f"no {host_count} hosts that fit can be moved without taking light from others"
 
-    def choose(self, needs: HostNeeds, held_hosts: Collection[str]) -> tuple[str, ...]:
+    def choose_hosts(self, needs: HostNeeds, held_hosts: Collection[str]) -> tuple[str, ...]:
         """Return free hosts that meet the needs, in whole groups, or () if the borrower must wait.
 
         Small groups come first, so that a borrower takes few hosts that it does not need.
@@ -100,12 +100,12 @@ class HostCandidates:
                     return tuple(selection)
         return ()
 
-    def is_whole(self, hosts: Collection[str]) -> bool:
+    def is_whole_group(self, hosts: Collection[str]) -> bool:
         """Return whether no circuit joins these hosts to others."""
         return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
 
     def _count_required_hosts(self, needs: HostNeeds) -> int:
-        return len(needs.names) or needs.hosts or len(self.nics)
+        return len(needs.names) or needs.host_count or len(self.nics)
 
     def _find_usable_groups(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
         return [
@@ -115,13 +115,13 @@ class HostCandidates:
         ]
 
     def _is_fitting(self, host: str, needs: HostNeeds) -> bool:
-        return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
+        return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus_per_host
 
 
-def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+def group_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of hosts that pairs connect, in the order of the hosts.
 
-    >>> join_hosts("abcd", [("c", "a")])
+    >>> group_hosts("abcd", [("c", "a")])
     (('a', 'c'), ('b',), ('d',))
     """
     group_by_host = {host: [host] for host in hosts}
@@ -157,7 +157,7 @@ class HostRequest:
         `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
         the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` after `wait_s`.
         """
-        deadline = time.monotonic() + self.wait_s
+        deadline_s = time.monotonic() + self.wait_s
         request: Lease | None = None
         chosen_hosts: tuple[str, ...] = ()
         pause_s = POLL_PAUSES_S[0]
@@ -169,9 +169,9 @@ class HostRequest:
                     raise LeaseImpossible(f"lab '{self.lab.name}': {lack_text}")
                 self._check_maintenance()
                 preferred_hosts = (
-                    candidates.choose(self.needs, self._find_held_hosts(request)) or chosen_hosts
+                    candidates.choose_hosts(self.needs, self._find_held_hosts(request)) or chosen_hosts
                 )
-                preferred_hosts = preferred_hosts or candidates.choose(self.needs, ())
+                preferred_hosts = preferred_hosts or candidates.choose_hosts(self.needs, ())
                 # A request keeps its place in the queue as long as it names the same hosts.
                 if request is not None and preferred_hosts != chosen_hosts:
                     self.store.release(request.id)
@@ -180,17 +180,17 @@ class HostRequest:
                 request = self.store.extend(request.id) if request else self._request_lease(preferred_hosts)
                 chosen_hosts = preferred_hosts
                 # A host may have failed while the request waited.
-                if request.is_held and self._read_candidates().is_whole(chosen_hosts):
+                if request.is_held and self._read_candidates().is_whole_group(chosen_hosts):
                     granted_lease, request = request, None
                     return granted_lease, tuple(
                         host.name for host in self.lab.hosts if host.name in chosen_hosts
                     )
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline_s:
                     problem = f"hosts {', '.join(chosen_hosts)} of lab '{self.lab.name}' were not granted"
                     raise LeaseDenied(f"{problem} within {self.wait_s:g} s; see `testbed lease list`")
                 if is_new:
                     on_wait(", ".join(chosen_hosts))
-                time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
+                time.sleep(min(pause_s, max(0.0, deadline_s - time.monotonic())))
                 pause_s = min(1.5 * pause_s, POLL_PAUSES_S[1])
         finally:
             if request is not None:
@@ -227,7 +227,9 @@ class HostRequest:
     def _read_candidates(self) -> HostCandidates:
         """Read the switches, the last checks and, if needed, the GPUs. Raises what drivers raise."""
         lab = self.lab
-        with open_lab(lab, None, model_hosts=not self.reads_gpus, partial=self.reads_gpus) as session:
+        with open_lab(
+            lab, None, model_hosts=not self.reads_gpus, skip_unreachable=self.reads_gpus
+        ) as session:
             snapshots = {name: switch.read() for name, switch in session.switches.items()}
             gpu_count_by_host = _count_gpus(session) if session.fleet else {}
         host_names = [host.name for host in lab.hosts]
@@ -236,7 +238,7 @@ class HostRequest:
             for circuit in find_held_circuits(lab, snapshots)
         ]
         return HostCandidates(
-            groups=join_hosts(host_names, pairs),
+            groups=group_hosts(host_names, pairs),
             nics={host.name: len(host.nics) for host in lab.hosts},
             fault_by_host=self._read_faults(),
             gpus=gpu_count_by_host,
@@ -378,12 +380,16 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
 
 
 def _select_in_scope(lab: Lab, switch: str, circuits: CrossConnects) -> CrossConnects:
-    scope = find_scope(lab, lab.switch(switch))
-    return circuits if scope is None else CrossConnects({i: o for i, o in circuits.pairs if i in scope})
+    scope = find_scope(lab, lab.get_switch(switch))
+    return (
+        circuits
+        if scope is None
+        else CrossConnects({source: output for source, output in circuits.pairs if source in scope})
+    )
 
 
 def _plan_restore(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
     """Return the steps that restore earlier circuits of a switch."""
-    switch, scope = session.switches[name], find_scope(session.lab, session.lab.switch(name))
+    switch, scope = session.switches[name], find_scope(session.lab, session.lab.get_switch(name))
     snapshot = switch.read()
     return SwitchPlan(name, target, scope, snapshot, switch.plan(target, snapshot, scope))

@@ -86,7 +86,10 @@ class ObservedState:
 
 def parse_observed_state(document: Mapping[str, Any]) -> ObservedState:
     """Return the state in the output of `ObservedState.json`."""
-    circuits = {name: {int(i): int(o) for i, o in pairs} for name, pairs in document["circuits"].items()}
+    circuits = {
+        name: {int(source): int(output) for source, output in pairs}
+        for name, pairs in document["circuits"].items()
+    }
     return ObservedState(circuits, tuple(document["epochs"]), document["revision"], document["token"])
 
 

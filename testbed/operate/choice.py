@@ -84,9 +84,9 @@ class DesignChoice:
 
     def describe_unfinished(self) -> list[str]:
         """Return a line for each unfinished operation."""
-        return [unfinished.line() for unfinished in self.unfinished]
+        return [unfinished.format_line() for unfinished in self.unfinished]
 
-    def heading(self) -> str:
+    def format_heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
         options = (
             f"named: {self.topology_source.words}"
@@ -98,7 +98,7 @@ class DesignChoice:
             return f"{topology}; NOT WHAT IS STORED, {self.stored_intent.describe()}"
         return topology
 
-    def lines(self) -> list[str]:
+    def format_warnings(self) -> list[str]:
         """Return warnings about the chosen design, one per line."""
         lines = [self.note] if self.note else []
         if self.topology_source.plan_text is not None and '"routes"' not in self.topology_source.plan_text:
@@ -181,7 +181,7 @@ def choose_design(
             parallel_intents,
             unfinished=unfinished,
         )
-    job_lab, design, topology_source = state_design(lab, named_topology)
+    job_lab, design, topology_source = build_named_design(lab, named_topology)
     if not (named_topology.has_topology or note):
         hosts_text = f"hosts {', '.join(named_topology.hosts)} of " if named_topology.hosts else ""
         note = f"no topology of {hosts_text}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
@@ -222,9 +222,10 @@ def choose_apply_design(lab_file: Path, named_topology: NamedTopology, runs_dir:
     Raises what `choose_design` raises, and `JournalError` even if a topology is named.
     """
     lab = find_running_lab(load_lab(lab_file))
-    load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
+    # An apply writes to this journal. If it cannot be read, fail before anything is planned.
+    load_intents(runs_dir, lab.name)
     if named_topology.epoch is None and named_topology.has_topology:
-        job_lab, design, topology_source = state_design(lab, named_topology)
+        job_lab, design, topology_source = build_named_design(lab, named_topology)
         return DesignChoice(job_lab, design, topology_source)
     return choose_design(lab, named_topology, runs_dir)
 
@@ -242,7 +243,7 @@ def describe_apply_effect(choice: DesignChoice, named_topology: NamedTopology, r
     ]
 
 
-def state_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, Design, TopologySource]:
+def build_named_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, Design, TopologySource]:
     """Return the lab of a topology named by options or by a plan file, its design, and the words to store with it."""
     if named_topology.plan_file is None:
         method: Method = named_topology.method or "geometric"
@@ -250,7 +251,7 @@ def state_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, Design, 
         job_lab = make_shard(lab, named_topology.hosts) if named_topology.hosts else lab
         design = build_design(job_lab, simplex=named_topology.simplex, method=method, demands=demands)
         return job_lab, design, TopologySource(named_topology.words)
-    from testbed.design.plans.file import read_plan  # imports all workloads
+    from testbed.design.plans.file import read_plan  # imported late: it imports all workloads
 
     plan = read_plan(named_topology.plan_file)
     job_lab = find_plan_lab(lab, plan)

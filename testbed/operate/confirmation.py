@@ -90,7 +90,7 @@ def check_none_pending(runs_dir: str | Path, lab: str) -> None:
         raise ConfirmPending(f"{problem}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
 
 
-class Confirmations:
+class ConfirmationLog:
     """Writable confirmations of one lab."""
 
     def __init__(self, journal: Journal, lab: str) -> None:
@@ -123,8 +123,8 @@ class Confirmations:
     def arm(self, start_watcher: Callable[[], object], epoch: int) -> Confirmation:
         """Start the watcher and wait until it has armed itself. Raises `WatcherNotArmed`."""
         start_watcher()
-        deadline = time.monotonic() + ARMING_TIMEOUT_S
-        while time.monotonic() < deadline:
+        deadline_s = time.monotonic() + ARMING_TIMEOUT_S
+        while time.monotonic() < deadline_s:
             confirmation = self._read(epoch)
             if confirmation.state == "armed":
                 return confirmation
@@ -154,26 +154,26 @@ class Confirmations:
                     confirmation.epoch, ("requested", "armed"), "ended", ended_at=_format_now(), reason=reason
                 )
 
-    def watch(self, epoch: int, go_back: Callable[[int], str]) -> State:
-        """Arm the confirmation and wait; call `go_back` if it is not confirmed in time, and return the last state.
+    def watch(self, epoch: int, roll_back: Callable[[int], str]) -> State:
+        """Arm the confirmation and wait; call `roll_back` if it is not confirmed in time, and return the last state.
 
-        `go_back` takes the epoch to go back to, and returns why it failed or an empty string. The time is measured
+        `roll_back` takes the epoch to go back to, and returns why it failed or an empty string. The time is measured
         with the monotonic clock, so that setting the machine's clock does not change it.
         """
         confirmation = self._read(epoch)
-        deadline = time.monotonic() + confirmation.within_s
+        deadline_s = time.monotonic() + confirmation.within_s
         due_at = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
         watcher_values = {"watcher": get_current_process(), "due_at": due_at.isoformat(timespec="seconds")}
         if not self.change(epoch, ("requested",), "armed", **watcher_values):
             return self._read(epoch).state
-        while time.monotonic() < deadline:
-            time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
+        while time.monotonic() < deadline_s:
+            time.sleep(min(POLL_S, max(0.0, deadline_s - time.monotonic())))
             if (state := self._read(epoch).state) != "armed":
                 return state
         # Compare-and-set: only one of `confirm` and the watcher succeeds, even at the deadline.
         if not self.change(epoch, ("armed",), "firing"):
             return self._read(epoch).state
-        reason = go_back(confirmation.back_to)
+        reason = roll_back(confirmation.back_to)
         state = "failed" if reason else "fired"
         self.change(epoch, ("firing",), state, ended_at=_format_now(), reason=reason)
         return state

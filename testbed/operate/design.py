@@ -97,7 +97,7 @@ def build_plan_design(lab: Lab, plan: Plan) -> Design:
     `lab` is the result of `find_plan_lab`. If the plan has no routes, they are computed for its workload. If the
     workload is unknown too, shortest paths are used.
     """
-    from testbed.design.evaluation.job import make_plan_routes  # imports all workloads
+    from testbed.design.evaluation.job import make_plan_routes  # imported late: it imports all workloads
 
     design, routes = lay_out(lab, plan.workload.name, plan.topology), make_plan_routes(plan)
     return design if routes is None else replace_routes(design, routes)
@@ -105,7 +105,8 @@ def build_plan_design(lab: Lab, plan: Plan) -> Design:
 
 def replace_routes(design: Design, routes: RouteSets) -> Design:
     """Return the design with these sets of routes, mapped to its links. Raises `TopologyError`."""
-    from testbed.design.routing.route_sets import map_routes  # numpy: only for plans that spread pairs
+    # Imported late: it imports numpy, which only plans with several sets of routes need.
+    from testbed.design.routing.route_sets import map_routes
 
     first_routes, *further_routes = map_routes(routes, design.wiring)
     return replace(design, routes=first_routes, further_routes=tuple(further_routes), route_sets=routes)

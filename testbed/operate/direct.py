@@ -34,7 +34,7 @@ def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator
     Uses the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its subclasses, `OperationStopped`, and
     `JournalError` if the database cannot be read or written: then nothing may be sent.
     """
-    switches_by_lab = find_labs_with(runs_dir, address)
+    switches_by_lab = find_labs_with_switch(runs_dir, address)
     if not switches_by_lab:
         if get_selected_lease():
             problem = (
@@ -78,7 +78,7 @@ def _hold_fences(
         stack.enter_context(stack.enter_context(fence).sending())
 
 
-def find_labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
+def find_labs_with_switch(runs_dir: Path, address: str) -> dict[str, set[str]]:
     """Return the labs that have changed the switch at an address, with its names in each. Raises `JournalError`."""
     database = get_database_address(runs_dir)
     try:

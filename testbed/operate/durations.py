@@ -55,12 +55,14 @@ class Durations:
 
     seconds: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
 
-    def step(self, switch: str, step: Step) -> ExpectedDuration:
+    def estimate_step(self, switch: str, step: Step) -> ExpectedDuration:
         """Return the expected duration of a step: learned, or the driver's estimate if too few are known.
 
         >>> from ocs_drivers.model import CrossConnects
         >>> none = CrossConnects()
-        >>> Durations({("ocs1", "add"): [59.0, 60.0, 70.0]}).step("ocs1", Step("add", none, none, none, 1.0))
+        >>> Durations({("ocs1", "add"): [59.0, 60.0, 70.0]}).estimate_step(
+        ...     "ocs1", Step("add", none, none, none, 1.0)
+        ... )
         ExpectedDuration(median_s=60.0, p95_s=70.0, samples=3)
         """
         durations_s = self.seconds.get((switch, step.kind), ())
@@ -70,9 +72,9 @@ class Durations:
             statistics.median(durations_s), _compute_percentile_95(durations_s), len(durations_s)
         )
 
-    def switch(self, switch: str, steps: Iterable[Step]) -> ExpectedDuration:
+    def estimate_switch(self, switch: str, steps: Iterable[Step]) -> ExpectedDuration:
         """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
-        step_durations = [self.step(switch, step) for step in steps]
+        step_durations = [self.estimate_step(switch, step) for step in steps]
         samples = min((duration.samples for duration in step_durations), default=0)
         return ExpectedDuration(
             sum(duration.median_s for duration in step_durations),
@@ -80,9 +82,11 @@ class Durations:
             samples,
         )
 
-    def plan(self, plan: LabPlan) -> ExpectedDuration:
+    def estimate_plan(self, plan: LabPlan) -> ExpectedDuration:
         """Return the expected duration of a plan: switches work in parallel, so the slowest one counts."""
-        switch_durations = [self.switch(part.switch, part.steps) for part in plan.switches if part.steps]
+        switch_durations = [
+            self.estimate_switch(part.switch, part.steps) for part in plan.switches if part.steps
+        ]
         if not switch_durations:
             return ExpectedDuration(0.0, 0.0)
         samples = min(duration.samples for duration in switch_durations)
@@ -133,7 +137,7 @@ class Forecast:
 
     def __init__(self, plan: LabPlan, durations: Durations) -> None:
         self._remaining_by_switch_s = {
-            part.switch: [durations.step(part.switch, step).median_s for step in part.steps]
+            part.switch: [durations.estimate_step(part.switch, step).median_s for step in part.steps]
             for part in plan.switches
         }
         self._lock = Lock()

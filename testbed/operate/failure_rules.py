@@ -87,7 +87,7 @@ def parse_gpu(lab: Lab, label: str) -> Gpu:
     raise TopologyError(f"the lab has no GPU '{label}': write HOST/gpuN with one of the hosts {host_names}")
 
 
-def find_nics_lost(lab: Lab, failed_gpus: Collection[Gpu]) -> frozenset[Nic]:
+def find_lost_nics(lab: Lab, failed_gpus: Collection[Gpu]) -> frozenset[Nic]:
     """Return the NICs that serve only failed GPUs."""
     gpus_by_nic: dict[Nic, set[Gpu]] = {}
     for node, host in enumerate(lab.hosts):
@@ -110,7 +110,7 @@ def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
 def find_gpu_losses(lab: Lab, wiring: Wiring, failed_gpus: Collection[Gpu]) -> Iterator[Loss]:
     """Yield the losses that failed GPUs cause: one for each of their NICs that has a link."""
     incoming_link_by_nic, outgoing_link_by_nic = wiring.link_by_receiver, wiring.link_by_transmitter
-    for nic in sorted(find_nics_lost(lab, failed_gpus)):
+    for nic in sorted(find_lost_nics(lab, failed_gpus)):
         link = outgoing_link_by_nic.get(nic) or incoming_link_by_nic.get(nic)
         if link is not None:
             yield Loss(nic, "gpu", link)
@@ -135,9 +135,9 @@ def advise_on_failures(
     """
     linked_nics = {nic for link in wiring.links for nic in link}
     failed_gpus = {gpu for gpu in failed_gpus if not _find_nics(lab, gpu).isdisjoint(linked_nics)}
-    hosts_lost = {lab.hosts[gpu.node].name for gpu in failed_gpus} | set(unreachable_hosts)
+    lost_hosts = {lab.hosts[gpu.node].name for gpu in failed_gpus} | set(unreachable_hosts)
     idle_hosts = _IdleHosts(
-        lab, [host for host in _list_idle_hosts(lab, wiring, snapshots) if host.name not in hosts_lost]
+        lab, [host for host in _list_idle_hosts(lab, wiring, snapshots) if host.name not in lost_hosts]
     )
     yield from _advise_on_fibres(lab, [loss for loss in losses if loss.fibre != "gpu"])
     for switch in lab.switches:
@@ -154,7 +154,7 @@ def advise_on_failures(
             yield _make_advice(2, host.name, gpu_labels, "migrate", idle_hosts.choose(host), text)
     spare_by_gpu = _find_spares(lab, linked_nics, failed_gpus, links)
     advice = [_advise_on_gpu(lab, gpu, spare_by_gpu.get(gpu), idle_hosts) for gpu in sorted(failed_gpus)]
-    yield from sorted(advice, key=lambda advised: advised.rule)
+    yield from sorted(advice, key=lambda failure_advice: failure_advice.rule)
 
 
 class _IdleHosts:

@@ -181,8 +181,11 @@ def parse_intent(row: Mapping[str, Any]) -> Intent:
     """Return the epoch in a row of the table, or in a mapping with the same keys."""
     document = json.loads(row["topology"])
     nodes, degree, simplex = document["nodes"], document["degree"], document["simplex"]
-    edges = tuple((a, b) for a, b in document["edges"])
-    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in document["links"])
+    edges = tuple((source, target) for source, target in document["edges"])
+    links = tuple(
+        Link(Nic(source, source_index), Nic(target, target_index))
+        for source, source_index, target, target_index in document["links"]
+    )
     copied_keys = (
         "lab",
         "epoch",

@@ -80,9 +80,9 @@ class PowerBudget:
 
 def compute_budget(lab: Lab, circuit: Circuit) -> PowerBudget:
     """Return the expected power along a circuit: the transmit power of the lab file minus the losses on the way."""
-    input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
-    output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
-    return PowerBudget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
+    input_dbm = lab.link.transmit_power_dbm - lab.get_nic(circuit.link.source).transmit.loss_db
+    output_dbm = input_dbm - lab.get_switch(circuit.switch).insertion_loss_db
+    return PowerBudget(input_dbm, output_dbm, output_dbm - lab.get_nic(circuit.link.target).receive.loss_db)
 
 
 def read_light(
@@ -108,8 +108,10 @@ def read_ports(
 def find_held_circuits(lab: Lab, snapshots: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
     """Return the circuits that switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
-    nic_by_transmitter = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
-    nic_by_receiver = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
+    nic_by_transmitter = {
+        (lab.get_nic(nic).transmit.switch, lab.get_nic(nic).transmit.port): nic for nic in nics
+    }
+    nic_by_receiver = {(lab.get_nic(nic).receive.switch, lab.get_nic(nic).receive.port): nic for nic in nics}
     return tuple(
         Circuit(
             Link(nic_by_transmitter[name, input_port], nic_by_receiver[name, output_port]),
@@ -197,7 +199,7 @@ def _is_held(circuit: Circuit, reading: SwitchReading) -> bool:
     return reading.snapshot.connections.get(circuit.input_port) == circuit.output_port
 
 
-def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
+def is_circuit_dark(circuit: Circuit, reading: SwitchReading) -> bool:
     """Return whether the switch itself explains a dark receiver: it holds no circuit, or a monitor sees no light."""
     if not _is_held(circuit, reading):
         return True

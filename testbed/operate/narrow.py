@@ -182,10 +182,10 @@ def wait_for_carriers(
 ) -> Mapping[Nic, bool]:
     """Poll the carrier of every NIC until `has_settled` is true or `SETTLE_S` has passed; return the last reading."""
     assert session.fleet is not None
-    deadline = time.monotonic() + SETTLE_S
+    deadline_s = time.monotonic() + SETTLE_S
     while True:
         carriers = read_carriers(session.fleet, session.lab)
-        if has_settled(carriers) or time.monotonic() > deadline:
+        if has_settled(carriers) or time.monotonic() > deadline_s:
             return carriers
         time.sleep(POLL_S)
 
@@ -234,11 +234,11 @@ class DarkFibres:
 
         Return an empty string if the switch has no monitor, light enters it, or the module reports no laser power.
         """
-        input_power = self._read_power(self._lab.nic(link.source).transmit)
+        input_power = self._read_power(self._lab.get_nic(link.source).transmit)
         if input_power is None or not input_power.below_floor:
             return ""
         reading = self._reading_by_receiver.get(
-            (self._lab.hosts[link.source.node].name, self._lab.nic(link.source).name)
+            (self._lab.hosts[link.source.node].name, self._lab.get_nic(link.source).name)
         )
         sent_dbm = reading.laser_dbm if reading else None
         label, location = (
@@ -253,7 +253,10 @@ class DarkFibres:
 
     def _blame_fibre(self, link: Link) -> str:
         """Return a detail that names the fibre that is out, for a link whose target is dark, or "" if unknown."""
-        transmit_end, receive_end = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
+        transmit_end, receive_end = (
+            self._lab.get_nic(link.source).transmit,
+            self._lab.get_nic(link.target).receive,
+        )
         if transmit_end.switch != receive_end.switch or transmit_end.switch not in self.session.switches:
             return ""
         held_circuits = self._read_held(receive_end.switch)
@@ -309,7 +312,7 @@ class DarkFibres:
             return finding
         link = Link(cable_ends[0], cable_ends[1])
         for nic, other_nic in (cable_ends, reversed(cable_ends)):
-            switch = self._lab.nic(nic).receive.switch
+            switch = self._lab.get_nic(nic).receive.switch
             if switch not in self.session.switches:
                 continue
             if self._can_loop_back(nic, link, self._read_held(switch)) and self._is_lit_by(nic, nic):
@@ -322,7 +325,7 @@ class DarkFibres:
 
     def _find_free_nics(self, link: Link, held_circuits: CrossConnects) -> Iterator[Nic]:
         """Yield idle NICs whose light may go to the dark target of a link."""
-        switch = self._lab.nic(link.target).receive.switch
+        switch = self._lab.get_nic(link.target).receive.switch
         for node, host in enumerate(self._lab.hosts):
             for index, nic in enumerate(host.nics):
                 is_free = (
@@ -333,10 +336,10 @@ class DarkFibres:
 
     def _can_loop_back(self, nic: Nic, link: Link, held_circuits: CrossConnects) -> bool:
         """Return whether looping a NIC of a dark link back to itself takes light from no other NIC."""
-        transmit_end, receive_end = self._lab.nic(nic).transmit, self._lab.nic(nic).receive
+        transmit_end, receive_end = self._lab.get_nic(nic).transmit, self._lab.get_nic(nic).receive
         if transmit_end.switch != receive_end.switch:
             return False
-        own_receive_ends = {self._lab.nic(nic_of_link).receive for nic_of_link in link}
+        own_receive_ends = {self._lab.get_nic(nic_of_link).receive for nic_of_link in link}
         held_output, held_input = (
             held_circuits.get(transmit_end.port),
             held_circuits.inputs_by_output.get(receive_end.port),
@@ -344,13 +347,13 @@ class DarkFibres:
         own_outputs = {
             nic_of_link.port for nic_of_link in own_receive_ends if nic_of_link.switch == transmit_end.switch
         }
-        own_inputs = {self._lab.nic(nic_of_link).transmit.port for nic_of_link in link}
+        own_inputs = {self._lab.get_nic(nic_of_link).transmit.port for nic_of_link in link}
         return (held_output is None or held_output in own_outputs) and (
             held_input is None or held_input in own_inputs
         )
 
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:
-        receive_end, source_port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
+        receive_end, source_port = self._lab.get_nic(target).receive, self._lab.get_nic(source).transmit.port
         with change_circuits(
             self.session, self.design, receive_end.switch, {source_port: receive_end.port}, self.add_note
         ):

@@ -145,7 +145,7 @@ class _KernelTracer:
             hops += [hop] if hop else []
             if end or next_nic is None:
                 return hops, end
-            current_node, input_nic = next_nic.node, lab.nic(next_nic).name
+            current_node, input_nic = next_nic.node, lab.get_nic(next_nic).name
         return hops, ""
 
     def _find_next_hop(
@@ -170,7 +170,7 @@ class _KernelTracer:
             return None, None, f"{host.name} sends the packet out of {device}, which is not an optical link"
         link = self.link_by_source.get(output_nic)
         if link is None:
-            switch = lab.nic(output_nic).transmit.switch
+            switch = lab.get_nic(output_nic).transmit.switch
             silent_note = f": {switch} does not answer" if switch in self.session.unreachable else ""
             return None, None, f"no circuit leads on from {lab.nic_label(output_nic)}{silent_note}"
         gateway = str(route.get("gateway", address))
@@ -184,7 +184,7 @@ class _KernelTracer:
         host = lab.hosts[target.node].name
         if host in self.session.unreachable:
             return f"{host} does not answer: it is unknown whether the packet arrives"
-        mac = self.macs[host][lab.nic(target).name]
+        mac = self.macs[host][lab.get_nic(target).name]
         if neighbour_mac == mac:
             return ""
         return f"{sender} has neighbour {gateway} at {neighbour_mac}, but {target_label} has {mac}"

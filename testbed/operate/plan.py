@@ -42,7 +42,7 @@ def _check_size(lab: Lab, wiring: Wiring) -> None:
 
 
 def _make_circuit(lab: Lab, link: Link) -> Circuit:
-    transmit_end, receive_end = lab.nic(link.source).transmit, lab.nic(link.target).receive
+    transmit_end, receive_end = lab.get_nic(link.source).transmit, lab.get_nic(link.target).receive
     if transmit_end.switch != receive_end.switch:
         problem = (
             f"link {lab.link_label(link)} cannot be patched: its fibres end on two switches, "

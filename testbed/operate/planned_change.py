@@ -150,7 +150,7 @@ def _find_forwarders(hosted_design: HostedDesign, touches: Iterable[SwitchPair])
     lab, touched_circuits = hosted_design.lab, frozenset(touches)
     changed_links = set()
     for link in hosted_design.design.wiring.links:
-        transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
+        transmit, receive = lab.get_nic(link.source).transmit, lab.get_nic(link.target).receive
         if (transmit.switch, transmit.port, receive.port) in touched_circuits:
             changed_links.add(link)
     for routes in (hosted_design.design.routes, *hosted_design.design.further_routes):
@@ -202,11 +202,11 @@ class PlannedChange:
         effects = describe_effects(self.plan, self.elements, self.durations)
         return {"revision": self.observed.fingerprint, **effects}
 
-    def lines(self) -> list[str]:
+    def format_lines(self) -> list[str]:
         """Return hosts and duration as lines of text. `plan.describe` lists the circuits and their NICs."""
         if not self.plan.has_changes:
             return []
-        total_duration = self.durations.plan(self.plan)
+        total_duration = self.durations.estimate_plan(self.plan)
         source_text = (
             f"learned from {format_count(total_duration.samples, 'step')}"
             if total_duration.samples
@@ -248,12 +248,12 @@ def describe_effects(
     """Return the elements that a change touches and the expected seconds, per step, per switch and in total."""
     switches = {
         part.switch: {
-            "steps": [durations.step(part.switch, step).json() for step in part.steps],
-            "total": durations.switch(part.switch, part.steps).json(),
+            "steps": [durations.estimate_step(part.switch, step).json() for step in part.steps],
+            "total": durations.estimate_switch(part.switch, part.steps).json(),
         }
         for part in plan.switches
     }
-    expected = {"switches": switches, "total": durations.plan(plan).json()}
+    expected = {"switches": switches, "total": durations.estimate_plan(plan).json()}
     return {"elements": [element.json() for element in elements], "expected": expected}
 
 

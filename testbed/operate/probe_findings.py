@@ -107,7 +107,9 @@ class _Comparison:
 
     def get_report(self, nic: Nic) -> NicReport:
         """Return the report of a NIC. A NIC without a report has no carrier and received no frames."""
-        return self.probe_report.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _NO_REPORT)
+        return self.probe_report.nics.get(
+            (self.lab.hosts[nic.node].name, self.lab.get_nic(nic).name), _NO_REPORT
+        )
 
     def find_sources(self, nic: Nic) -> list[Nic]:
         """Return the NICs of the lab whose frames of this epoch arrive at a NIC."""
@@ -263,7 +265,7 @@ def _advise_on_fibres(lab: Lab, link: Link) -> str:
 
 def locate_fibre_end(lab: Lab, nic: Nic, side: FibreSide) -> str:
     """Return the switch port at which a fibre of a NIC ends, as `switch:port`."""
-    fibre_end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
+    fibre_end = lab.get_nic(nic).transmit if side == "transmit" else lab.get_nic(nic).receive
     return f"{fibre_end.switch}:{fibre_end.port}"
 
 

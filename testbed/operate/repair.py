@@ -29,7 +29,7 @@ from testbed.lab.model import Lab
 from testbed.operate.apply import check_no_drift
 from testbed.operate.boards import find_free_circuits
 from testbed.operate.design import Design, replace_routes
-from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
+from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_lost_nics, list_failed_gpus
 from testbed.operate.intent import TopologySource
 from testbed.operate.light import Loss, LossObservation, LostPart, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
@@ -199,7 +199,7 @@ def plan_lab_repair(
     )
     unexpected_circuits = find_differences(lab, expected_wiring, observation.snapshots)
     # The idle NICs of a failed GPU cannot be used either.
-    dead_nics = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
+    dead_nics = {loss.nic for loss in losses} | find_lost_nics(lab, set(list_failed_gpus(lab, losses)))
     try:
         repair = plan_repair(
             _add_idle_nics(lab, design.wiring),
@@ -259,7 +259,7 @@ def add_failed_gpus(
 ) -> LossObservation:
     """Return the observation with the losses that failed GPUs cause. Links of their NICs carry nothing."""
     losses = tuple(find_gpu_losses(lab, design.wiring, failed_gpus))
-    dead_nics = find_nics_lost(lab, failed_gpus)
+    dead_nics = find_lost_nics(lab, failed_gpus)
     carrying_links = frozenset(
         link for link in observation.carrying_links if not dead_nics.intersection(link)
     )
@@ -480,7 +480,7 @@ def _list_detours(lab_repair: LabRepair) -> tuple[Detour, ...]:
 
 
 def _describe_part(lab: Lab, loss: Loss) -> str:
-    nic = lab.nic(loss.nic)
+    nic = lab.get_nic(loss.nic)
     if loss.fibre == "gpu":
         return f"the GPU beside {lab.nic_label(loss.nic)}"
     fibre_end = nic.transmit if loss.fibre == "transmit" else nic.receive

@@ -29,7 +29,7 @@ from testbed.lab.simulated.lifecycle import is_up
 from testbed.leases.model import find_parts, list_lab_parts
 from testbed.operate.apply import apply_plan, find_plan_parts, install_hosts
 from testbed.operate.boards import find_board_links, find_free_links, set_board_routes
-from testbed.operate.confirmation import Confirmations, check_none_pending
+from testbed.operate.confirmation import ConfirmationLog, check_none_pending
 from testbed.operate.design import (
     Design,
 )
@@ -108,11 +108,11 @@ def check_is_up(lab: Lab) -> None:
 
 
 def open_switches(
-    lab: Lab, stack: ExitStack, *, partial: bool
+    lab: Lab, stack: ExitStack, *, skip_unreachable: bool
 ) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
     """Return the switches that answer, and the errors of the other switches.
 
-    Raises `TransportError` for the first switch that does not answer, unless `partial`.
+    Raises `TransportError` for the first switch that does not answer, unless `skip_unreachable`.
     """
     switches: dict[str, OpticalSwitch] = {}
     errors: dict[str, str] = {}
@@ -120,7 +120,7 @@ def open_switches(
         try:
             switches[switch.name] = stack.enter_context(open_switch(switch.address))
         except TransportError as error:
-            if not partial:
+            if not skip_unreachable:
                 raise
             errors[switch.name] = str(error)
     return switches, errors
@@ -151,24 +151,25 @@ def open_lab(
     journal: Journal | None,
     *,
     model_hosts: bool = False,
-    partial: bool = False,
+    skip_unreachable: bool = False,
     keep_intent: bool = True,
 ) -> Iterator[LabSession]:
     """Open every switch and, unless hosts are only modelled, connect to every host; close all on leaving.
 
-    Without a journal the session is read-only: its switches have no method that writes. A `partial` session leaves out
-    switches and hosts that do not answer; `LabSession.unreachable` says why. Pass `keep_intent=False` for a lab that
-    ends with the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
+    Without a journal the session is read-only: its switches have no method that writes. With
+    `skip_unreachable`, the session leaves out switches and hosts that do not answer; `LabSession.unreachable` says why.
+    Pass `keep_intent=False` for a lab that ends with the session, so that no epochs are stored. Raises the transport
+    errors of `ocs_drivers` and `HostError`.
     """
     check_is_up(lab)
     with ExitStack() as stack:
-        switches, unreachable = open_switches(lab, stack, partial=partial)
+        switches, unreachable = open_switches(lab, stack, skip_unreachable=skip_unreachable)
         fleet: Fleet | None = None
         if not model_hosts:
             from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
-            fleet = stack.enter_context(SshFleet(lab, partial=partial))
-            unreachable.update(fleet.off)
+            fleet = stack.enter_context(SshFleet(lab, skip_unreachable=skip_unreachable))
+            unreachable.update(fleet.unreachable)
         if journal is None:
             switches = {name: make_read_only(switch) for name, switch in switches.items()}
         yield LabSession(lab, switches, fleet, journal, unreachable=unreachable, keep_intent=keep_intent)
@@ -373,8 +374,8 @@ class LabSession:
         journal = self.writable_journal
         if change.kind != "rollback":
             check_none_pending(journal.directory, self.lab.name)
-        amount = "some" if plan.has_changes else "nothing"
-        add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {amount} to change")
+        changes_text = "some" if plan.has_changes else "nothing"
+        add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {changes_text} to change")
         reason = change.reason or topology_source.words or design.name
         host_parts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         leased_parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, host_parts)
@@ -399,13 +400,13 @@ class LabSession:
                 f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
             )
             add_note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes_text}")
-            verified = self.verify(plan, design.routes, further_routes=design.further_routes)
-            findings_text = format_count(len(verified.findings), "finding")
-            journal.record_proof(operation, is_proven=verified.ok)
-            record_checks(journal, self.lab, design.wiring, verified)
-            record.advance(*(("verified", "") if verified.ok else ("failed", findings_text)))
-        add_note(f"verified: {findings_text} on {format_count(verified.circuits, 'circuit')}")
-        return BringUpReport(design, plan, apply_result, verified, routes_s, record.epoch, detour_s)
+            report = self.verify(plan, design.routes, further_routes=design.further_routes)
+            findings_text = format_count(len(report.findings), "finding")
+            journal.record_proof(operation, is_proven=report.ok)
+            record_checks(journal, self.lab, design.wiring, report)
+            record.advance(*(("verified", "") if report.ok else ("failed", findings_text)))
+        add_note(f"verified: {findings_text} on {format_count(report.circuits, 'circuit')}")
+        return BringUpReport(design, plan, apply_result, report, routes_s, record.epoch, detour_s)
 
     def _store_intent(self, record: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
@@ -413,7 +414,7 @@ class LabSession:
         record.begin(operation)
         if change.confirm and is_new and record.epoch is not None:
             within_s, back_to = change.confirm
-            Confirmations(self.writable_journal, self.lab.name).request(record.epoch, back_to, within_s)
+            ConfirmationLog(self.writable_journal, self.lab.name).request(record.epoch, back_to, within_s)
 
     def install_detours(self, detour: Design, add_note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""

@@ -59,7 +59,7 @@ class IncompleteOperation:
     lacks_proof: bool = False
     kind: str = ""
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return one line of text."""
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 

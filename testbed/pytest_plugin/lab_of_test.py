@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.commands.groups import HostsChoice
 from testbed.errors import LabStartError
-from testbed.scripting.carriers import Carrier
+from testbed.scripting.backends import Backend
 from testbed.scripting.lab import TOPOLOGY_OPTIONS, Lab
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class LabOfTest(Lab):
 
     def __init__(
         self,
-        carrier: Carrier,
+        backend: Backend,
         hosts: HostsChoice,
         really_move: str | None = None,
         *,
@@ -32,14 +32,14 @@ class LabOfTest(Lab):
         control: Mapping[str, str] | None = None,
     ) -> None:
         """Take the arguments of `Lab`, the address of the board, and the control socket of each twin (`control`)."""
-        super().__init__(carrier, hosts, really_move, hosts_of=hosts_of)
+        super().__init__(backend, hosts, really_move, hosts_of=hosts_of)
         self.board = board
         self._control = control or {}
 
     @property
     def lab_file(self) -> Path:
         """The lab file. Raises `UsageError` for a lab of a service."""
-        return self._carrier.find_lab_file()
+        return self._backend.find_lab_file()
 
     def apply(self, **options: Any) -> ApplyDocument:
         """Patch a topology, install the hosts' routes, and verify both (`testbed apply`).

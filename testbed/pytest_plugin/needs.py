@@ -20,7 +20,7 @@ class MarkedItem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs(HostNeeds):
-    """Needs of a test. A need without its marker is None. `gpus` is the number per host."""
+    """Needs of a test. A need without its marker is None, 0 or False."""
 
     board: bool = False
 
@@ -28,9 +28,9 @@ class Needs(HostNeeds):
     def from_item(cls, item: MarkedItem) -> Needs:
         """Return the needs of a test. Raises `ValueError` for a marker whose argument is not a count."""
         return cls(
-            hosts=_read_count(item, "testbed_hosts", minimum=2),
+            host_count=_read_count(item, "testbed_hosts", minimum=2),
             degree=_read_count(item, "testbed_degree"),
-            gpus=_read_count(item, "testbed_gpu", default=1) or 0,
+            gpus_per_host=_read_count(item, "testbed_gpu", default=1) or 0,
             board=item.get_closest_marker("testbed_board") is not None,
         )
 

@@ -15,7 +15,7 @@ from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
 from testbed.pytest_plugin.options import LabOptions, skip
-from testbed.scripting.carriers import LocalCarrier
+from testbed.scripting.backends import LocalBackend
 
 SIMULATED_BOARD_URL = "sim://kit"
 
@@ -48,7 +48,7 @@ def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[
 def _generate_lab(needs: Needs, scratch_dir: Path) -> Lab:
     from testbed.pytest_plugin.small_lab import render_lab_text
 
-    text = render_lab_text(needs.hosts or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
+    text = render_lab_text(needs.host_count or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
     return parse_lab(text, scratch_dir / "lab.yaml")
 
 
@@ -57,10 +57,10 @@ def _start_own_lab(
     lab: Lab, needs: Needs, options: LabOptions, scratch_dir: Path, test: str
 ) -> Iterator[LabOfTest]:
     """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
-    if needs.gpus:
+    if needs.gpus_per_host:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
     fitting_names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
-    host_count = needs.hosts or len(lab.hosts)
+    host_count = needs.host_count or len(lab.hosts)
     if len(fitting_names) < host_count:
         skip(
             lab, f"it has {len(fitting_names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed"
@@ -70,7 +70,7 @@ def _start_own_lab(
         lab_file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
         host_names = fitting_names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
-            LocalCarrier(lab_file, scratch_dir / "runs"),
+            LocalBackend(lab_file, scratch_dir / "runs"),
             simulated_lab.hosts_mode,
             hosts_of=host_names,
             board=SIMULATED_BOARD_URL if needs.board else "",

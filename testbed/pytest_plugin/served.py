@@ -17,7 +17,7 @@ from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions
-from testbed.scripting.carriers import ServiceCarrier
+from testbed.scripting.backends import ServiceBackend
 
 if TYPE_CHECKING:
     from testbed.client import Client
@@ -37,8 +37,8 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
     assert options.server is not None, "the caller has looked"
     with connect(options.server) as client:
         name = _choose_lab(client, options, needs)
-        carrier = ServiceCarrier(client, name, partial(connect_async, options.server))
-        lab = LabOfTest(carrier, options.hosts, options.really_move)
+        backend = ServiceBackend(client, name, partial(connect_async, options.server))
+        lab = LabOfTest(backend, options.hosts, options.really_move)
         wait_s = min(options.wait_s, MAX_WAIT_S)
         with lab.lease(ttl=f"{TTL_S:g}s", wait=wait_s, reason=f"pytest: {test}"):
             epoch = _find_epoch(lab, name)
@@ -58,12 +58,12 @@ def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
         )
     lab = client.lab(options.name or lab_names[0])
     fitting_hosts = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
-    if len(fitting_hosts) < (needs.hosts or 1):
+    if len(fitting_hosts) < (needs.host_count or 1):
         _skip(
             lab.name,
-            f"it has {len(fitting_hosts)} hosts of {needs.degree or 1} NICs, and {needs.hosts or 1} are needed",
+            f"it has {len(fitting_hosts)} hosts of {needs.degree or 1} NICs, and {needs.host_count or 1} are needed",
         )
-    if needs.gpus or needs.board:
+    if needs.gpus_per_host or needs.board:
         _skip(lab.name, "a service does not report GPUs and boards: pass a lab file with --lab")
     maintenance: Any = lab.read_state().get("maintenance")
     if maintenance:

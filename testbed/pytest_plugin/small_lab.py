@@ -10,16 +10,16 @@ MAX_HOSTS = 200
 MAX_PORTS = 1000
 
 
-def render_lab_text(hosts: int, degree: int) -> str:
-    """Return a lab file for `hosts` hosts with `degree` NICs each.
+def render_lab_text(host_count: int, degree: int) -> str:
+    """Return a lab file for `host_count` hosts with `degree` NICs each.
 
     Transmitter k of host h is on input `degree * h + k + 1`, its receiver on the corresponding output. Raises
     `ValueError` for a lab that does not fit one switch and one subnet.
     """
-    port_count = hosts * degree
-    if hosts > MAX_HOSTS or port_count > MAX_PORTS:
+    port_count = host_count * degree
+    if host_count > MAX_HOSTS or port_count > MAX_PORTS:
         raise ValueError(
-            f"{hosts} hosts of {degree} NICs do not fit one switch of {MAX_PORTS} ports: give a lab file "
+            f"{host_count} hosts of {degree} NICs do not fit one switch of {MAX_PORTS} ports: give a lab file "
             "with --lab"
         )
     lines = [
@@ -35,17 +35,17 @@ def render_lab_text(hosts: int, degree: int) -> str:
         f"ssh: {{python: '{Path(sys.executable).absolute()}'}}",
         "hosts:",
     ]
-    for host in range(hosts):
+    for host_index in range(host_count):
         lines += [
-            f"  - name: {_make_name(host)}",
-            f"    management: {FIRST_SUBNET}.{11 + host}",
-            f"    address: 10.100.{host + 1}.200",
+            f"  - name: {_make_name(host_index)}",
+            f"    management: {FIRST_SUBNET}.{11 + host_index}",
+            f"    address: 10.100.{host_index + 1}.200",
             "    nics:",
         ]
-        for nic in range(degree):
-            port = host * degree + nic + 1
+        for nic_index in range(degree):
+            port = host_index * degree + nic_index + 1
             lines.append(
-                f"      - {{name: nic{nic + 1}, address: 10.100.{host + 1}.{nic + 1}, "
+                f"      - {{name: nic{nic_index + 1}, address: 10.100.{host_index + 1}.{nic_index + 1}, "
                 f"transmit: 'ocs1:{port}', receive: 'ocs1:{port_count + port}'}}"
             )
     return "\n".join(lines) + "\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LeaseImpossible, TestbedError, UnderMaintenance
 from testbed.lab.model import Lab, make_shard
-from testbed.lab.simulated.lifecycle import hosts_of
+from testbed.lab.simulated.lifecycle import find_hosts_in_use
 from testbed.leases.choice import use_lease
 from testbed.leases.fence import convert_database_errors
 from testbed.leases.heartbeat import TTL_S, keep_alive
@@ -21,7 +21,7 @@ from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions, skip
-from testbed.scripting.carriers import LocalCarrier
+from testbed.scripting.backends import LocalBackend
 from testbed.storage.address import get_database_address
 from testbed.storage.database import Database
 
@@ -40,7 +40,7 @@ def lease_running_lab(
         skip(lab, "the test needs a board, and --lab-board NAME=ADDRESS names none")
     name, _, address = (options.board or "").partition("=")
     boards = (f"board:{name}",) if needs.board else ()
-    are_modelled = hosts_of(lab, options.hosts) == "model"
+    are_modelled = find_hosts_in_use(lab, options.hosts) == "model"
     database = Database(get_database_address(options.runs_dir))
     store = LeaseStore(database, lab.name)
     try:
@@ -52,7 +52,7 @@ def lease_running_lab(
             f"pytest: {test}",
             TTL_S,
             boards,
-            reads_gpus=bool(needs.gpus) and not are_modelled,
+            reads_gpus=bool(needs.gpus_per_host) and not are_modelled,
         )
         with convert_database_errors(database), hold_lease(request) as (lease, names):
             shard_lab = make_shard(lab, names)
@@ -69,7 +69,7 @@ def lease_running_lab(
             with reopen(shard_lab) as session:
                 earlier_state = LabState.read(session)
             lab_of_test = LabOfTest(
-                LocalCarrier(lab_file, options.runs_dir),
+                LocalBackend(lab_file, options.runs_dir),
                 options.hosts,
                 options.really_move,
                 # Name the hosts even if they are all hosts: the newest epoch may belong to a test with fewer hosts.

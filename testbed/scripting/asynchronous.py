@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from testbed.operate.engine.consent import allow_stop
-from testbed.scripting.carriers import LabEvent
+from testbed.scripting.backends import LabEvent
 from testbed.scripting.lab import HeldLease, Lab, open_lab
 
 _COROUTINES = (

@@ -23,11 +23,11 @@ from testbed.commands.table import load_command
 from testbed.errors import HostError, LabStartError, LeaseDenied, UsageError
 from testbed.leases.choice import use_lease
 from testbed.leases.heartbeat import keep_alive
-from testbed.scripting.carriers import (
-    Carrier,
+from testbed.scripting.backends import (
+    Backend,
     LabEvent,
-    LocalCarrier,
-    ServiceCarrier,
+    LocalBackend,
+    ServiceBackend,
     make_command,
 )
 
@@ -89,15 +89,15 @@ def open_lab(
     if str(source).startswith(("http://", "https://")):
         if runs_dir is not None:
             raise UsageError("the runs of a service are there: leave out runs_dir")
-        carrier: Carrier = _connect(str(source), token, verify_certificate)
+        backend: Backend = _connect(str(source), token, verify_certificate)
     else:
         runs_folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
-        carrier = _open_lab_file(Path(source), runs_folder, hosts, start=start)
-    return Lab(carrier, hosts, really_move, report)
+        backend = _open_lab_file(Path(source), runs_folder, hosts, start=start)
+    return Lab(backend, hosts, really_move, report)
 
 
-def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
-    """Return the carrier for the lab that a URL names, or for the only lab of the service if it names none."""
+def _connect(url: str, token: str | None, verify: Any) -> ServiceBackend:
+    """Return the backend for the lab that a URL names, or for the only lab of the service if it names none."""
     from testbed.client import connect, connect_async
 
     scheme, _, location = url.partition("://")
@@ -113,21 +113,21 @@ def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
                 f"the service {server_url} has no lab {name!r}: its labs are {choices_text}. Write {server_url}/LAB"
             )
         stack.pop_all()
-    return ServiceCarrier(
+    return ServiceBackend(
         client, name or lab_names[0], partial(connect_async, server_url, token, verify=verify)
     )
 
 
-def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:
+def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalBackend:
     from testbed.lab.inventory import load_lab, render_lab
     from testbed.lab.simulated.lifecycle import find_running_lab, is_up, start_lab
 
     lab = load_lab(lab_file)
     if not start or not lab.simulated:
-        return LocalCarrier(lab_file, runs_dir)
+        return LocalBackend(lab_file, runs_dir)
     with suppress(LabStartError):  # several running labs have this name, so start another lab
         if is_up(find_running_lab(lab)):
-            return LocalCarrier(lab_file, runs_dir)
+            return LocalBackend(lab_file, runs_dir)
     with ExitStack() as stack:
         simulated = start_lab(lab, hosts=hosts, move=True)
         stack.callback(simulated.close)
@@ -136,7 +136,7 @@ def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start:
             lab_file.parent.mkdir(parents=True, exist_ok=True)
             lab_file.write_text(render_lab(simulated.lab), encoding="utf-8")
         stack.pop_all()
-    return LocalCarrier(lab_file, runs_dir, simulated)
+    return LocalBackend(lab_file, runs_dir, simulated)
 
 
 class Lab:
@@ -151,15 +151,15 @@ class Lab:
 
     def __init__(
         self,
-        carrier: Carrier,
+        backend: Backend,
         hosts: HostsChoice,
         really_move: str | None,
         progress: ProgressCallback | None = _ignore,
         *,
         hosts_of: Sequence[str] = (),
     ) -> None:
-        """Take the carrier, defaults for options of commands, and the hosts that commands use (default: all)."""
-        self._carrier = carrier
+        """Take the backend, defaults for options of commands, and the hosts that commands use (default: all)."""
+        self._backend = backend
         self._hosts = tuple(hosts_of)
         self._defaults: dict[str, Any] = {"hosts": hosts, "really_move": really_move}
         if hosts_of:
@@ -180,19 +180,19 @@ class Lab:
 
     def close(self) -> None:
         """Release the resources of the lab; stop it if `open_lab` started it. Safe to call again."""
-        self._carrier.close()
+        self._backend.close()
 
     @property
     def hosts(self) -> tuple[str, ...]:
         """The names of the hosts, in the order of the lab file."""
-        return self._hosts or self._carrier.list_hosts()
+        return self._hosts or self._backend.list_hosts()
 
     def optimise(self, workload: str, **options: Any) -> OptimiseDocument:
         """Find a strategy and a topology for a workload, and write a plan to `out` (`testbed optimise`).
 
         Raises `UsageError` for a lab of a service.
         """
-        lab_file = self._carrier.find_lab_file()
+        lab_file = self._backend.find_lab_file()
         return cast("OptimiseDocument", self.command("optimise", workload, lab_file=lab_file, **options))
 
     def plan(self, **options: Any) -> PlanDocument:
@@ -276,21 +276,21 @@ class Lab:
         if lease.state != "granted" and not options.get("at"):
             self.command("lease release", lease.id)
             raise LeaseDenied(f"lease {lease.id} was not granted within {wait:g} s: {lease.waits_for}")
-        return HeldLease(self, self._carrier, lease, parse_interval(ttl))
+        return HeldLease(self, self._backend, lease, parse_interval(ttl))
 
     def events(self, after: int | None = None) -> Iterator[LabEvent]:
         """Return an endless iterator of the events after number `after` (None: from now on), each as it happens."""
-        return self._carrier.events(self._carrier.find_newest_event() if after is None else after)
+        return self._backend.events(self._backend.find_newest_event() if after is None else after)
 
     def events_async(self, after: int | None = None) -> AsyncIterator[LabEvent]:
         """Return the same events for a coroutine."""
-        return self._carrier.events_async(self._carrier.find_newest_event() if after is None else after)
+        return self._backend.events_async(self._backend.find_newest_event() if after is None else after)
 
     def command(self, words: str, /, *arguments: Any, **options: Any) -> Document:
         """Run any command of `testbed` on this lab, such as `doctor` or `lease list`, and return its document."""
         command = make_command(words, arguments, self._add_defaults(words, options))
         with use_lease(self.lease_in_use.get()):
-            return self._carrier.run(words, command, self._progress)
+            return self._backend.run(words, command, self._progress)
 
     def _add_defaults(self, words: str, options: dict[str, Any]) -> dict[str, Any]:
         """Return the options, with the defaults of the lab for options that the command has."""
@@ -315,7 +315,7 @@ class HeldLease:
     """
 
     lab: Lab
-    carrier: Carrier
+    backend: Backend
     lease: Lease
     ttl_s: float
     is_released: bool = False
@@ -336,7 +336,7 @@ class HeldLease:
 
     def extend(self) -> None:
         """Extend the lease, counted from now."""
-        self.carrier.extend_lease(self.id)
+        self.backend.extend_lease(self.id)
 
     def release(self) -> None:
         """Release the lease. Safe to call again."""

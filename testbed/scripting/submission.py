@@ -49,7 +49,7 @@ def make_submission(
     from testbed.lab.wired_file import check_new_file
     from testbed.leases.choice import get_selected_lease
 
-    files = command.files_to_write() or command.default_files()
+    files = command.list_files_to_write() or command.list_default_files()
     flag_by_file = {
         field.option.writes: field.option.new_unless
         for field in list_fields(type(command))

@@ -55,7 +55,7 @@ def submit_run(
         )
         raise
     for lab in labs:
-        request.check(context.lab(lab).lab)
+        request.check(context.get_lab(lab).lab)
     return _submit(context, request, idempotency_key)
 
 
@@ -92,7 +92,7 @@ def runs(
     run_list = context.service.runs.list(
         lab=lab, state=state, command=command, limit=limit, labs=context.identity.labs
     )
-    return answer({"runs": [item.summary() for item in run_list]})
+    return answer({"runs": [item.make_summary() for item in run_list]})
 
 
 def run(context: CallerContext, run: Name) -> Response:
@@ -141,7 +141,7 @@ def cancel_run(context: CallerContext, run: Name) -> Response:
 def _check_may_cancel(context: RequestContext, run: Run) -> None:
     if run.who == context.identity.name or context.identity.has_role("admin"):
         return
-    leases = context.lab(run.lab).leases() if run.lab else []
+    leases = context.get_lab(run.lab).list_leases() if run.lab else []
     if not any(lease["owner"] == context.identity.name and lease["state"] in HELD_STATES for lease in leases):
         context.record("cancel run", run.lab, outcome=f"refused: run {run.id} belongs to {run.who}")
         raise NotAllowed(
@@ -164,7 +164,7 @@ def events(
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
         raise InvalidRequest("Last-Event-ID must be the number of an event")
     for lab_name in _split_list(lab):
-        context.lab(lab_name)
+        context.get_lab(lab_name)
     selection = EventFilter(_split_list(lab), _split_list(run), kinds, context.identity.may_see)
     last_number = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -193,20 +193,20 @@ def set_topology(
 
 def leases(context: CallerContext, lab: Name, ended: bool = False) -> Response:
     """List the leases of a lab, and what waiting requests wait for."""
-    view = context.lab(lab)
-    maintenance = context.service.lab(lab).json()["maintenance"]
-    return answer({"lab": lab, "leases": view.leases(includes_ended=ended), "maintenance": maintenance})
+    view = context.get_lab(lab)
+    maintenance = context.service.get_lab(lab).json()["maintenance"]
+    return answer({"lab": lab, "leases": view.list_leases(includes_ended=ended), "maintenance": maintenance})
 
 
 def lease(context: CallerContext, lab: Name, lease: Name) -> Response:
     """Return a lease. To change it, name its ETag in If-Match."""
-    document = _find_lease(context.lab(lab), lease)
+    document = _find_lease(context.get_lab(lab), lease)
     return answer(document, tag=make_tag(document))
 
 
 def request_lease(context: CallerContext, lab: Name, body: LeaseRequest) -> Response:
     """Request parts of a lab, all or nothing. The request is granted immediately or queued."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         parts = find_parts(view.lab, tuple(body.resources))
         context.record("request lease", lab, reason=body.reason)
@@ -226,7 +226,7 @@ def extend_lease(
     context: CallerContext, lab: Name, lease: Name, body: LeaseExtension, if_match: EntityTag = ""
 ) -> Response:
     """Extend a lease, so that it ends in `ttl_s` seconds."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
         context.record("extend lease", lab, outcome=f"lease {lease}")
@@ -235,7 +235,7 @@ def extend_lease(
 
 def release_lease(context: CallerContext, lab: Name, lease: Name, if_match: EntityTag = "") -> Response:
     """Release a lease, or withdraw a request."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
         context.record("release lease", lab, outcome=f"lease {lease}")
@@ -244,7 +244,7 @@ def release_lease(context: CallerContext, lab: Name, lease: Name, if_match: Enti
 
 def break_lease(context: CallerContext, lab: Name, lease: Name, body: Reason) -> Response:
     """End anyone's lease."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         _find_lease(view, lease)
         context.record("break lease", lab, reason=body.reason, outcome=f"lease {lease}")
@@ -253,7 +253,7 @@ def break_lease(context: CallerContext, lab: Name, lease: Name, body: Reason) ->
 
 def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop all changes of a lab while people work in the rack. The key `still` is true if nothing is being sent now."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         context.record("maintenance on", lab, reason=body.reason)
         store = _open_store(context, view)
@@ -263,7 +263,7 @@ def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response
 
 def clear_maintenance(context: CallerContext, lab: Name) -> Response:
     """End the maintenance of a lab. The key `was` says whether the lab was under maintenance."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         context.record("maintenance off", lab)
         was_set = _open_store(context, view).clear_maintenance()
@@ -272,11 +272,11 @@ def clear_maintenance(context: CallerContext, lab: Name) -> Response:
 
 def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop a lab, so that nobody can send anything to its devices."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     # The stop comes before the audit line, because a busy database may delay the line.
     with act_on_behalf(context.identity.name):
-        EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
-    view.forget()
+        EmergencyStop(context.service.runs_dir, lab).activate(body.reason)
+    view.clear_cache()
     context.record("stop", lab, reason=body.reason)
     running_operations = [
         record.id for record in load_operations(context.service.runs_dir, lab) if record.state == "running"
@@ -287,10 +287,10 @@ def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
 
 def release_stop(context: CallerContext, lab: Name) -> Response:
     """Allow changes of a stopped lab again. The key `was_stopped` says whether the lab was stopped."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     context.record("release stop", lab)
     was_stopped = EmergencyStop(context.service.runs_dir, lab).release()
-    view.forget()
+    view.clear_cache()
     return answer(
         {"lab": lab, "stopped": False, "was_stopped": was_stopped} | _list_unfinished(context, view)
     )
@@ -304,12 +304,12 @@ def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
 @contextmanager
 def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
     """Serialise the changes of a lab through this service, so that no change comes between an If-Match and its use."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     with context.service.locks[lab], act_on_behalf(context.identity.name):
         try:
             yield
         finally:
-            view.forget()
+            view.clear_cache()
 
 
 def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
@@ -317,7 +317,9 @@ def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
 
 
 def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
-    document = next((lease for lease in view.leases(includes_ended=True) if lease["id"] == lease_id), None)
+    document = next(
+        (lease for lease in view.list_leases(includes_ended=True) if lease["id"] == lease_id), None
+    )
     if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
     return document

@@ -55,7 +55,7 @@ class Service:
         """Event log in the database."""
         return EventLog(self.database)
 
-    def lab(self, name: str) -> LabView:
+    def get_lab(self, name: str) -> LabView:
         """Return a lab by name. Raises `NotFound`."""
         view = find_lab(self.labs, name)
         if view is None:
@@ -73,10 +73,10 @@ class RequestContext:
     identity: Identity
     request: Request
 
-    def lab(self, name: str) -> LabView:
+    def get_lab(self, name: str) -> LabView:
         """Return a lab that the client may see. Raises `NotFound` and `NotAllowed`."""
         self.identity.check_lab(name)
-        return self.service.lab(name)
+        return self.service.get_lab(name)
 
     def record(
         self, action: str, lab: str, *, reason: str = "", plan: str = "", outcome: str = "accepted"

@@ -95,9 +95,8 @@ class Gate:
             raise NotAuthenticated("this service requires tokens: Authorization: Bearer TOKEN")
         identified_at_s, identity = self._cached_identities.get(token_text, (-1e9, ANONYMOUS))
         if time.monotonic() - identified_at_s > _TOKEN_CACHE_S:
-            if (
-                token_text not in self._cached_identities
-            ):  # wrong guesses from an address must not lock out its valid tokens
+            # Wrong guesses from an address must not lock out its valid tokens.
+            if token_text not in self._cached_identities:
                 self._check_attempts(address)
             try:
                 identity = await asyncio.to_thread(self._identify, token_text.strip())
@@ -114,8 +113,8 @@ class Gate:
         window_start_s = time.monotonic() - ATTEMPTS_WINDOW_S
         if len(self._failed_attempts) > 1000:
             self._failed_attempts = {
-                address: times_s
-                for address, times_s in self._failed_attempts.items()
+                known_address: times_s
+                for known_address, times_s in self._failed_attempts.items()
                 if times_s[-1] > window_start_s
             }
         times_s = self._failed_attempts.get(address)

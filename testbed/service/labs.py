@@ -64,7 +64,7 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def get_fresh(self, name: str, read_value: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
+    def get_cached(self, name: str, read_value: Callable[[], Any], max_age_s: float = CACHE_S) -> Any:
         """Return the result of `read_value`, or the last result if it is at most `max_age_s` old.
 
         While one thread calls `read_value`, other threads get the last result, or wait if there is none.
@@ -83,7 +83,7 @@ class LabView:
         finally:
             self._lock.release()
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Drop all cached values. Call it after a change."""
         with self._lock:
             self._cache.clear()
@@ -105,8 +105,8 @@ class LabView:
             "findings": check.findings if check else [],
             "maintenance": read_maintenance(self.address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
-            "leases": self.leases(),
-            "runs": [run.summary() for run in running_runs],
+            "leases": self.list_leases(),
+            "runs": [run.make_summary() for run in running_runs],
         }
 
     def find_last_check(self) -> TopologyCheck | None:
@@ -119,7 +119,7 @@ class LabView:
 
     def _find_newest_check(self, command: str, epoch: int) -> TopologyCheck | None:
         for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MAX_CHECKED_RUNS):
-            document = run.result()
+            document = run.parse_result()
             if document and document.get("epoch") == epoch and "findings" in document:
                 return TopologyCheck(run.finished, command, run.id, run.exit_code == 0, document)
         return None
@@ -142,18 +142,18 @@ class LabView:
 
     def find_current_intent(self) -> Intent | None:
         """Return the newest topology in force, or None."""
-        intents = select_in_force(self.topologies())
+        intents = select_in_force(self.list_topologies())
         return intents[0] if intents else None
 
-    def topologies(self) -> tuple[Intent, ...]:
+    def list_topologies(self) -> tuple[Intent, ...]:
         """Return the topologies, newest first."""
         return load_intents(self.runs_dir, self.lab.name)
 
-    def leases(self, *, includes_ended: bool = False) -> list[dict[str, Any]]:
+    def list_leases(self, *, includes_ended: bool = False) -> list[dict[str, Any]]:
         """Return the leases."""
         return describe_leases(self.address, self.lab.name, time.time(), includes_ended=includes_ended)
 
-    def hosts(self) -> list[dict[str, Any]]:
+    def list_hosts(self) -> list[dict[str, Any]]:
         """Return the hosts with the ports of their fibres."""
         return [
             {
@@ -165,7 +165,7 @@ class LabView:
             for host in self.lab.hosts
         ]
 
-    def switches(self) -> list[dict[str, Any]]:
+    def list_switches(self) -> list[dict[str, Any]]:
         """Return the switches with circuits and ports."""
         circuits_by_switch, power = self._read_circuits(), self._read_power()
         no_reading = ((), None)
@@ -228,7 +228,7 @@ class LabView:
             reading_by_place |= dict.fromkeys(row["place"].split("+"), reading)
         return reading_by_place
 
-    def drift(self) -> list[dict[str, Any]]:
+    def list_losses(self) -> list[dict[str, Any]]:
         """Return the last reading of every place, with the number of its readings."""
         count_rows = read_rows(self.address, _LOSS_COUNT_QUERY, (self.lab.name,))
         readings = {row["place"]: row["readings"] for row in count_rows}
@@ -237,7 +237,7 @@ class LabView:
 
     def explain_outage(self) -> str:
         """Return why the lab cannot be used now, or "" if its switches can be reached."""
-        return str(self.get_fresh("up", lambda: _find_outage(self.lab), REACHABILITY_CACHE_S))
+        return str(self.get_cached("up", lambda: _find_outage(self.lab), REACHABILITY_CACHE_S))
 
 
 _FIBRE_BY_SIDE = {"input": "transmit", "output": "receive"}

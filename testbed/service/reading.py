@@ -70,35 +70,35 @@ def document(context: CallerContext) -> Response:
 def labs(context: CallerContext) -> Response:
     """List the labs."""
     visible_views = [view for view in context.service.labs if context.identity.may_see(view.lab.name)]
-    return answer({"labs": [view.get_fresh("lab", view.json) for view in visible_views]})
+    return answer({"labs": [view.get_cached("lab", view.json) for view in visible_views]})
 
 
 def lab(context: CallerContext, lab: Name) -> Response:
     """Return a lab and its current state."""
-    view = context.lab(lab)
-    return answer(view.get_fresh("lab", view.json))
+    view = context.get_lab(lab)
+    return answer(view.get_cached("lab", view.json))
 
 
 def hosts(context: CallerContext, lab: Name) -> Response:
     """List the hosts of a lab."""
-    return answer({"lab": lab, "hosts": context.lab(lab).hosts()})
+    return answer({"lab": lab, "hosts": context.get_lab(lab).list_hosts()})
 
 
 def host(context: CallerContext, lab: Name, host: Name) -> Response:
     """Return a host."""
-    return answer(_find_named(context.lab(lab).hosts(), host, "host"))
+    return answer(_find_named(context.get_lab(lab).list_hosts(), host, "host"))
 
 
 def switches(context: CallerContext, lab: Name) -> Response:
     """List the switches of a lab with circuits and ports, at their last reading."""
-    view = context.lab(lab)
-    return answer({"lab": lab, "switches": view.get_fresh("switches", view.switches)})
+    view = context.get_lab(lab)
+    return answer({"lab": lab, "switches": view.get_cached("switches", view.list_switches)})
 
 
 def switch(context: CallerContext, lab: Name, switch: Name) -> Response:
     """Return a switch with circuits and ports, at their last reading."""
-    view = context.lab(lab)
-    return answer(_find_named(view.get_fresh("switches", view.switches), switch, "switch"))
+    view = context.get_lab(lab)
+    return answer(_find_named(view.get_cached("switches", view.list_switches), switch, "switch"))
 
 
 def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
@@ -111,14 +111,17 @@ def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, 
 def topologies(context: CallerContext, lab: Name) -> Response:
     """List the topologies that were applied to a lab, newest first."""
     return answer(
-        {"lab": lab, "topologies": [make_topology_json(intent) for intent in context.lab(lab).topologies()]}
+        {
+            "lab": lab,
+            "topologies": [make_topology_json(intent) for intent in context.get_lab(lab).list_topologies()],
+        }
     )
 
 
 def topology(context: CallerContext, lab: Name, epoch: EpochNumber) -> Response:
     """Return a topology by its epoch."""
     intent = next(
-        (candidate for candidate in context.lab(lab).topologies() if candidate.epoch == epoch), None
+        (candidate for candidate in context.get_lab(lab).list_topologies() if candidate.epoch == epoch), None
     )
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
@@ -128,7 +131,7 @@ def topology(context: CallerContext, lab: Name, epoch: EpochNumber) -> Response:
 
 def current_topology(context: CallerContext, lab: Name) -> Response:
     """Return the topology in force. A request that changes it must send its ETag in If-Match."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     document = load_topology_document(view.runs_dir, lab)
     current_intent = view.find_current_intent()
     tag = make_tag(document)  # without the last check, which must not change the ETag
@@ -139,20 +142,20 @@ def current_topology(context: CallerContext, lab: Name) -> Response:
 
 def history(context: CallerContext, lab: Name) -> Response:
     """List the epochs of a lab: when, by whom, why, and the changes of each."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     return answer({"lab": lab, "epochs": load_history(context.service.runs_dir, view.lab.name)})
 
 
 def operations(context: CallerContext, lab: Name, limit: Limit = 100) -> Response:
     """List the operations of a lab with their steps, newest last."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     records = load_operations(context.service.runs_dir, view.lab.name)[-limit:]
     return answer({"lab": lab, "operations": [record.json() for record in records]})
 
 
 def findings(context: CallerContext, lab: Name) -> Response:
     """List the findings of the newest check of the topology in force, with its time and command."""
-    view = context.lab(lab)
+    view = context.get_lab(lab)
     check = view.find_last_check()
     source = check.describe_source() if check else None
     return answer({"lab": lab, "seen": source, "findings": check.findings if check else []})
@@ -160,7 +163,7 @@ def findings(context: CallerContext, lab: Name) -> Response:
 
 def drift(context: CallerContext, lab: Name) -> Response:
     """List the last loss of every fibre section, as stored by `testbed drift`."""
-    return answer({"lab": lab, "places": context.lab(lab).drift()})
+    return answer({"lab": lab, "places": context.get_lab(lab).list_losses()})
 
 
 def results(context: CallerContext, limit: Limit = 100) -> Response:

@@ -156,7 +156,7 @@ class SwitchRequest(Request):
 
         lab = find_running_lab(load_lab(lab_files[self.lab]))
         group, command = super().list_words(lab_files)
-        return [group, lab.switch(self.switch).address, command]
+        return [group, lab.get_switch(self.switch).address, command]
 
 
 def get_command(request: type[Request]) -> str:

@@ -75,17 +75,17 @@ class Run:
         document |= {
             "request": json.loads(self.request),
             "exit_code": self.exit_code,
-            "result": self.result(),
+            "result": self.parse_result(),
         }
         return document | {"output": self.output, "messages": self.messages}
 
-    def summary(self) -> dict[str, Any]:
+    def make_summary(self) -> dict[str, Any]:
         """Return the run as a JSON document without its output."""
         return {
             key: value for key, value in self.json().items() if key not in ("result", "output", "messages")
         }
 
-    def result(self) -> dict[str, Any] | None:
+    def parse_result(self) -> dict[str, Any] | None:
         """Return the document that the command printed, or None for text."""
         lines = self.output.splitlines()
         try:

@@ -52,8 +52,8 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
         tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch_dir,
     ):
         copy_path = Path(scratch_dir) / _DATABASE_MEMBER
-        _copy(address, copy_path)
-        _check_whole(copy_path)
+        _copy_to_file(address, copy_path)
+        _check_integrity(copy_path, "no backup is made")
         run_ids = [row["id"] for row in read_rows(copy_path, "select id from runs order by id")]
         present_runs = tuple(run for run in run_ids if (runs_dir / run).is_dir())
         report = BackupReport(_count_rows(copy_path), present_runs)
@@ -71,20 +71,20 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
     """
     with _convert_errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch_dir:
         with _open_archive(file) as archive:
-            archive.extract(_find_member(archive, file), scratch_dir, filter="data")
+            archive.extract(_find_database_member(archive, file), scratch_dir, filter="data")
             copy_path = Path(scratch_dir) / _DATABASE_MEMBER
-            _check_whole(copy_path)
+            _check_integrity(copy_path, "nothing is restored")
             source, target = Database(copy_path, keep_open=False), Database(address, keep_open=False)
             with source.open_reading() as source_connection, target.transaction() as connection:
                 newest_token = _empty_database(connection, target.name, replace=replace)
-                _insert_all(source_connection, connection)
+                _copy_rows(source_connection, connection)
                 _advance_sequences(connection)
                 _end_leases(connection, newest_token)
             restored_runs = _extract_runs(archive, runs_dir)
         return BackupReport(_count_rows(copy_path), restored_runs)
 
 
-def _copy(address: Address, copy_path: Path) -> None:
+def _copy_to_file(address: Address, copy_path: Path) -> None:
     """Copy the contents of a database at one moment to a file."""
     if isinstance(address, Path):
         if not address.exists():
@@ -97,10 +97,10 @@ def _copy(address: Address, copy_path: Path) -> None:
     source.prepare()
     snapshot_engine = source.engine.execution_options(isolation_level="REPEATABLE READ")
     with snapshot_engine.connect() as source_connection, target.transaction() as connection:
-        _insert_all(source_connection, connection)
+        _copy_rows(source_connection, connection)
 
 
-def _insert_all(source_connection: sa.Connection, connection: sa.Connection) -> None:
+def _copy_rows(source_connection: sa.Connection, connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
         rows = source_connection.execute(table.select()).mappings()
         while chunk := rows.fetchmany(_CHUNK_ROWS):
@@ -168,7 +168,7 @@ def _open_archive(file: Path) -> Iterator[tarfile.TarFile]:
         yield archive
 
 
-def _find_member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
+def _find_database_member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
     if _DATABASE_MEMBER not in archive.getnames():
         raise StorageError(f"{file} is not a backup of `testbed backup`: it has no {_DATABASE_MEMBER}")
     return archive.getmember(_DATABASE_MEMBER)
@@ -178,10 +178,10 @@ def _exclude_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if Path(member.name).name == ".lock" else member
 
 
-def _check_whole(copy_path: Path) -> None:
+def _check_integrity(copy_path: Path, consequence: str) -> None:
     (row,) = read_rows(copy_path, "pragma integrity_check") or [{"integrity_check": "it is empty"}]
     if row["integrity_check"] != "ok":
-        raise StorageError(f"the database is damaged ({row['integrity_check']}): no backup is made")
+        raise StorageError(f"the database is damaged ({row['integrity_check']}): {consequence}")
 
 
 def _count_rows(copy_path: Path) -> dict[str, int]:

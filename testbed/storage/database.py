@@ -143,12 +143,12 @@ def _make_durable(connection: sqlite3.Connection, _record: object) -> None:
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Switch a file to WAL. SQLite does not wait for other processes here, so this function does."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    deadline_s = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
             (journal_mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if "locked" not in str(error) or time.monotonic() > deadline_s:
                 raise
             time.sleep(0.01)
         else:
@@ -179,9 +179,8 @@ def find_filesystem_type(path: Path, mounts: str) -> str:
     for line in mounts.splitlines():
         mount_fields, _, source = line.partition(" - ")
         mount_path = Path(_unescape(mount_fields.split()[4]))
-        if (
-            path.is_relative_to(mount_path) and len(mount_path.parts) >= longest_depth
-        ):  # a later mount hides an earlier one
+        # Of two mounts at one path, the later one hides the earlier one.
+        if path.is_relative_to(mount_path) and len(mount_path.parts) >= longest_depth:
             filesystem, longest_depth = source.split()[0], len(mount_path.parts)
     return filesystem
 
@@ -215,7 +214,7 @@ def bring_up_to_date(connection: sa.Connection, name: str) -> None:
     """Create or migrate all tables. Raise `StorageError` for a later release and for a revision before the first."""
     revision = _read_revision(connection, name)
     if revision == REVISION:
-        return  # another process was faster
+        return  # another process has migrated it meanwhile
     if revision is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
         metadata.create_all(connection)
         connection.exec_driver_sql(

@@ -185,23 +185,23 @@ def both_sides() -> PortNames:
 
 
 def test_a_number_is_a_number_and_an_equals_sign_makes_it_a_name():
-    assert both_sides().pairs(["1:3"]) == {1: 3}
-    assert both_sides().pairs(["=1:=0"]) == {2: 3}
+    assert both_sides().parse_pairs(["1:3"]) == {1: 3}
+    assert both_sides().parse_pairs(["=1:=0"]) == {2: 3}
 
 
 def test_a_name_on_both_sides_needs_its_place():
     with pytest.raises(UnknownPort, match="an input and an output"):
-        both_sides().number("=0", None)
+        both_sides().find_number("=0", None)
 
 
 def test_a_name_on_the_other_side_is_unknown_here():
     with pytest.raises(UnknownPort, match="input side"):
-        both_sides().number("=7", Side.IN)
+        both_sides().find_number("=7", Side.IN)
 
 
 def test_a_pair_needs_two_ends():
     with pytest.raises(PortError, match="INPUT:OUTPUT"):
-        both_sides().pairs(["1"])
+        both_sides().parse_pairs(["1"])
 
 
 def test_comments_and_commas_in_a_file_of_pairs(tmp_path):

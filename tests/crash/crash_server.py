@@ -106,7 +106,7 @@ def resume(request: Request) -> dict[str, Any]:
             session = session_of(request, stack)
             design = build_intent_design(lab, left.intent)[1] if left.intent else None
             resumed = recovery.resume(session, left, design)
-    still = [one.line() for one in find_unfinished_operations(request["runs"], lab)]
+    still = [one.format_line() for one in find_unfinished_operations(request["runs"], lab)]
     return {"state": resumed.state, "reason": resumed.reason, "still": still}
 
 

@@ -42,7 +42,7 @@ def test_packets_as_they_are_on_the_wire():
     sending.on_packet(answer, 1.01)
     assert (sending.is_done, sending.control.window) == (False, 11)
     sending.on_packet(receiver.on_packet(first), 1.02)
-    assert (sending.is_done, sending.deadline, receiver.duplicates) == (True, None, 1)
+    assert (sending.is_done, sending.deadline_s, receiver.duplicates) == (True, None, 1)
 
 
 @pytest.mark.parametrize("packet", [b"", b"\x02", b"\x07" * 40, b"\x01" * 27])
@@ -112,9 +112,9 @@ def test_what_is_lost_is_sent_again_after_three_later_or_after_the_timeout():
     sending.on_packet(receiver.on_packet(again), 0.02)
     (sixth,) = sending.poll(0.02)  # only one number behind, but sent long before
     assert (sending.retransmits, DATA.unpack_from(sixth)[1:3]) == (2, (7, 5))
-    (probe,) = sending.on_time(sending.deadline)
+    (probe,) = sending.on_time(sending.deadline_s)
     assert (sending.probes, sending.retransmits, DATA.unpack_from(probe)[1:3]) == (1, 2, (8, 5))
-    assert sending.on_time(sending.deadline) == []
+    assert sending.on_time(sending.deadline_s) == []
     assert (sending.timeouts, sending.control.window) == (1, 1.0)
     sending.on_packet(receiver.on_packet(sending.poll(5.0)[0]), 5.01)
     assert sending.is_done
@@ -126,7 +126,7 @@ def test_a_loss_at_the_end_of_a_burst_is_found_by_a_probe_before_the_timeout():
     packets = sending.poll(0.0)
     for packet in packets[:2]:
         sending.on_packet(receiver.on_packet(packet), 0.002)
-    due = sending.deadline
+    due = sending.deadline_s
     (probe,) = sending.on_time(due)
     assert due == pytest.approx(0.002 + 2 * 0.002 + 0.001)
     sending.on_packet(receiver.on_packet(probe), due + 0.002)

@@ -99,7 +99,7 @@ def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
 def test_each_candidate_prepares_half_on_workers(pool, candidate):
     engine, runner = opened(pool, double)
     assert engine.slots == 2
-    assert engine.workers() == ("127.0.0.1", "127.0.0.1")
+    assert engine.list_workers() == ("127.0.0.1", "127.0.0.1")
     found, counts = epoch_of(engine, runner, candidate)
     engine.close()
     assert sorted(found) == [2 * number for number in range(64)]
@@ -225,7 +225,7 @@ def test_draws_of_python_are_the_same_on_workers(pool):
     task.join()
     here.join()
     engine.close()
-    assert found == [runner.element(number, 0) for number in range(512)]
+    assert found == [runner.prepare_element(number, 0) for number in range(512)]
 
 
 @pytest.mark.long
@@ -269,7 +269,7 @@ def test_workloads_run_on_workers(pool, name):
     runner = Runner(Pipeline(script.dataset, script.transform, None, seed=1))
     engine = DaskEngine(pool)
     engine.open(runner)
-    here = [runner.batch(batch, 0) for batch in ((0, 1), (2, 3))]
+    here = [runner.prepare_batch(batch, 0) for batch in ((0, 1), (2, 3))]
     for candidate in ("p1", "p2", "p3"):
         feed = Feed(Sides(runner, None, engine), Order(range(4), 2), Rule(candidate, 1.0))
         batches = [batch for _, batch in feed]
@@ -293,9 +293,9 @@ def test_weights_share_the_work(pool):
 @pytest.mark.long
 def test_jobs_that_share_the_workers_are_counted(pool):
     first, _ = opened(pool, double, job="first")
-    assert len(first.jobs()) == 1
+    assert len(first.list_jobs()) == 1
     second, _ = opened(pool, double, job="second")
-    assert {name.split("-")[2] for name in first.jobs()} == {"first", "second"}
+    assert {name.split("-")[2] for name in first.list_jobs()} == {"first", "second"}
     second.close()
     first.close()
 
@@ -395,7 +395,7 @@ def test_a_training_goes_on_without_its_scheduler(monkeypatch):
         found, counts = epoch_of(engine, runner, "p3", 0.5)
         assert sorted(found) == [2 * number for number in range(64)]
         assert counts.taken_back + counts.remote == counts.local
-        assert (engine.jobs(), engine.workers()) == (frozenset(), ())
+        assert (engine.list_jobs(), engine.list_workers()) == (frozenset(), ())
         engine.close()
 
 

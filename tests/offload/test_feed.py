@@ -43,7 +43,7 @@ class Direct:
     def open(self, runner):
         self.runner = runner
 
-    def workers(self):
+    def list_workers(self):
         return ("here",) * self.slots
 
     def submit(self, stage, payload, epoch):
@@ -168,7 +168,7 @@ def test_all_is_taken_back_at_once_when_all_workers_are_lost(monkeypatch, candid
             self.futures.append(Waits())
             return self.futures[-1]
 
-        def workers(self):
+        def list_workers(self):
             return ("here",) if len(self.submitted) <= self.answers else ()
 
     monkeypatch.setattr(Waits, "waited_s", 0.0)
@@ -207,7 +207,7 @@ def test_workers_that_are_all_silent_are_waited_for_once(monkeypatch):
 
 def test_without_workers_at_the_start_nothing_is_asked_for():
     engine = Direct()
-    engine.workers = tuple
+    engine.list_workers = tuple
     feed = feed_of(80, Rule("p3", 1.0), engine)
     assert sorted(flat(feed)) == list(range(80))
     assert engine.submitted == []
@@ -274,7 +274,7 @@ def test_threads_of_trainer_and_workers_together():
             feed = feed_of(200, Rule(candidate, 0.7, ordered=False), engine, local=local)
             assert sorted(flat(feed)) == list(range(200))
             assert feed.counts.lost > 0
-            assert engine.cpu_ns() > 0
+            assert engine.read_cpu_ns() > 0
             engine.close()
 
 

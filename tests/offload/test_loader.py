@@ -392,7 +392,7 @@ def test_other_jobs_on_the_workers_call_for_another_profile(monkeypatch):
     assert not loader.retune_if_shared(print), "nothing is measured yet"
     loader.tune(print)
     assert not loader.retune_if_shared(print)
-    monkeypatch.setattr(engine, "jobs", lambda: frozenset({"this", "another"}))
+    monkeypatch.setattr(engine, "list_jobs", lambda: frozenset({"this", "another"}))
     assert loader.retune_if_shared(print)
     assert not loader.retune_if_shared(print)
     loader.close()
@@ -407,12 +407,12 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     first = loader.profile
     list(loader)
     assert loader.profile is first
-    monkeypatch.setattr(engine, "jobs", lambda: frozenset({"this", "another"}))
+    monkeypatch.setattr(engine, "list_jobs", lambda: frozenset({"this", "another"}))
     running = iter(loader)
     next(running)
     second, state = loader.profile, loader.state_dict()
     assert second is not first
-    monkeypatch.setattr(engine, "workers", lambda: ("this",) * 3)
+    monkeypatch.setattr(engine, "list_workers", lambda: ("this",) * 3)
     loader.load_state_dict(state)
     list(loader)
     assert loader.profile is second
@@ -422,7 +422,7 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     engine = InProcess(2)
     left_alone = loader_of(engine=engine)
     left_alone.tune(print)
-    monkeypatch.setattr(engine, "workers", lambda: ("this",))
+    monkeypatch.setattr(engine, "list_workers", lambda: ("this",))
     found = left_alone.profile
     list(left_alone)
     assert left_alone.profile is found
@@ -490,10 +490,10 @@ def test_a_measurement_leaves_weights_optimiser_and_generators_alone(step_of):
     loader = loader_of(engine=engine, retune=True)
     loader.tune(step, SHORT)
     assert training.hash() == before
-    engine.jobs = lambda: frozenset({"this", "another"})
+    engine.list_jobs = lambda: frozenset({"this", "another"})
     assert loader.retune_if_shared(settings=SHORT)
     assert training.hash() == before
-    engine.jobs = lambda: frozenset({"this", "a third"})
+    engine.list_jobs = lambda: frozenset({"this", "a third"})
     for batch in loader:
         step(batch)
     loader.close()
@@ -510,7 +510,7 @@ def test_a_measurement_runs_a_step_itself_when_asked():
     loader.tune(taken.append, SHORT, copy=False)
     count = len(taken)
     assert count > 0
-    engine.jobs = lambda: frozenset({"this", "another"})
+    engine.list_jobs = lambda: frozenset({"this", "another"})
     list(loader)
     assert len(taken) == count
     loader.close()
@@ -650,7 +650,7 @@ def test_without_workers_nothing_is_offloaded(monkeypatch):
     engine = InProcess(2)
     loader = loader_of(engine=engine)
     loader.tune(print)
-    monkeypatch.setattr(engine, "workers", tuple)
+    monkeypatch.setattr(engine, "list_workers", tuple)
     assert loader.retune_if_shared()
     assert loader.rule.candidate is None
     assert loader.profile.metrics.candidates == {}

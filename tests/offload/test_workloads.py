@@ -35,7 +35,7 @@ def test_elements_of_a_workload(name):
     script = load_script(name)
     assert script.is_simulated
     runner = Runner(Pipeline(script.dataset, script.transform, None, seed=1))
-    batch, again = runner.batch((3, 4), epoch=0), runner.batch((3, 4), epoch=0)
+    batch, again = runner.prepare_batch((3, 4), epoch=0), runner.prepare_batch((3, 4), epoch=0)
     values, same = (each if name == "text" else each[0] for each in (batch, again))
     assert tuple(values.shape) == (2, *SHAPES[name])
     assert torch.equal(values, same)

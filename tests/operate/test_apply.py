@@ -263,13 +263,13 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import MemorySwitch, TESTBED12
 from testbed.design.topology.circulants import find_topology
-from testbed.design.patching.wiring import wire
+from testbed.design.patching.wiring import make_wiring
 from testbed.lab.inventory import load_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
 lab, switch = load_lab(TESTBED12), MemorySwitch(obey=lambda step: os.kill(os.getpid(), signal.SIGKILL))
-plan = plan_lab(lab, wire(find_topology(12, 4)), {"ocs1": switch})
+plan = plan_lab(lab, make_wiring(find_topology(12, 4)), {"ocs1": switch})
 apply_plan(lab, plan, {"ocs1": switch}, Journal(sys.argv[1]))
 """
 

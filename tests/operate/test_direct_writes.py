@@ -15,7 +15,7 @@ from testbed.leases.listing import read_leases
 from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.design import build_design
-from testbed.operate.direct import find_labs_with, lease_ports
+from testbed.operate.direct import find_labs_with_switch, lease_ports
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.journal import open_journal
 from testbed.operate.session import LabSession
@@ -50,9 +50,13 @@ def test_a_switch_that_no_lab_has_moved_belongs_to_nobody(tmp_path):
 
 
 def test_the_journal_tells_whose_switch_it_is(leases, tmp_path):
-    assert find_labs_with(tmp_path, ADDRESS) == find_labs_with(tmp_path, SAME) == {"testbed12": {"ocs1"}}
-    assert find_labs_with(tmp_path, "polatis+scpi://10.99.0.3:5025") == {}
-    assert find_labs_with(tmp_path, "polatis+scpi://10.99.0.2:5026") == {}, (
+    assert (
+        find_labs_with_switch(tmp_path, ADDRESS)
+        == find_labs_with_switch(tmp_path, SAME)
+        == {"testbed12": {"ocs1"}}
+    )
+    assert find_labs_with_switch(tmp_path, "polatis+scpi://10.99.0.3:5025") == {}
+    assert find_labs_with_switch(tmp_path, "polatis+scpi://10.99.0.2:5026") == {}, (
         "another device behind the same host"
     )
 
@@ -90,7 +94,7 @@ def test_a_lease_is_no_lease_of_a_switch_of_nobody(leases, tmp_path, request):
 
 def test_a_stopped_lab_and_one_under_maintenance_are_not_written(leases, tmp_path):
     stop = EmergencyStop(tmp_path, "testbed12")
-    stop.pull("smoke")
+    stop.activate("smoke")
     with pytest.raises(OperationStopped, match="smoke"):
         write(tmp_path, ADDRESS, 1)
     stop.release()

@@ -20,7 +20,7 @@ from testbed.design.workloads.sharding import Strategy, make_data_sharding
 from testbed.errors import LabFileError, TopologyError
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.operate.design import Design
-from testbed.operate.failure_rules import Gpu, advise_on_failures, find_nics_lost, parse_gpu
+from testbed.operate.failure_rules import Gpu, advise_on_failures, find_lost_nics, parse_gpu
 from testbed.operate.journal import Journal
 from testbed.operate.light import Loss, SwitchReading, find_held_circuits, judge_losses
 from testbed.operate.plan import list_circuits
@@ -73,7 +73,7 @@ def check_takeover(lab, design, gpus, failed):
     """Check the repair of failed GPUs, given as pairs of node and number; return the rules that apply."""
     failed = {Gpu(node, number % gpus) for node, number in failed}
     observation = observe(lab, design, failed)
-    dead, linked = find_nics_lost(lab, failed), {nic for link in design.wiring.links for nic in link}
+    dead, linked = find_lost_nics(lab, failed), {nic for link in design.wiring.links for nic in link}
     assert len(dead) == len(failed) * 4 // gpus
     try:
         planned = plan_lab_repair(lab, design, observation)
@@ -199,8 +199,8 @@ def test_a_lost_fibre_cuts_a_gpu_off_only_with_its_last_nic(testbed12):
 def test_gpus_that_share_a_nic_keep_it(testbed12):
     lab = with_gpus(testbed12, 8)
     assert lab.hosts[0].find_nics_beside(3) == (1,)
-    assert find_nics_lost(lab, {Gpu(0, 2)}) == set()
-    assert find_nics_lost(lab, {Gpu(0, 2), Gpu(0, 3)}) == {Nic(0, 1)}
+    assert find_lost_nics(lab, {Gpu(0, 2)}) == set()
+    assert find_lost_nics(lab, {Gpu(0, 2), Gpu(0, 3)}) == {Nic(0, 1)}
 
 
 @pytest.mark.parametrize("label", ["a/gpu4", "a/1", "z/gpu0", "gpu1", "a/gpu-1", "a/gpu²"])

@@ -140,7 +140,7 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
     taken = set()
     for number in used:
         address = list_set_addresses(other)[number]
-        nic = bench.lab.nic(sets[number].first_link[0, 2].source).name
+        nic = bench.lab.get_nic(sets[number].first_link[0, 2].source).name
         before = sent_bytes(bench, 0)
         command = f"ip -4 -o route get {address}; ping -q -c 100 -i 0.01 -s 1400 {address}"
         said = bench.fleet.run({one.name: command})[one.name].stdout

@@ -160,7 +160,7 @@ def test_an_idle_nic_steps_in_before_any_link_is_given_up(session):
     lost = wiring.link_by_transmitter[Nic(0, 0)]
     held = list_circuits(session.lab, wiring)
     snapshot = Snapshot(CrossConnects({one.input_port: one.output_port for one in held}), 0.0)
-    dark = SwitchReading(snapshot, {session.lab.nic(Nic(0, 0)).transmit.port: DARK})
+    dark = SwitchReading(snapshot, {session.lab.get_nic(Nic(0, 0)).transmit.port: DARK})
     planned = plan_lab_repair(session.lab, design, judge_losses(held, held, {"ocs1": dark}, {}))
     assert planned.repair.removed_links == ()
     assert {nic for link in planned.repair.new_links for nic in link} == {Nic(0, 2), lost.target}

@@ -42,8 +42,8 @@ class Glass:
             for h, host in enumerate(lab.hosts)
             for k in range(len(host.nics))
         }
-        self.transmit = {nic: lab.nic(nic).transmit.port for nic in self.nics.values()}
-        self.receive = {nic: lab.nic(nic).receive.port for nic in self.nics.values()}
+        self.transmit = {nic: lab.get_nic(nic).transmit.port for nic in self.nics.values()}
+        self.receive = {nic: lab.get_nic(nic).receive.port for nic in self.nics.values()}
         self.cut, self.dark_lasers, self.commands = set(), set(), []
         switch.capabilities = replace(switch.capabilities, power_monitor=monitors)
         switch.power = self.power
@@ -83,7 +83,7 @@ class Glass:
         sent = "0.0000 mW / -inf dBm" if nic in self.dark_lasers else "1.0000 mW / 0.00 dBm"
         received = "0.6607 mW / -1.80 dBm" if self.has_light(nic) else "0.0000 mW / -inf dBm"
         return (
-            f"=== {self.lab.nic(nic).name}\nLaser bias current : 45.000 mA\nLaser output power : {sent}\n"
+            f"=== {self.lab.get_nic(nic).name}\nLaser bias current : 45.000 mA\nLaser output power : {sent}\n"
             f"Receiver signal average optical power : {received}\n"
         )
 

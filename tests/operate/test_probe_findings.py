@@ -28,7 +28,7 @@ ONE_WAY = make_wiring(find_topology(12, 4, simplex=True))
 
 
 def label(lab, nic):
-    return lab.hosts[nic.node].name, lab.nic(nic).name
+    return lab.hosts[nic.node].name, lab.get_nic(nic).name
 
 
 def heard(lab, wiring, *, moved=None, dark=()):

@@ -65,8 +65,8 @@ def see(testbed12):
         for nic in (Nic(node, index) for node in range(12) for index in range(4)):
             source = source_of.get(nic)
             leaves = source is not None and (source, "transmit") not in cut
-            power[testbed12.nic(nic).transmit.port] = DARK if (nic, "transmit") in cut else LIT
-            power[testbed12.nic(nic).receive.port] = LIT if leaves else DARK
+            power[testbed12.get_nic(nic).transmit.port] = DARK if (nic, "transmit") in cut else LIT
+            power[testbed12.get_nic(nic).receive.port] = LIT if leaves else DARK
             carriers[nic] = leaves and (nic, "receive") not in cut
         reading = SwitchReading(snapshot, power if monitors else dict.fromkeys(power))
         planned = list_circuits(testbed12, design.wiring)

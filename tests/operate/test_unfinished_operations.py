@@ -17,7 +17,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Status
 from testbed.lab.model import make_shard
-from testbed.operate.confirmation import Confirmations
+from testbed.operate.confirmation import ConfirmationLog
 from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Observation, Problem, Round
 from testbed.operate.discovery.run import MAX_ROUND_AGE, DiscoveryRecord
@@ -194,7 +194,7 @@ def test_hosts_that_were_left_in_the_middle_are_named_until_all_of_them_are_conf
 def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, journal, runs, testbed12):
     apply()
     apply(simplex=True)
-    confirmations = Confirmations(journal, "testbed12")
+    confirmations = ConfirmationLog(journal, "testbed12")
     confirmations.request(2, 1, 60.0)
     assert confirmations.change(2, ("requested",), "failed", reason="no answer")
     (one,) = find_unfinished_operations(runs, testbed12)

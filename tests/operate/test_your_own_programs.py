@@ -126,7 +126,7 @@ def test_nccl_files_number_nics_as_the_host_lists_them(bench):
         assert read_graphs(files.texts[host]["ring-1.xml"], topology, 1)[0][0].gpus == (0,)
     assert (
         "a, b, c, d: nic1, nic2 have no PCI device: attached to the processor, as NCCL assumes"
-        in files.assumed
+        in files.assumptions
     )
 
 

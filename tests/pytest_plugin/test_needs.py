@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from testbed.operate.borrow import HostCandidates, join_hosts
+from testbed.operate.borrow import HostCandidates, group_hosts
 from testbed.pytest_plugin import MARKERS
 from testbed.pytest_plugin.needs import Needs
 
@@ -41,7 +41,7 @@ def test_needs_are_read_from_markers():
         pytest.mark.testbed_gpu.mark,
         pytest.mark.testbed_board.mark,
     ]
-    assert Needs.from_item(item(*marks)) == Needs(hosts=6, degree=3, gpus=1, board=True)
+    assert Needs.from_item(item(*marks)) == Needs(host_count=6, degree=3, gpus_per_host=1, board=True)
     assert Needs.from_item(item()) == Needs()
     assert {mark.name for mark in marks} == {marker.partition("(")[0] for marker in MARKERS}
 
@@ -63,29 +63,29 @@ def test_a_marker_that_is_not_a_count_is_refused_with_the_form(mark):
 
 
 def test_two_tests_get_hosts_that_differ():
-    dark, needs = lab(), Needs(hosts=4)
-    first = dark.choose(needs, ())
-    second = dark.choose(needs, first)
+    dark, needs = lab(), Needs(host_count=4)
+    first = dark.choose_hosts(needs, ())
+    second = dark.choose_hosts(needs, first)
 
     assert (first, second) == (tuple("abcd"), tuple("efgh"))
-    assert dark.choose(needs, first + second) == ()
+    assert dark.choose_hosts(needs, first + second) == ()
 
 
 def test_hosts_that_circuits_join_are_taken_together():
     joined_by_circuits = lab(groups="abcdef g h")
 
-    assert joined_by_circuits.choose(Needs(hosts=2), ()) == ("g", "h")
-    assert joined_by_circuits.choose(Needs(hosts=3), ()) == ("g", "h", *"abcdef")
-    assert joined_by_circuits.is_whole(("g", "h"))
-    assert not joined_by_circuits.is_whole(("a", "g"))
+    assert joined_by_circuits.choose_hosts(Needs(host_count=2), ()) == ("g", "h")
+    assert joined_by_circuits.choose_hosts(Needs(host_count=3), ()) == ("g", "h", *"abcdef")
+    assert joined_by_circuits.is_whole_group(("g", "h"))
+    assert not joined_by_circuits.is_whole_group(("a", "g"))
 
 
 def test_a_lab_that_is_too_small_is_told_from_one_that_is_broken():
-    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(hosts=2, degree=3))
-    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(hosts=2, gpus=1))
-    assert lab(gpus=2).explain_lack(Needs(hosts=8, gpus=2)) == ""
-    assert lab(faults="ab").explain_lack(Needs(hosts=6)) == ""
-    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_lack(Needs(hosts=7))
+    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(host_count=2, degree=3))
+    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(host_count=2, gpus_per_host=1))
+    assert lab(gpus=2).explain_lack(Needs(host_count=8, gpus_per_host=2)) == ""
+    assert lab(faults="ab").explain_lack(Needs(host_count=6)) == ""
+    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_lack(Needs(host_count=7))
     # All of the lab is wanted where the test does not say.
     assert "marked broken" in lab(faults="a").explain_lack(Needs())
 
@@ -100,22 +100,22 @@ drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)
     st.integers(2, 8),
 )
 def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
-    groups = join_hosts(HOSTS, pairs)
+    groups = group_hosts(HOSTS, pairs)
     candidates = HostCandidates(
         groups, dict.fromkeys(HOSTS, 2), dict.fromkeys(faults, "host_off"), dict.fromkeys(HOSTS, 0)
     )
-    chosen = candidates.choose(Needs(hosts=wanted), held)
+    chosen = candidates.choose_hosts(Needs(host_count=wanted), held)
 
     assert sorted(host for group in groups for host in group) == sorted(HOSTS)
     if chosen:
         event("chosen")
         assert len(chosen) >= wanted
         assert not set(chosen) & (faults | held)
-        assert candidates.is_whole(chosen)
-        assert candidates.explain_lack(Needs(hosts=wanted)) == ""
+        assert candidates.is_whole_group(chosen)
+        assert candidates.explain_lack(Needs(host_count=wanted)) == ""
     elif not held:
         event("impossible")
-        assert candidates.explain_lack(Needs(hosts=wanted)) != ""
+        assert candidates.explain_lack(Needs(host_count=wanted)) != ""
 
 
 @pytest.mark.process

@@ -80,7 +80,7 @@ def service(monkeypatch):
     module = ModuleType("testbed.client")
     module.connect = module.connect_async = lambda url, token=None: one
     monkeypatch.setitem(sys.modules, "testbed.client", module)
-    monkeypatch.setattr(served, "ServiceCarrier", lambda client, lab, connect_async: client)
+    monkeypatch.setattr(served, "ServiceBackend", lambda client, lab, connect_async: client)
     monkeypatch.delenv("LIGHTBED_LEASE", raising=False)
     return one
 
@@ -143,9 +143,9 @@ def test_a_rollback_that_is_not_proven_is_an_error_and_the_next_test_is_skipped(
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Needs(hosts=5), "has 4 hosts of 1 NICs, and 5 are needed"),
+        (Needs(host_count=5), "has 4 hosts of 1 NICs, and 5 are needed"),
         (Needs(degree=3), "has 0 hosts of 3 NICs"),
-        (Needs(gpus=1), "does not report GPUs"),
+        (Needs(gpus_per_host=1), "does not report GPUs"),
     ],
 )
 def test_what_the_lab_does_not_have_skips(service, needs, words):

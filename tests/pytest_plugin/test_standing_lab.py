@@ -178,7 +178,7 @@ def test_a_real_lab_is_moved_only_by_its_name(lab_for, standing, circuits, tmp_p
     with pytest.raises(RefusedToMove), lab_for(TWO, lab=str(file)):
         pass
     for module in (lifecycle, plugin):  # its hosts are modelled, whatever its file says
-        monkeypatch.setattr(module, "hosts_of", lambda _lab, _hosts="auto": "model")
+        monkeypatch.setattr(module, "find_hosts_in_use", lambda _lab, _hosts="auto": "model")
     with lab_for(TWO, lab=str(file), lab_really_move=standing.lab.name) as lab:
         applied = lab.apply()
         assert (applied.simulated, applied.verified) == (False, True)

@@ -27,7 +27,7 @@ from testbed.errors import IntentError, LeaseDenied, TopologyError, UsageError
 from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.session import LabSession
-from testbed.scripting.carriers import RunFailed, make_error
+from testbed.scripting.backends import RunFailed, make_error
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTBED12 = ROOT / "labs" / "testbed12.yaml"

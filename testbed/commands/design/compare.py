@@ -61,7 +61,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         from lightbed.wording import format_count
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
-        setting = self.setting(connects_gpus=any(map(has_gpu_nodes, self.fabrics.split(","))))
+        setting = self.make_setting(connects_gpus=any(map(has_gpu_nodes, self.fabrics.split(","))))
         job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
         rows = compare_fabrics(
             job,

@@ -191,7 +191,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
 
         lab = load_lab(self.lab_file) if self.lab_file else None
         servers, instance_count = self._read_servers(lab) if lab else self._choose_servers()
-        choice = self.choose(
+        choice = self.choose_workload(
             instance_count, "flows", "search", "routes", zero=self.zero, recompute=self.recompute
         )
         if lab and lab.gpus_per_host:

@@ -59,7 +59,7 @@ class CheckpointTimes:
     extrapolated: bool
     links: tuple[LinkTraffic, ...]
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the times as lines for people."""
         from lightbed.wording import format_count
 
@@ -113,7 +113,7 @@ class CircuitMoves:
             reconfiguration_ms=switch.delay_s * 1e3,
         )
 
-    def lines(self, moves: int, outage_ms: float) -> Iterator[str]:
+    def format_lines(self, moves: int, outage_ms: float) -> Iterator[str]:
         """Yield a line for people. It says how often circuits moved, and how long they were dark in total."""
         from lightbed.wording import format_count
 
@@ -138,7 +138,7 @@ class SimulationDocument(Figures, JobDocument):
     checkpoint: CheckpointTimes | None = field(default=None, metadata=OMIT_NONE)
     links: tuple[LinkTraffic, ...]
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""
         from lightbed.wording import format_count
 
@@ -168,9 +168,9 @@ class SimulationDocument(Figures, JobDocument):
         if self.exchanges == "whole":
             yield "an all-to-all is simulated as its load of links (--fluid: message by message)"
         if self.circuits:
-            yield from self.circuits.lines(self.reconfigurations, self.outage_ms)
+            yield from self.circuits.format_lines(self.reconfigurations, self.outage_ms)
         if self.checkpoint:
-            yield from self.checkpoint.lines()
+            yield from self.checkpoint.format_lines()
         yield f"cost {self.cost_usd:,} USD{' (prices recalled, not checked)' if self.prices_recalled else ''}"
         if self.routes == "found":
             yield "the plan has no routes: the simulation chose them"
@@ -226,7 +226,8 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and other fabrics' options."""
         super().validate()
         given_options = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
-        fabric_kind = find_kind(self.fabric) if given_options else None  # finding one imports numpy
+        # `find_kind` imports numpy, so it is called only if needed.
+        fabric_kind = find_kind(self.fabric) if given_options else None
         for name in given_options:
             if fabric_kind and name not in fabric_kind.options:
                 raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")
@@ -244,7 +245,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
-        setting = self.setting(
+        setting = self.make_setting(
             1 if has_one_link else DIRECT_DEGREE,
             may_share=has_one_link,
             connects_gpus=has_gpu_nodes(self.fabric),
@@ -285,7 +286,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             checkpoint=checkpoint_times,
             links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )
-        context.say(*document.lines())
+        context.say(*document.format_lines())
         return document
 
     def _make_checkpoint(self, setting: FabricSetting) -> Checkpoint | None:

@@ -64,15 +64,21 @@ class WorkloadCommand(Command[Any]):
         str, option("Measured computing times to use instead of the roofline.", metavar="FILE", is_local=True)
     ] = ""
 
-    def choose(self, instances: int, *parts: Part, zero: int = 0, recompute: bool = False) -> WorkloadChoice:
-        """Return the workload that the options name, with devices split into `instances`. Raises `WorkloadError`.
+    def choose_workload(
+        self, instance_count: int, *parts: Part, zero: int = 0, recompute: bool = False
+    ) -> WorkloadChoice:
+        """Return the workload that the options name, with devices split into `instance_count`. Raises `WorkloadError`.
 
         Prints a line if `parts` of the simulator must be compiled first.
         """
         from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice, parse_settings
         from testbed.design.workloads.mig import name_instance
 
-        device = name_instance(self.device or DEFAULT_DEVICE, instances) if instances > 1 else self.device
+        device = (
+            name_instance(self.device or DEFAULT_DEVICE, instance_count)
+            if instance_count > 1
+            else self.device
+        )
         if bool(self.workload) == bool(self.torch):
             raise WorkloadError("name a WORKLOAD or a torch module (--torch MODULE:FACTORY), not both")
         name, settings = self.workload or f"torch:{self.torch}", parse_settings(self.settings)
@@ -213,7 +219,7 @@ class SimulationCommand(WorkloadCommand):
     ] = HB_GBPS
     seed: Annotated[int, SEED_OPTION] = 0
 
-    def setting(
+    def make_setting(
         self,
         default_degree: int = DIRECT_DEGREE,
         *,
@@ -236,11 +242,11 @@ class SimulationCommand(WorkloadCommand):
 
         if self.lab_file:
             completed_options = self._fill_from_lab(self.lab_file, shares_links=shares_links)
-            return completed_options.setting(
+            return completed_options.make_setting(
                 default_degree, may_share=may_share, connects_gpus=connects_gpus, by_pair=by_pair
             )
         nodes, degree, rate_share = self.divide_links(default_degree, may_share=may_share)
-        choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
+        choice = self.choose_workload(self.mig, "packets" if self.routing == "hash" else "flows")
         if self.skew:
             choice = replace(choice, skew=self.skew)
         hb_domain = self.hb_domain or (

@@ -35,7 +35,7 @@ class SwitchChangeCommand(SwitchCommand):
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
     def check_consent(self, switch: OpticalSwitch, action: str, context: CommandContext) -> None:
-        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` if refused."""
+        """Ask for consent to `action` on a real switch, unless `--yes` is given. Raises `RefusedToMove` if refused."""
         from testbed.commands.devices.session import is_simulated
 
         if self.yes or is_simulated(switch):
@@ -116,7 +116,7 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
         from testbed.commands.devices.session import change_under_lease, make_heading
 
         with self.open(is_bounded=False) as device:
-            pairs = PortNames(device.ports()).pairs(self.pairs)
+            pairs = PortNames(device.ports()).parse_pairs(self.pairs)
             snapshot = device.read()
             dropped_circuits = _find_dropped_circuits(pairs, snapshot, device, replace=self.replace)
             target_circuits, scope = CrossConnects(pairs), frozenset(pairs)
@@ -192,7 +192,7 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
 
         with self.open(is_bounded=False) as device:
             port_names = PortNames(device.ports())
-            inputs = [port_names.number(text, Side.IN) for text in self.inputs]
+            inputs = [port_names.find_number(text, Side.IN) for text in self.inputs]
             self.check_consent(device, f"disconnect {format_count(len(inputs), 'input')}", context)
             connections = device.read().connections
             pairs = {source: connections[source] for source in inputs if source in connections}
@@ -256,8 +256,8 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
         self._check_intention(pair_texts)
         with self.open(is_bounded=self.dry_run) as device:
             port_names = PortNames(device.ports())
-            target = CrossConnects(port_names.pairs(pair_texts))
-            scope = None if self.scope is None else port_names.inputs(self.scope)
+            target = CrossConnects(port_names.parse_pairs(pair_texts))
+            scope = None if self.scope is None else port_names.parse_inputs(self.scope)
             snapshot = device.read()
             if self.expect is not None and snapshot.revision != self.expect:
                 raise _make_conflict(self.expect, snapshot, device)
@@ -285,8 +285,14 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
 def _find_changed_pairs(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
     """Return the circuits that an apply adds or removes. For a replaced circuit, return only the new one."""
     current_circuits = snapshot.connections
-    pairs = {i: o for i, o in current_circuits.items() if scope is None or i in scope} | dict(target)
-    return {i: o for i, o in pairs.items() if current_circuits.get(i) != target.get(i)}
+    pairs = {
+        source: output for source, output in current_circuits.items() if scope is None or source in scope
+    } | dict(target)
+    return {
+        source: output
+        for source, output in pairs.items()
+        if current_circuits.get(source) != target.get(source)
+    }
 
 
 def _make_conflict(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
@@ -352,7 +358,7 @@ class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
 
         with self.open(is_bounded=False) as device:
             port_names = PortNames(device.ports())
-            ports = tuple(port_names.number(text, None) for text in self.named)
+            ports = tuple(port_names.find_number(text, None) for text in self.named)
             self.check_consent(device, f"{self.what} {format_count(len(ports), 'shutter')}", context)
             with change_under_lease(device, context.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")

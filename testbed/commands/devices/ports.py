@@ -30,11 +30,11 @@ class PortNames:
     def __init__(self, ports: Mapping[int, PortInfo]) -> None:
         self._ports = ports
 
-    def name(self, port: int) -> str:
+    def get_name(self, port: int) -> str:
         """Return the device's name of a port."""
         return self._ports[port].name
 
-    def number(self, text: str, side: Side | None) -> int:
+    def find_number(self, text: str, side: Side | None) -> int:
         """Return the number of the port that `text` names. Raises `UnknownPort` if none or several match.
 
         The text is a port's number or a name. Text that begins with `=` is always a name. Only names on `side` match,
@@ -60,15 +60,15 @@ class PortNames:
             )
         return numbers[0]
 
-    def inputs(self, text: str) -> list[int]:
+    def parse_inputs(self, text: str) -> list[int]:
         """Parse the inputs of a scope, separated by commas. Raises `UnknownPort`, also for an empty scope."""
         if not text.strip():
             raise UnknownPort(
                 "the scope is empty", hint="Name its inputs, or leave out --scope to include all."
             )
-        return [self.number(port, Side.IN) for port in text.split(",")]
+        return [self.find_number(port, Side.IN) for port in text.split(",")]
 
-    def pairs(self, texts: Iterable[str]) -> dict[int, int]:
+    def parse_pairs(self, texts: Iterable[str]) -> dict[int, int]:
         """Parse pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or a port named twice."""
         output_by_input: dict[int, int] = {}
         for text in texts:
@@ -77,10 +77,10 @@ class PortNames:
                 raise PortError(
                     f"{_quote(text)} is not a pair", hint="Write INPUT:OUTPUT, such as 1:49 or E3:W4."
                 )
-            number = self.number(source_text, Side.IN)
+            number = self.find_number(source_text, Side.IN)
             if number in output_by_input:
                 raise PortError(f"input {_quote(source_text)} is named twice", ports=(number,))
-            output_by_input[number] = self.number(output_text, Side.OUT)
+            output_by_input[number] = self.find_number(output_text, Side.OUT)
         outputs = list(output_by_input.values())
         duplicates = sorted({port for port in outputs if outputs.count(port) > 1})
         if duplicates:

@@ -46,9 +46,8 @@ def open_device(
             switch = stack.enter_context(open_switch(address, timeout_s=answer_s))
             try:
                 yield switch
-            except (
-                OcsError
-            ) as error:  # an error from the command's own code does not name the device, so add it
+            except OcsError as error:
+                # An error from the command's own code does not name the device, so add it.
                 error.locate(device=switch.address)
                 raise
 

@@ -108,7 +108,7 @@ class SwitchCommand(Command[Any]):
         check_seconds("--timeout-each", self.answer_s)
 
     @classmethod
-    def group_epilog(cls) -> str:
+    def make_group_epilog(cls) -> str:
         """Return the help on addresses and accounts, with examples."""
         from ocs_drivers.families import FAMILIES
 
@@ -122,9 +122,8 @@ class SwitchCommand(Command[Any]):
         from testbed.commands.devices.session import open_device
 
         timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
-        return open_device(
-            self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded
-        )  # commands that move show the driver's progress instead
+        # Commands that move show the driver's progress instead of announcing that the device is slow.
+        return open_device(self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded)
 
 
 def check_seconds(name: str, seconds: float | None) -> None:
@@ -220,7 +219,7 @@ class Port:
     name: str
     moves: int | None
 
-    def cells(self) -> tuple[object, ...]:
+    def make_cells(self) -> tuple[object, ...]:
         """Return the port as a row of a table."""
         moves = "" if self.moves is None else self.moves
         return self.number, self.name, self.side, self.state, self.label, moves
@@ -247,7 +246,7 @@ class SwitchPorts(SwitchCommand, Command[PortList]):
                 for info in device.ports().values()
             )
             columns = ("port", "name", "side", "state", "label", "moves")
-            context.say_table(make_heading(device), columns, [port.cells() for port in ports])
+            context.say_table(make_heading(device), columns, [port.make_cells() for port in ports])
             return PortList(**make_switch_fields(device), ports=ports)
 
 
@@ -285,7 +284,7 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
         with self.open() as device:
             snapshot, port_names = device.read(), PortNames(device.ports())
             rows = [
-                (source, port_names.name(source), output, port_names.name(output))
+                (source, port_names.get_name(source), output, port_names.get_name(output))
                 for source, output in snapshot.connections.items()
             ]
             title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
@@ -337,13 +336,18 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
         with self.open() as device:
             ports = device.ports()
             port_names = PortNames(ports)
-            selected_ports = [port_names.number(text, None) for text in self.named] or list(ports)
+            selected_ports = [port_names.find_number(text, None) for text in self.named] or list(ports)
             reading_by_port = {
                 port: None if reading is None else PowerReading(**asdict(reading))
                 for port, reading in device.power(selected_ports).items()
             }
             rows = [
-                (port, port_names.name(port), ports[port].side.value, _format_power(reading_by_port[port]))
+                (
+                    port,
+                    port_names.get_name(port),
+                    ports[port].side.value,
+                    _format_power(reading_by_port[port]),
+                )
                 for port in selected_ports
             ]
             context.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)
@@ -366,7 +370,7 @@ class WatchEvent(SwitchDocument):
     removed: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
     added: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people."""
         if self.connections is not None:
             return f"{len(self.connections)} connected"

@@ -99,7 +99,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         assert context.lab_file is not None
         request = ChangeRequest.from_options(
             context.lab_file,
-            self.topology_name,
+            self.named_topology,
             context.runs_dir,
             self.change,
             self.expect,
@@ -107,7 +107,9 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         )
         choice, lab = request.design_choice, request.design_choice.lab
         if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
-            _say_plan(context, choice, take_over=request.take_over)  # shown before the next line can refuse
+            _say_plan(
+                context, choice, take_over=request.take_over
+            )  # shown even if the next line refuses the apply
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
@@ -115,12 +117,15 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             notes.append(line)
             context.say(line)
 
-        for line in describe_apply_effect(choice, self.topology_name, context.runs_dir):
+        for line in describe_apply_effect(choice, self.named_topology, context.runs_dir):
             add_note(line)
         confirmation = _Confirmation.from_options(
             lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
         )
-        with stop_on_interrupt(context.print_note), context.session(lab, self.hosts, writes=True) as session:
+        with (
+            stop_on_interrupt(context.print_note),
+            context.open_session(lab, self.hosts, writes=True) as session,
+        ):
             lab_plan = request.plan(session)
             with _show_progress(session, lab_plan, context.runs_dir):
                 report = session.carry_out(
@@ -158,7 +163,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
 def _say_plan(context: CommandContext, choice: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
-    with context.session(choice.lab) as session:
+    with context.open_session(choice.lab) as session:
         lab_plan = session.plan(choice.design, take_over=take_over)
     context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan))
 
@@ -219,9 +224,9 @@ class _Confirmation:
         """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return
-        from testbed.operate.confirmation import Confirmations
+        from testbed.operate.confirmation import ConfirmationLog
 
-        confirmations = Confirmations(session.writable_journal, self.lab.name)
+        confirmations = ConfirmationLog(session.writable_journal, self.lab.name)
         if not report.verified.ok:
             confirmations.end("the proof has findings")
             add_note(

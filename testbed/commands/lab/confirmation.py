@@ -17,7 +17,7 @@ from testbed.commands.context import CommandContext
 from testbed.commands.declare import carry_out
 from testbed.commands.documents import EXIT_DONE
 from testbed.commands.lab.rollback import Rollback
-from testbed.operate.confirmation import Confirmations
+from testbed.operate.confirmation import ConfirmationLog
 from testbed.storage.address import choose_database
 
 
@@ -39,12 +39,11 @@ def main(arguments: list[Any]) -> int:
     trace_if_configured()
     os.chdir("/")
     with open_journal(runs_dir) as journal:
-        confirmations = Confirmations(journal, CommandContext(Path(lab_file)).lab.name)
+        confirmations = ConfirmationLog(journal, CommandContext(Path(lab_file)).lab.name)
 
         def roll_back_to_epoch(back_to: int) -> str:
-            rollback_context = CommandContext(
-                Path(lab_file), Path(runs_dir)
-            )  # reads the lab file at the time of the rollback
+            # A new context, which reads the lab file at the time of the rollback.
+            rollback_context = CommandContext(Path(lab_file), Path(runs_dir))
             return _roll_back(
                 Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None),
                 rollback_context,

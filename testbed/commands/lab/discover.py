@@ -73,7 +73,7 @@ class DiscoveryDocument(Document):
         is_complete = all(fibre.verdict == "found" for fibre in fibres) and not self.in_use.nics
         return EXIT_DONE if is_complete else EXIT_CHANGES
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the document as lines for people."""
         from lightbed.wording import format_count
 
@@ -125,7 +125,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
     def run(self, context: CommandContext) -> DiscoveryDocument:
         """Discover the fibres and write the file. Raises `LabFileError`, `RefusedToMove` and `HostError`."""
         from testbed.lab.inventory import load_bare_lab
-        from testbed.lab.simulated.lifecycle import find_running_lab, hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use, find_running_lab
         from testbed.lab.wired_file import check_new_file, write_new_file
         from testbed.operate.apply import check_permission
         from testbed.operate.discovery.lab_rows import write_lab_text
@@ -140,20 +140,20 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         document = DiscoveryDocument(
             lab=lab.name,
             simulated=lab.simulated,
-            hosts=hosts_of(lab),
+            hosts=find_hosts_in_use(lab),
             nics=tuple(map(_make_nic, result.nics)),
             rounds=result.rounds,
             circuit_changes=result.circuit_changes,
             resumed=result.resumed,
-            dead=result.fibres("dead"),
-            uncertain=result.fibres("uncertain"),
+            dead=result.list_fibres("dead"),
+            uncertain=result.list_fibres("uncertain"),
             in_use=BusyElements(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
             unnamed_light=tuple(map(_format_port, result.nameless)),
             notes=result.notes,
             output=self.output,
             comments_kept=are_comments_kept,
         )
-        context.say(*document.lines())
+        context.say(*document.format_lines())
         document = replace(document, unfinished=context.say_unfinished(lab))
         context.say(f"next: testbed plan {self.output}{_make_topology_option(lab, context.runs_dir)}")
         return document
@@ -166,13 +166,13 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
 
 def _discover(lab: Lab, context: CommandContext, settle_s: float) -> DiscoveryResult:
     from testbed.errors import HostError
-    from testbed.lab.simulated.lifecycle import hosts_of
+    from testbed.lab.simulated.lifecycle import find_hosts_in_use
     from testbed.operate.discovery.devices import Devices
     from testbed.operate.discovery.run import DiscoveryRecord, discover
     from testbed.operate.journal import open_journal
     from testbed.operate.session import open_lab
 
-    if hosts_of(lab) == "model":
+    if find_hosts_in_use(lab) == "model":
         problem = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
         raise HostError(
             f"{problem}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name

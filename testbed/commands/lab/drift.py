@@ -95,10 +95,10 @@ class Drift(HostsCommand, TopologyCommand):
         from testbed.operate.drift.report import read_drift
         from testbed.operate.plan import list_circuits
 
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
         with (
             open_history(context.runs_dir) as history,
-            context.session(choice.lab, self.hosts, partial=True) as session,
+            context.open_session(choice.lab, self.hosts, skip_unreachable=True) as session,
         ):
             planned_circuits = list_circuits(choice.lab, choice.design.wiring)
             report = read_drift(session, planned_circuits, history, time.time(), self.since)
@@ -118,8 +118,8 @@ class Drift(HostsCommand, TopologyCommand):
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{format_count(len(verdicts), 'place')}{f' ({counts_text})' if counts_text else ''}, "
             f"{format_count(readings, 'reading')}; "
-            f"{choice.heading()}",
-            *choice.lines(),
+            f"{choice.format_heading()}",
+            *choice.format_warnings(),
         )
         if document.not_kept:
             context.say(

@@ -91,14 +91,14 @@ class Environment(TopologyCommand):
         from testbed.lab.hosts.environment import make_program_environment
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
         environment = make_program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
             context.say(*environment.shell.splitlines())
             for line in () if context.is_quiet else choice.describe_unfinished():
                 context.print_note(line)  # on standard error: a shell evaluates standard output
         else:
-            context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+            context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
             context.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]
@@ -161,7 +161,7 @@ class Environment(TopologyCommand):
             )
             for ring in files.rings
         )
-        lines = [f"assumed: {line}" for line in files.assumed]
+        lines = [f"assumed: {line}" for line in files.assumptions]
         lines += [f"{ring.graph}: ranks in the order {', '.join(ring.hosts)}" for ring in rings]
         file_names = [TOPOLOGY_FILE, *(ring.graph for ring in rings), ENVIRONMENT_FILE]
         lines.append(f"{self.nccl}/HOST: {', '.join(file_names)} of {', '.join(files_by_host)}")
@@ -169,7 +169,7 @@ class Environment(TopologyCommand):
             context.say(*lines)
         for line in lines if self.as_shell and not context.is_quiet else ():
             context.print_note(line)
-        return NcclFilesDocument(rings=rings, hosts=files_by_host, assumed=files.assumed)
+        return NcclFilesDocument(rings=rings, hosts=files_by_host, assumed=files.assumptions)
 
 
 def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
@@ -177,17 +177,17 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
     from testbed.errors import HostError
     from testbed.lab.hosts.fleet import SshFleet, run_where_possible
     from testbed.lab.hosts.nccl_files import read_hardware
-    from testbed.lab.simulated.lifecycle import hosts_of, is_up
+    from testbed.lab.simulated.lifecycle import find_hosts_in_use, is_up
 
     if lab.simulated:
         reason = "the lab is not up" if not is_up(lab) else "the hosts are only modelled"
-        if not is_up(lab) or hosts_of(lab) == "model":
+        if not is_up(lab) or find_hosts_in_use(lab) == "model":
             return {}, {host.name: reason for host in lab.hosts}
     try:
-        with SshFleet(lab, partial=True) as fleet:
+        with SshFleet(lab, skip_unreachable=True) as fleet:
             (hardware, unreadable_hosts), failed_hosts = run_where_possible(
                 lambda reachable_fleet: read_hardware(reachable_fleet, lab), fleet
             )
-            return hardware, {**fleet.off, **failed_hosts, **unreadable_hosts}
+            return hardware, {**fleet.unreachable, **failed_hosts, **unreadable_hosts}
     except HostError as error:  # an error that names no host concerns all hosts
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

@@ -39,7 +39,7 @@ class Epoch:
     why: str
     changes: tuple[Change, ...]
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people."""
         made_count = sum(len(change.made or ()) for change in self.changes)
         removed_count = sum(len(change.removed or ()) for change in self.changes)
@@ -121,7 +121,7 @@ class History(Command[EpochList]):
             for row in load_history(context.runs_dir, context.lab.name)
             for changes in [row.pop("changes")]
         )
-        context.say(*(epoch.line() for epoch in epochs))
+        context.say(*(epoch.format_line() for epoch in epochs))
         unfinished = context.say_unfinished()
         if not (epochs or unfinished):
             context.say(_describe_empty_list(f"no epoch of lab '{context.lab.name}'", context.runs_dir))

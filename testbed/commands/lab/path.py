@@ -82,9 +82,9 @@ class FollowPath(HostsCommand, TopologyCommand):
 
         for name in (self.source, self.target):
             find_node(context.lab, name)  # refuse an unknown host even if no lab runs
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
         nodes = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
-        with context.session(choice.lab, self.hosts, partial=True) as session:
+        with context.open_session(choice.lab, self.hosts, skip_unreachable=True) as session:
             hops = follow_path(session, choice.design, *nodes)
             kernel_route = trace_kernel_path(session, choice.design, *nodes)
         findings = describe_findings(session.unreachable_findings)

@@ -135,13 +135,13 @@ class Plan(TopologyCommand):
 
         if self.patches:
             return self._list_patches(context)
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        with context.session(choice.lab) as session:
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
+        with context.open_session(choice.lab) as session:
             lab_plan = session.plan(choice.design, take_over=self.take_over)
         change = PlannedChange(choice, lab_plan, context.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
+        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.format_lines())
         context.say(*choice.describe_unfinished(), *change.describe_next_command())
         document = change.json()
         return PlanDocument(
@@ -175,7 +175,7 @@ class Plan(TopologyCommand):
         from testbed.design.patching.wiring import list_patches
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(context.lab, self.topology_name, context.runs_dir)
+        choice = choose_design(context.lab, self.named_topology, context.runs_dir)
         rows = list_patches(choice.design.wiring)
         context.say(*rows)
         unfinished = describe_unfinished(choice.unfinished)

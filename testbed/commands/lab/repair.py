@@ -149,16 +149,18 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.failure_rules import parse_gpu
         from testbed.operate.repair import make_losses_json, make_repair_json
 
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir, before_repair=True)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir, before_repair=True)
         lab = choice.lab
         failed_gpus = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
-        with context.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+        with context.open_session(
+            lab, self.hosts, writes=self.apply, skip_unreachable=not self.apply
+        ) as session:
             observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
             findings = describe_findings(session.unreachable_findings)
             advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)
-            context.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
+            context.say(choice.format_heading(), *choice.format_warnings(), *yield_finding_lines(findings))
             context.say(*_describe_repair(session, choice, observation, lab_repair, unfinished))
             context.say(
                 *(f"rule {failure_advice.rule}: {failure_advice.text}" for failure_advice in advice or ())
@@ -189,7 +191,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         self, context: CommandContext, session: LabSession, choice: DesignChoice, lab_repair: LabRepair
     ) -> RepairResult:
         """Apply the repair, and store losses, changes and durations as a run."""
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.intent import TopologySource
@@ -197,7 +199,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
 
         check_in_force(lab_repair)
         lab = session.lab
-        hosts = hosts_of(lab, self.hosts)
+        hosts = find_hosts_in_use(lab, self.hosts)
         with RunStore(context.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN_PHASE, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None
@@ -321,7 +323,7 @@ def _describe_repair(
 ) -> Iterator[str]:
     from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
-    yield from (operation.line() for operation in unfinished)
+    yield from (operation.format_line() for operation in unfinished)
     if session.unreachable:
         yield from describe_losses(choice.lab, observation.losses)
         yield f"links of {', '.join(session.unreachable)} were not checked"

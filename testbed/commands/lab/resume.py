@@ -55,7 +55,7 @@ class Resume(MovingCommand, HostsCommand):
             result = ResumeResult(self.operation, "none", "nothing is unfinished")
         else:
             check_permission(lab, self.really_move)
-            context.say(unfinished.line())
+            context.say(unfinished.format_line())
             result = self._resume(context, lab, unfinished)
         prefix = f"{result.operation}: " if result.operation else ""
         context.say(f"{prefix}{result.state}: {result.reason}")
@@ -83,13 +83,13 @@ class Resume(MovingCommand, HostsCommand):
             choice = choose_design(lab, NamedTopology(), context.runs_dir, before_repair=True)
             with (
                 stop_on_interrupt(context.print_note),
-                context.session(choice.lab, self.hosts, writes=True) as session,
+                context.open_session(choice.lab, self.hosts, writes=True) as session,
             ):
                 _, lab_repair, _ = plan_repair(session, choice, context.runs_dir)
                 return resume_detours(session, unfinished, lab_repair, context.say)
         epoch_lab, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
         with (
             stop_on_interrupt(context.print_note),
-            context.session(epoch_lab, self.hosts, writes=True) as session,
+            context.open_session(epoch_lab, self.hosts, writes=True) as session,
         ):
             return resume(session, unfinished, design, context.say)

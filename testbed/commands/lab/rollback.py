@@ -56,7 +56,7 @@ class Rollback(MovingCommand, HostsCommand):
     def run(self, context: CommandContext) -> RollbackDocument:
         """Apply the earlier epoch and prove it. Raises `NoEarlierEpoch`, `RefusedToMove` and the devices' errors."""
         from testbed.operate.apply import check_permission
-        from testbed.operate.confirmation import Confirmations
+        from testbed.operate.confirmation import ConfirmationLog
         from testbed.operate.design import build_intent_design
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.recovery.rollback import find_rollback_target, roll_back
@@ -68,13 +68,13 @@ class Rollback(MovingCommand, HostsCommand):
         context.say(f"rolling back from {current_intent.describe()} to {target_intent.describe()}")
         with (
             stop_on_interrupt(context.print_note),
-            context.session(target_lab, self.hosts, writes=True) as session,
+            context.open_session(target_lab, self.hosts, writes=True) as session,
         ):
             report = roll_back(
                 session, target_intent, current_intent, design, context.say, take_over=self.take_over
             )
             if report.verified.ok:
-                Confirmations(session.writable_journal, lab.name).end("rolled back by hand")
+                ConfirmationLog(session.writable_journal, lab.name).end("rolled back by hand")
         is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
         if is_proven:
             outcome = (
@@ -117,12 +117,12 @@ class Confirm(Command[ConfirmDocument]):
 
     def run(self, context: CommandContext) -> ConfirmDocument:
         """Keep the epoch that awaits confirmation. Raises `NoPendingConfirmation`."""
-        from testbed.operate.confirmation import Confirmations
+        from testbed.operate.confirmation import ConfirmationLog
         from testbed.operate.journal import open_journal
 
         name = context.lab.name
         with open_journal(context.runs_dir) as journal:
-            confirmation = Confirmations(journal, name).confirm()
+            confirmation = ConfirmationLog(journal, name).confirm()
         context.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
         return ConfirmDocument(
             lab=name,

@@ -82,7 +82,7 @@ class Verify(HostsCommand, TopologyCommand):
         from testbed.operate.unfinished import find_unfinished_or_error
         from testbed.storage.owner import get_current_run
 
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
         notes: list[str] = []
         if self.narrow:
             check_permission(choice.lab, self.really_move)
@@ -96,7 +96,9 @@ class Verify(HostsCommand, TopologyCommand):
         other_operations = tuple(
             operation for operation in unfinished if operation not in unproven_operations
         )
-        with context.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
+        with context.open_session(
+            choice.lab, self.hosts, writes=self.narrow, skip_unreachable=True
+        ) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)

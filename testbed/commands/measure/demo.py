@@ -176,7 +176,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         from testbed.operate.apply import check_permission
 
         check_permission(lab, self.really_move)
-        narrator.phase(f"Requests for {model.name}, and the way of one through the smartNIC")
+        narrator.phase(f"Requests for {model.name}, and the path of one through the smartNIC")
         return prepare_trial(lab, model, self.requests, narrator.note)
 
 

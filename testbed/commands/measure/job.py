@@ -76,20 +76,20 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
 
     def run(self, context: CommandContext) -> PlanJobDocument:
         """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.measure.plan_job import PHASE, Checkpoint, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        lab, host_mode = choice.lab, hosts_of(choice.lab, self.hosts)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
+        lab, host_mode = choice.lab, find_hosts_in_use(choice.lab, self.hosts)
         checkpoint = (
             Checkpoint(self.checkpoint_bytes, self.checkpoint_every, self.checkpoint_folder)
             if self.checkpoint_bytes
             else None
         )
         with (
-            context.session(lab, self.hosts) as session,
+            context.open_session(lab, self.hosts) as session,
             RunStore(context.runs_dir).begin(lab, lab.simulated, host_mode, seeds={}) as run,
         ):
             plan_run = run_plan(
@@ -125,8 +125,8 @@ def yield_job_lines(choice: DesignChoice, plan_run: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
     from testbed.measure.plan_job import summarise_links
 
-    yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.heading()}"
-    yield from choice.lines()
+    yield f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}; {choice.format_heading()}"
+    yield from choice.format_warnings()
     yield from choice.describe_unfinished()
     median_text = f"iteration of {plan_run.measured_s * 1e3:.1f} ms (median of {len(plan_run.times_s)})"
     yield f"{median_text}, predicted {plan_run.predicted_s * 1e3:.1f} ms: {plan_run.prediction_error * 100:+.1f} %"

@@ -192,7 +192,7 @@ class Measure(
 
     def run(self, context: CommandContext) -> MeasurementDocument | NcclTestsOfLab | NcclTestsDocument:
         """Measure, or import results. Raises `ResultsError`, `CollectiveError`, and the errors of opening a lab."""
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.nccl.launch import import_nccl
         from testbed.operate.choice import choose_design
@@ -206,8 +206,8 @@ class Measure(
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
             )
         sizes = parse_sizes(self.sizes)
-        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
-        host_mode = hosts_of(choice.lab, self.hosts)
+        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
+        host_mode = find_hosts_in_use(choice.lab, self.hosts)
         if self.program == "nccl-tests":
             return self._measure_nccl_tests(context, choice, host_mode, sizes)
         return self._measure(context, choice, host_mode, sizes)
@@ -243,7 +243,7 @@ class Measure(
             for row in result.timings
         ]
         prefix = "SIMULATED " if choice.lab.simulated else ""
-        context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
         context.say_table(f"{prefix}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
@@ -266,7 +266,7 @@ class Measure(
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
         with self._open(context, choice, mode) as (session, run):
             result = measure_nccl_tests(session, choice.design, run, settings, test)
-        context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+        context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
         _say_table(context, result.table)
         context.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
@@ -281,7 +281,7 @@ class Measure(
 
         lab = choice.lab
         with (
-            context.session(lab, self.hosts, writes=True) as session,
+            context.open_session(lab, self.hosts, writes=True) as session,
             RunStore(context.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
         ):
             yield session, run

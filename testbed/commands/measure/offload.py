@@ -57,7 +57,7 @@ class ProfileDocument(Document):
     simulated: bool
     report: str | None = field(default=None, metadata=OMIT_NONE)
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         """Yield the document for people."""
         suffix = "  SIMULATED: the step is a timed wait" if self.simulated else ""
         if self.choice is None:
@@ -146,7 +146,7 @@ class OffloadProfile(Command[ProfileDocument]):
             simulated=is_simulated,
             report=report_path,
         )
-        context.say(*document.lines())
+        context.say(*document.format_lines())
         return document
 
 

@@ -141,7 +141,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
     def run(self, context: CommandContext) -> ProgramDocument:
         """Run the command. Raises `LightDenied`, `RefusedToMove`, `HostError` and the errors of opening a lab."""
         from testbed.errors import HostError
-        from testbed.lab.simulated.lifecycle import hosts_of
+        from testbed.lab.simulated.lifecycle import find_hosts_in_use
         from testbed.measure.program.cleanup_process import CleanupProcess
         from testbed.measure.program.light import LightRequest, deny_light, provide_light
         from testbed.measure.program.ranks import start_guards
@@ -151,13 +151,13 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
         lab, runs_dir = context.running_lab, context.runs_dir
         check_permission(lab, self.really_move)
-        host_mode = hosts_of(lab)
+        host_mode = find_hosts_in_use(lab)
         if host_mode == "model":
             raise HostError(
                 f"the hosts of lab '{lab.name}' are only modelled and run no program: start it as root, with "
                 "`testbed sim up --hosts kernel`"
             )
-        request = LightRequest(self.nodes, self.topology_name, self.wait)
+        request = LightRequest(self.nodes, self.named_topology, self.wait)
         command_text = " ".join(shlex.join(redact_arguments(self.program)).split())
         with RunStore(runs_dir).begin(lab, lab.simulated, host_mode, seeds={}) as run:
             reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
@@ -184,7 +184,10 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         if RUN_VARIABLE in os.environ and not context.is_quiet:  # a service keeps only the end of the output
             for rank in document.ranks:
                 context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
-        for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
+        for line in (
+            *_summarise(document, ranks),
+            *(operation.format_line() for operation in document.unfinished),
+        ):
             add_note(line)
         return document
 
@@ -246,7 +249,7 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
     from testbed.design.model import Nic
 
     lab = light.lab
-    node = next(nic_index for nic_index, host in enumerate(lab.hosts) if host.name == rank.host.name)
+    node = next(index for index, host in enumerate(lab.hosts) if host.name == rank.host.name)
     for nic_index, nic in enumerate(lab.hosts[node].nics):
         count_by_name = rank.counters.get(nic.name)
         if not count_by_name:

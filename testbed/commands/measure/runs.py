@@ -435,7 +435,7 @@ class Report(Command[ReportDocument]):
         Path | None, output_file_option("report.html", "File to write; default: in the run's folder.")
     ] = None
 
-    def default_files(self) -> dict[str, Path]:
+    def list_default_files(self) -> dict[str, Path]:
         """Return a file in the current folder, because the run's directory is on the service's machine."""
         return {"report.html": Path(f"report-{self.run_id}.html")}
 

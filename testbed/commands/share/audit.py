@@ -27,7 +27,7 @@ class AuditLine:
     previous: str
     hash: str
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people, with control characters escaped."""
         lab_text = f" on lab {self.lab}" if self.lab else ""
         reason_text = f": {self.why}" if self.why else ""
@@ -59,7 +59,7 @@ class AuditCheck(Document):
         """2 if a line was changed or removed."""
         return EXIT_DONE if self.whole else EXIT_CHANGES
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people."""
         if self.whole:
             return f"intact: {self.lines} lines, the newest {self.newest}"
@@ -108,10 +108,10 @@ class Audit(Command[AuditList | AuditCheck]):
                 broken=check.broken,
                 reason=check.reason,
             )
-            context.say(document.line())
+            context.say(document.format_line())
             return document
         entries = tuple(AuditLine(**row) for row in read_audit(address, limit=self.last))
         context.say(
-            *([entry.line() for entry in entries] or [f"the audit log of {context.runs_dir} is empty"])
+            *([entry.format_line() for entry in entries] or [f"the audit log of {context.runs_dir} is empty"])
         )
         return AuditList(entries=entries)

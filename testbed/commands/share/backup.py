@@ -26,7 +26,7 @@ class BackupDocument(Document):
     rows: Mapping[str, int]
     runs: tuple[str, ...]
 
-    def line(self, holder: str) -> str:
+    def format_line(self, holder: str) -> str:
         """Return a line for people on the contents of `holder`: the file or the database."""
         rows_text = format_count(sum(self.rows.values()), "row")
         return f"{holder} holds {rows_text}, and the files of {format_count(len(self.runs), 'run')}"
@@ -52,7 +52,7 @@ class Backup(Command[BackupDocument]):
         document = _make_document(
             self.file, back_up(get_database_address(context.runs_dir), context.runs_dir, self.file)
         )
-        context.say(document.line(str(self.file)))
+        context.say(document.format_line(str(self.file)))
         return document
 
 
@@ -76,5 +76,5 @@ class Restore(Command[BackupDocument]):
         document = _make_document(
             self.file, restore(self.file, address, context.runs_dir, replace=self.replace)
         )
-        context.say(document.line(hide_password(address)))
+        context.say(document.format_line(hide_password(address)))
         return document

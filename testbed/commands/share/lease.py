@@ -42,7 +42,7 @@ class Lease:
     implicit: bool
     waits_for: str
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people: `20261123T1 granted token 4: host:a, ann@lab1, until 2026-11-23 10:20:00 UTC`."""
         expiry = datetime.fromtimestamp(self.expires, UTC)
         token_text = f" token {self.token}" if self.token else ""
@@ -154,8 +154,8 @@ def _wait_for_grant(store: LeaseStore, lease: model.Lease, max_wait_s: float) ->
 
     Each poll extends the request. A reservation has a fixed time and is not extended.
     """
-    deadline = time.monotonic() + max_wait_s
-    while not lease.is_held and time.monotonic() < deadline:
+    deadline_s = time.monotonic() + max_wait_s
+    while not lease.is_held and time.monotonic() < deadline_s:
         time.sleep(POLL_S)
         lease = store.get(lease.id) if lease.starts_s else store.extend(lease.id)
     return lease
@@ -176,10 +176,10 @@ class LeaseList(Command[LeaseListDocument]):
 
         row = read_maintenance(get_database_address(context.runs_dir), context.lab.name)
         maintenance = MaintenanceReason(**row) if row else None
-        leases = _read_leases(context, ended=self.ended)
+        leases = _read_leases(context, includes_ended=self.ended)
         if maintenance:
             context.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
-        context.say(*([lease.line() for lease in leases] or ["no leases"]))
+        context.say(*([lease.format_line() for lease in leases] or ["no leases"]))
         return LeaseListDocument(
             lab=context.lab.name, leases=leases, maintenance=maintenance, unfinished=context.say_unfinished()
         )
@@ -296,12 +296,12 @@ def _open_store(context: CommandContext) -> Iterator[LeaseStore]:
         database.close()
 
 
-def _read_leases(context: CommandContext, *, ended: bool) -> tuple[Lease, ...]:
+def _read_leases(context: CommandContext, *, includes_ended: bool) -> tuple[Lease, ...]:
     from testbed.leases.listing import describe_leases
     from testbed.storage.address import get_database_address
 
     rows = describe_leases(
-        get_database_address(context.runs_dir), context.lab.name, time.time(), includes_ended=ended
+        get_database_address(context.runs_dir), context.lab.name, time.time(), includes_ended=includes_ended
     )
     return tuple(_make_lease(row) for row in rows)
 
@@ -312,6 +312,6 @@ def _make_lease(row: dict[str, Any]) -> Lease:
 
 def _say_lease(context: CommandContext, lease: model.Lease) -> LeaseDocument:
     """Print the current state of a lease, and return its document."""
-    leases = tuple(row for row in _read_leases(context, ended=True) if row.id == lease.id)
-    context.say(*(row.line() for row in leases))
+    leases = tuple(row for row in _read_leases(context, includes_ended=True) if row.id == lease.id)
+    context.say(*(row.format_line() for row in leases))
     return LeaseDocument(lab=lease.lab, leases=leases, unfinished=context.say_unfinished())

@@ -28,7 +28,7 @@ class StopDocument(Document):
         """2 if an operation is still running."""
         return EXIT_CHANGES if self.running else EXIT_DONE
 
-    def lines(self, lab_file: Path | None) -> list[str]:
+    def format_lines(self, lab_file: Path | None) -> list[str]:
         """Return the document as lines for people."""
         if not self.stopped:
             effect_text = "may be changed again: `testbed resume` completes what was stopped"
@@ -64,7 +64,7 @@ class Stop(Command[StopDocument]):
         if self.release:
             was_stopped, running_operations, reading_error = emergency_stop.release(), None, ""
         else:
-            emergency_stop.pull(self.reason)
+            emergency_stop.activate(self.reason)
             was_stopped = None
             running_operations, reading_error = _find_running_operations(context)
         document = StopDocument(
@@ -75,8 +75,8 @@ class Stop(Command[StopDocument]):
             running=running_operations,
             unfinished=context.find_unfinished(),
         )
-        context.say(*document.lines(context.lab_file), *([reading_error] if reading_error else []))
-        context.say(*(operation.line() for operation in document.unfinished))
+        context.say(*document.format_lines(context.lab_file), *([reading_error] if reading_error else []))
+        context.say(*(operation.format_line() for operation in document.unfinished))
         return document
 
 

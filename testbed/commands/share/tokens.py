@@ -31,7 +31,7 @@ class Token(Document):
     expires: str
     revoked: str
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return a line for people."""
         limits_text = ", ".join([*self.scopes, *self.labs])
         validity_text = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
@@ -88,7 +88,7 @@ class TokenCreate(Command[NewToken]):
                 labs=self.lab,
             )
         document = NewToken(**token.json(), token=text)
-        context.say(text, f"{document.line()}; it is shown only once: store it in LIGHTBED_TOKEN")
+        context.say(text, f"{document.format_line()}; it is shown only once: store it in LIGHTBED_TOKEN")
         return document
 
 
@@ -105,7 +105,7 @@ class TokenList(Command[TokenListDocument]):
             token_documents = tuple(_make_token(token) for token in store.list())
         context.say(
             *(
-                [token.line() for token in token_documents]
+                [token.format_line() for token in token_documents]
                 or ["no tokens: create one with `testbed token create`"]
             )
         )
@@ -124,7 +124,7 @@ class TokenRevoke(Command[Token]):
         """Revoke the token. Raises `NotFound`."""
         with _open_store(context) as store:
             token = _make_token(store.revoke(self.token))
-        context.say(token.line())
+        context.say(token.format_line())
         return token
 
 

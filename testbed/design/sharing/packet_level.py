@@ -121,8 +121,8 @@ class _Run:
             self._queue.append((job_index, packet))
             if not self._is_busy:
                 self._transmit()
-        if sender.deadline is not None:
-            self._schedule(sender.deadline, _TIMER_EXPIRED, job_index)
+        if sender.deadline_s is not None:
+            self._schedule(sender.deadline_s, _TIMER_EXPIRED, job_index)
 
     def _transmit(self) -> None:
         self._is_busy = bool(self._queue)
@@ -151,5 +151,5 @@ class _Run:
 
     def _expire_timer(self, job_index: int, _packet: bytes) -> None:
         sender = self.jobs[job_index].sender
-        if sender.deadline is not None and self.now >= sender.deadline:
+        if sender.deadline_s is not None and self.now >= sender.deadline_s:
             self._send(job_index)

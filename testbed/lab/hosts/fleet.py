@@ -117,14 +117,14 @@ def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict
 class SshFleet:
     """A `Fleet` over SSH: a context manager that connects to every host of `lab` and keeps the connections.
 
-    Entering raises `HostError`, which names every unreachable host. With `partial`, the fleet leaves these hosts out
-    instead, and `off` holds the reason for each.
+    Entering raises `HostError`, which names every unreachable host. With `skip_unreachable`, the fleet leaves these
+    hosts out instead, and `unreachable` holds the reason for each.
     """
 
-    def __init__(self, lab: Lab, *, partial: bool = False) -> None:
+    def __init__(self, lab: Lab, *, skip_unreachable: bool = False) -> None:
         self.hosts = lab.hosts
-        self.off: Mapping[str, str] = {}
-        self._is_partial = partial
+        self.unreachable: Mapping[str, str] = {}
+        self._skip_unreachable = skip_unreachable
         options: dict[str, Any] = {
             "client_keys": [str(lab.ssh_key)],
             "connect_timeout": CONNECT_TIMEOUT_S,
@@ -214,7 +214,7 @@ class SshFleet:
             )
 
         _, error_by_host = await gather({host.name: connect(host) for host in self.hosts})
-        if error_by_host and not self._is_partial:
+        if error_by_host and not self._skip_unreachable:
             address_by_host = {host.name: str(host.management) for host in self.hosts}
             failures = "; ".join(
                 f"{name} ({address_by_host[name]}): {describe_error(error)}"
@@ -224,7 +224,7 @@ class SshFleet:
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
             raise HostError(f"cannot reach {failures}. {hint}", host=next(iter(error_by_host)))
-        self.off = {
+        self.unreachable = {
             host.name: f"no session with {host.management}: {describe_error(error_by_host[host.name])}"
             for host in self.hosts
             if host.name in error_by_host

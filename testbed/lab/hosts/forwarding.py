@@ -141,9 +141,9 @@ def _make_address_lines(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address
 
 def _make_neighbour_lines(lab: Lab, wiring: Wiring, node: int, macs: MacsByHost) -> Iterator[str]:
     for link in _find_links_from(wiring, node):
-        peer = lab.nic(link.target)
+        peer = lab.get_nic(link.target)
         mac = macs[lab.hosts[link.target.node].name][peer.name]
-        interface = lab.nic(link.source).name
+        interface = lab.get_nic(link.source).name
         yield f"neigh replace {peer.address} lladdr {mac} nud permanent dev {interface}"
 
 
@@ -155,7 +155,7 @@ def _make_route_lines(lab: Lab, wiring: Wiring, route_sets: Sequence[Routes], no
     NICs and the node address if `find_blocks` finds one block.
     """
     own_addresses = list_set_addresses(lab.hosts[node])
-    link_by_peer = {lab.nic(link.target).address: link for link in _find_links_from(wiring, node)}
+    link_by_peer = {lab.get_nic(link.target).address: link for link in _find_links_from(wiring, node)}
     blocks_by_node = {
         other_node: find_blocks(lab, lab.hosts[other_node], link_by_peer)
         for other_node in range(wiring.nodes)
@@ -175,7 +175,7 @@ def _make_route_lines(lab: Lab, wiring: Wiring, route_sets: Sequence[Routes], no
             if (node, target_node) not in routes.first_link:
                 continue
             link, host = routes.first_link[node, target_node], lab.hosts[target_node]
-            via = lab.nic(link.target).address
+            via = lab.get_nic(link.target).address
             targets = (
                 [IPv4Network(list_set_addresses(host)[set_number])]
                 if set_number
@@ -186,7 +186,7 @@ def _make_route_lines(lab: Lab, wiring: Wiring, route_sets: Sequence[Routes], no
 
 
 def _make_route_line(lab: Lab, target: IPv4Network, link: Link, options: str) -> str:
-    return f"route replace {target} dev {lab.nic(link.source).name} {options} proto {ROUTE_PROTOCOL}"
+    return f"route replace {target} dev {lab.get_nic(link.source).name} {options} proto {ROUTE_PROTOCOL}"
 
 
 def find_blocks(lab: Lab, host: LabHost, direct_peers: Container[IPv4Address] = ()) -> list[IPv4Network]:

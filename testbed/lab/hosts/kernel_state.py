@@ -335,7 +335,7 @@ def _apply_line(
     mtu_by_interface, addresses_by_interface = dict(state.mtus), dict(state.addresses)
     mac_by_neighbour, route_by_target = dict(state.neighbours), dict(state.routes)
     match object_type, command:
-        case "route", "flush":  # by protocol number, or the block after `root`
+        case "route", "flush":  # either by protocol, or inside the block that follows the word `root`
             route_by_target = {} if subject == "proto" else _remove_inside(route_by_target, arguments[0])
         case "neigh", "flush":
             mac_by_neighbour = {key: mac for key, mac in mac_by_neighbour.items() if key[0] != arguments[0]}

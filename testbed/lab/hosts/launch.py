@@ -40,7 +40,7 @@ class CommandResult:
 class Launch(Protocol):
     """Long-running commands, at most one per host, followed as one."""
 
-    def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+    def read_lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
         """Yield lines of standard output as `(host, line)`, until all commands have ended or `timeout_s` has passed.
 
         May be called again to continue where the last iteration stopped.
@@ -64,7 +64,7 @@ class Launch(Protocol):
         """Return the result of each command. Raises `HostError` if a command still runs after `timeout_s`."""
         ...
 
-    def result(self, host: str) -> CommandResult:
+    def get_result(self, host: str) -> CommandResult:
         """Return the result of a command that has ended."""
         ...
 
@@ -99,7 +99,7 @@ class SshLaunch:
         self._processes, error_by_host = await gather(creation_by_host)
         for host, process in self._processes.items():
             follower = asyncio.create_task(self._follow(host, process))
-            # Wake `lines` only once `running` lacks this host. Otherwise `lines` would wait forever for another line.
+            # Wake `read_lines` only once `running` lacks this host. Otherwise it would wait forever for another line.
             follower.add_done_callback(lambda _: self._lines.put(None))
             self._followers[host] = follower
         if error_by_host:
@@ -128,12 +128,12 @@ class SshLaunch:
         """Hosts whose command has not ended."""
         return tuple(host for host, follower in self._followers.items() if not follower.done())
 
-    def lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
+    def read_lines(self, timeout_s: float) -> Iterator[tuple[str, str]]:
         """Yield `(host, line)` until all commands have ended or `timeout_s` has passed."""
-        deadline = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         while self.running or not self._lines.empty():
             try:
-                host_and_line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
+                host_and_line = self._lines.get(timeout=max(0.0, deadline_s - time.monotonic()))
             except queue.Empty:
                 return
             if host_and_line is not None:
@@ -154,7 +154,7 @@ class SshLaunch:
         """Return the results by host. Raises `HostError` if a command still runs after `timeout_s`."""
         return self._loop.call(self._wait(timeout_s))
 
-    def result(self, host: str) -> CommandResult:
+    def get_result(self, host: str) -> CommandResult:
         """Return the result of a command that has ended."""
         return self._followers[host].result()
 

@@ -106,17 +106,17 @@ class NcclRing:
 
 @dataclass(frozen=True, slots=True)
 class NcclFiles:
-    """The rings, and the files of all hosts as texts by host and name. `assumed` describes each assumption."""
+    """The rings, and the files of all hosts as texts by host and name. `assumptions` describes each assumption."""
 
     texts: Mapping[str, Mapping[str, str]]
     rings: tuple[NcclRing, ...]
-    assumed: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
 
 # ---------------------------------------------------------------------------- rings
 
 
-def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[NcclRing, ...]:
+def find_rings(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[NcclRing, ...]:
     """Return the rings of a topology over all nodes, with the NICs that their links use.
 
     Raises `TopologyError` for a topology of one node, and for more parallel rings than NCCL has channels.
@@ -233,16 +233,16 @@ def make_files(
 ) -> NcclFiles:
     """Return the files of all hosts. `reason_by_host` says why `hardware_by_host` lacks a host.
 
-    Raises `TopologyError` as `find_channels` does, and `HostError` for a host with more devices than NCCL reads.
+    Raises `TopologyError` as `find_rings` does, and `HostError` for a host with more devices than NCCL reads.
     """
-    rings = find_channels(topology, wiring, routes)
+    rings = find_rings(topology, wiring, routes)
     texts_by_host: dict[str, Mapping[str, str]] = {}
     hosts_by_assumption: dict[str, list[str]] = defaultdict(list)
     for node, host in enumerate(lab.hosts[: topology.nodes]):
         view = _HostView.create(
             host, hardware_by_host.get(host.name), reason_by_host.get(host.name, "it was not read")
         )
-        for assumption in view.assumed:
+        for assumption in view.assumptions:
             hosts_by_assumption[assumption].append(host.name)
         speed_mbps = max(1, round(lab.link.rate_mbps))
         topology_element = _build_topology(view, speed_mbps)
@@ -264,43 +264,50 @@ class _HostView:
     """Content of the files of a host: numbers of its NICs, PCI paths, GPUs, and descriptions of the assumptions."""
 
     host: LabHost
-    numbers: tuple[int, ...]
+    nccl_numbers: tuple[int, ...]
     """Number in NCCL of each NIC of the lab file."""
     paths: tuple[PciPath, ...]
     gpu_paths: tuple[PciPath, ...]
     """PCI paths of the GPUs; empty if NCCL has to find them itself."""
-    gpus: int
+    gpu_count: int
     processor: Mapping[str, str]
     affinity: Mapping[str, str]
-    assumed: tuple[str, ...]
+    assumptions: tuple[str, ...]
 
     @classmethod
-    def create(cls, host: LabHost, observed: HostHardware | None, reason: str) -> _HostView:
+    def create(cls, host: LabHost, hardware: HostHardware | None, reason: str) -> _HostView:
         gpu_count = host.gpus or 1
         order_assumption = "NCCL numbers its NICs in the order of the lab file"
         gpus_assumption = f"it has {format_count(gpu_count, 'GPU')}, at addresses that NCCL finds itself"
         cpu_assumption = "its processor is an x86_64 of AMD"
-        if observed is None:
+        if hardware is None:
             bus_assumption = "its NICs are attached to the processor, without PCI addresses"
             assumption = (
                 f"{reason}: assumed that {order_assumption}, {bus_assumption}, {gpus_assumption}, "
                 f"and {cpu_assumption}"
             )
-            numbers = tuple(range(len(host.nics)))
+            nccl_numbers = tuple(range(len(host.nics)))
             return cls(
-                host, numbers, ((),) * len(numbers), (), gpu_count, _ASSUMED_PROCESSOR, {}, (assumption,)
+                host,
+                nccl_numbers,
+                ((),) * len(nccl_numbers),
+                (),
+                gpu_count,
+                _ASSUMED_PROCESSOR,
+                {},
+                (assumption,),
             )
         assumptions = []
-        missing_nics = [nic.name for nic in host.nics if nic.name not in observed.nics]
+        missing_nics = [nic.name for nic in host.nics if nic.name not in hardware.nics]
         if missing_nics:
             assumptions.append(f"no interface {', '.join(missing_nics)}: assumed that {order_assumption}")
-            numbers = tuple(range(len(host.nics)))
+            nccl_numbers = tuple(range(len(host.nics)))
         else:
             # NCCL numbers sockets in the order of getifaddrs: by kernel index.
             names_by_index = sorted(nic.name for nic in host.nics)
-            names_by_index.sort(key=lambda name: observed.nics[name].index)
-            numbers = tuple(names_by_index.index(nic.name) for nic in host.nics)
-        paths = tuple(observed.nics[nic.name].path if nic.name in observed.nics else () for nic in host.nics)
+            names_by_index.sort(key=lambda name: hardware.nics[name].index)
+            nccl_numbers = tuple(names_by_index.index(nic.name) for nic in host.nics)
+        paths = tuple(hardware.nics[nic.name].path if nic.name in hardware.nics else () for nic in host.nics)
         names_without_pci = [
             nic.name
             for nic, path in zip(host.nics, paths, strict=True)
@@ -311,7 +318,7 @@ class _HostView:
             assumptions.append(
                 f"{', '.join(names_without_pci)} {problem}: attached to the processor, as NCCL assumes"
             )
-        gpu_paths = observed.gpus
+        gpu_paths = hardware.gpus
         if host.gpus is None and gpu_paths:
             gpu_count = len(gpu_paths)
         elif len(gpu_paths) != gpu_count:
@@ -321,14 +328,14 @@ class _HostView:
             )
             assumptions.append(f"{observation}: assumed that {gpus_assumption}")
             gpu_paths = ()
-        if not observed.processor:
+        if not hardware.processor:
             assumptions.append(f"NCCL does not know its processor: assumed that {cpu_assumption}")
-        processor = observed.processor or _ASSUMED_PROCESSOR
+        processor = hardware.processor or _ASSUMED_PROCESSOR
         return cls(
-            host, numbers, paths, gpu_paths, gpu_count, processor, observed.affinity, tuple(assumptions)
+            host, nccl_numbers, paths, gpu_paths, gpu_count, processor, hardware.affinity, tuple(assumptions)
         )
 
-    def path_between(self, gpu: int, nic: int) -> str:
+    def find_path_type(self, gpu: int, nic: int) -> str:
         """Return NCCL's name for the path between a GPU and a NIC: `SYS`, the longest, if either is unknown."""
         if gpu >= len(self.gpu_paths) or not self.paths[nic]:
             return "SYS"
@@ -396,10 +403,10 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
         device_by_address.update({device.address: device for device in path})
         leaves_by_address[path[-1].address].append(leaf)
 
-    for nic_index in sorted(range(len(view.numbers)), key=view.numbers.__getitem__):
+    for nic_index in sorted(range(len(view.nccl_numbers)), key=view.nccl_numbers.__getitem__):
         attributes = {
             "name": view.host.nics[nic_index].name,
-            "dev": str(view.numbers[nic_index]),
+            "dev": str(view.nccl_numbers[nic_index]),
             "speed": str(speed_mbps),
         }
         net_element: Element = ("net", attributes, ())
@@ -435,10 +442,13 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
     )
 
 
-def _order_gpus(host: LabHost, gpus: int, entry_nic: int, exit_nic: int) -> tuple[int, ...]:
+def _order_gpus(host: LabHost, gpu_count: int, entry_nic: int, exit_nic: int) -> tuple[int, ...]:
     """Return all GPUs of a host. The first is beside the entry NIC, the last beside the exit NIC."""
-    first_gpu, last_gpu = min(host.nics[entry_nic].gpu, gpus - 1), min(host.nics[exit_nic].gpu, gpus - 1)
-    middle_gpus = [gpu for gpu in range(gpus) if gpu not in (first_gpu, last_gpu)]
+    first_gpu, last_gpu = (
+        min(host.nics[entry_nic].gpu, gpu_count - 1),
+        min(host.nics[exit_nic].gpu, gpu_count - 1),
+    )
+    middle_gpus = [gpu for gpu in range(gpu_count) if gpu not in (first_gpu, last_gpu)]
     return (first_gpu, *middle_gpus, *((last_gpu,) if last_gpu != first_gpu else ()))
 
 
@@ -448,14 +458,16 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
     NCCL uses only as many channels as the smaller graph has.
     """
     nic_pairs = [channel.nics[node] for channel in ring.channels]
-    gpu_orders = [_order_gpus(view.host, view.gpus, entry_nic, exit_nic) for entry_nic, exit_nic in nic_pairs]
+    gpu_orders = [
+        _order_gpus(view.host, view.gpu_count, entry_nic, exit_nic) for entry_nic, exit_nic in nic_pairs
+    ]
     channels: list[Element] = []
     longest_index = 0
     for (entry_nic, exit_nic), gpu_order in zip(nic_pairs, gpu_orders, strict=True):
         gpus: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in gpu_order)
-        net_elements = [("net", {"dev": hex(view.numbers[nic])}, ()) for nic in (entry_nic, exit_nic)]
+        net_elements = [("net", {"dev": hex(view.nccl_numbers[nic])}, ()) for nic in (entry_nic, exit_nic)]
         channels.append(("channel", {}, [net_elements[0], *gpus, net_elements[1]]))
-        paths = (view.path_between(gpu_order[0], entry_nic), view.path_between(gpu_order[-1], exit_nic))
+        paths = (view.find_path_type(gpu_order[0], entry_nic), view.find_path_type(gpu_order[-1], exit_nic))
         longest_index = max(longest_index, *(_PATH_NAMES.index(path) for path in paths))
     speed_text = f"{rate_mbps / 8000:.6g}"
     crosses_nics = any(entry_nic != exit_nic for entry_nic, exit_nic in nic_pairs)
@@ -469,7 +481,7 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
             "speedintra": speed_text,
             "speedinter": speed_text,
             "latencyinter": "0",
-            "typeintra": "LOC" if view.gpus == 1 else "SYS",
+            "typeintra": "LOC" if view.gpu_count == 1 else "SYS",
             "typeinter": _PATH_NAMES[longest_index],
             "samechannels": str(int(len(set(gpu_orders)) == 1)),
         }

@@ -222,8 +222,8 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
     >>> text = (
     ...     "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -o docker0 -j DROP\n-A FORWARD -p tcp -j ACCEPT\nCOMMIT"
     ... )
-    >>> for one in parse_iptables(text):
-    ...     print(one.words, one.nics)
+    >>> for packet_filter in parse_iptables(text):
+    ...     print(packet_filter.words, packet_filter.nics)
     iptables filter, chain FORWARD: policy DROP ()
     iptables filter: -A FORWARD -o docker0 -j DROP ('docker0',)
     """

@@ -66,7 +66,7 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
         collect(launch, "ready", set(command_by_host), PROBE_TITLE)
         launch.send("go\n")
         collect(launch, "sent", set(command_by_host), PROBE_TITLE)
-        for _ in launch.lines(window_s):
+        for _ in launch.read_lines(window_s):
             pass  # no host prints a line here, and `collect` reports a host whose program ends
         launch.close_input()
         message_by_host = collect(launch, "heard", set(command_by_host), PROBE_TITLE)
@@ -96,16 +96,16 @@ def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[s
     Raises `HostError` naming the hosts that did not send it in time; `subject` names the program in the error.
     """
     message_by_host: dict[str, dict[str, Any]] = {}
-    deadline = time.monotonic() + READY_TIMEOUT_S
+    deadline_s = time.monotonic() + READY_TIMEOUT_S
     can_complete = True
-    while can_complete and time.monotonic() < deadline:
+    while can_complete and time.monotonic() < deadline_s:
         # Read this before the lines, so that the last lines of an ended command still arrive.
         running_hosts = set(launch.running)
-        for host, line in launch.lines(_POLL_INTERVAL_S):
+        for host, line in launch.read_lines(_POLL_INTERVAL_S):
             message = _parse_message(line)
             if message.get("event") == event:
                 message_by_host[host] = message
-            if len(message_by_host) == len(hosts) or time.monotonic() > deadline:
+            if len(message_by_host) == len(hosts) or time.monotonic() > deadline_s:
                 break
         can_complete = not running_hosts.isdisjoint(hosts - message_by_host.keys())
     if silent_hosts := sorted(hosts - message_by_host.keys()):

@@ -130,9 +130,8 @@ def ping_sets(
     with fleet.start(command_by_host) as launch:
         collect(launch, "ready", set(command_by_host), PING_TITLE)
         launch.send("go\n")
-        answer_by_host = collect(
-            launch, "ways", set(command_by_host), PING_TITLE
-        )  # each host serves the others until all are done
+        answer_by_host = collect(launch, "ways", set(command_by_host), PING_TITLE)
+        # Only now, because each host serves the others until all are done.
         launch.close_input()
     return tuple(
         _make_reachability(

@@ -192,7 +192,7 @@ def list_candidate_subnets(lab_subnet: IPv4Network, mode: HostsMode, *, move: bo
         yield from (subnet for subnet in pool.subnets(new_prefix=prefix_length) if subnet != lab_subnet)
 
 
-def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
+def find_hosts_in_use(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
     """Return the kind of hosts of a running lab: `real`, or for a simulated lab `kernel` or `model`.
 
     `auto` decides by the addresses: only modelled labs use the loopback network.

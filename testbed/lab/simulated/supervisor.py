@@ -104,10 +104,10 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
     """Return the first line of output, or the part of it that arrives by the deadline."""
     assert process.stdout is not None  # opened as a pipe
     descriptor, received = process.stdout.fileno(), b""
-    deadline = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        while not received.endswith(b"\n") and selector.select(max(0.0, deadline - time.monotonic())):
+        while not received.endswith(b"\n") and selector.select(max(0.0, deadline_s - time.monotonic())):
             chunk = os.read(descriptor, 65536)
             if not chunk:
                 break

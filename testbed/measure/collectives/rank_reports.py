@@ -64,7 +64,7 @@ class RankReports:
         while (remaining_s := end_s - time.monotonic()) > 0 and launch.running and not self.failed:
             if len(messages) == host_count:
                 return
-            for host, line in launch.lines(min(0.5, remaining_s)):
+            for host, line in launch.read_lines(min(0.5, remaining_s)):
                 self.store_event(host, line)
                 if len(messages) == host_count or self.failed:
                     break

@@ -154,7 +154,7 @@ class Ranks:
             result_by_host = launch.wait(REPORT_GRACE_S)
         except HostError:  # some ranks are still running, and end when the block is left
             result_by_host = {}
-        for host, line in launch.lines(0):
+        for host, line in launch.read_lines(0):
             reports.store_event(host, line)
         diagnosis = Diagnosis(self._lab, wiring, reports, result_by_host, self._deadline_s)
         if not is_ready:
@@ -237,10 +237,10 @@ def _yield_rows(
 def _yield_events(launch: Launch, reports: RankReports, end_s: float) -> Iterator[str]:
     """Yield the kind of each event as it arrives, and "" at each poll, until all ranks have ended or time is up."""
     while launch.running and (remaining_s := end_s - time.monotonic()) > 0:
-        for host, line in launch.lines(min(POLL_INTERVAL_S, remaining_s)):
+        for host, line in launch.read_lines(min(POLL_INTERVAL_S, remaining_s)):
             yield reports.store_event(host, line)
         yield ""
-    for host, line in launch.lines(0):
+    for host, line in launch.read_lines(0):
         yield reports.store_event(host, line)
 
 

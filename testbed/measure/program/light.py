@@ -28,7 +28,7 @@ from testbed.leases.model import find_parts
 from testbed.leases.store import LeaseStore
 from testbed.measure.program.cleanup_process import CleanupProcess
 from testbed.operate.borrow import HostNeeds, HostRequest, LabState
-from testbed.operate.choice import choose_design, state_design
+from testbed.operate.choice import build_named_design, choose_design
 from testbed.operate.design import Design, build_intent_design
 from testbed.operate.engine.consent import allow_stop, stop_on_interrupt
 from testbed.operate.intent import load_intents, select_in_force
@@ -107,7 +107,7 @@ def open_under_lease(
     with (
         use_lease(lease),
         open_journal(runs_dir) as journal,
-        open_lab(lab, journal, keep_intent=False, partial=allow_partial) as session,
+        open_lab(lab, journal, keep_intent=False, skip_unreachable=allow_partial) as session,
     ):
         yield session
 
@@ -174,7 +174,7 @@ def _lease_hosts(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     host_names = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    needs = HostNeeds(hosts=request.nodes, names=host_names)
+    needs = HostNeeds(host_count=request.nodes, names=host_names)
     host_request = HostRequest(lab, needs, store, request.wait_s, cleanup.reason, LEASE_TTL_S)
     cleanup.pending.add("lease")
     try:
@@ -240,7 +240,7 @@ def _choose_light(
         stored_choice = choose_design(lab, named_topology, runs_dir)
         return _order_ranks(stored_choice.lab, stored_choice.design, must_be_patched=True)
     if named_topology.has_topology:
-        design_lab, design, _ = state_design(leased_lab, named_topology)
+        design_lab, design, _ = build_named_design(leased_lab, named_topology)
         return _order_ranks(design_lab, design, must_be_patched=True)
     current_intent = next(
         (
@@ -256,7 +256,7 @@ def _choose_light(
         return _order_ranks(design_lab, design, must_be_patched=is_own_lease, selected_hosts=chosen_names)
     if not is_own_lease or len(chosen_names) == 1:
         return _RankChoice(leased_lab, leased_lab.hosts)
-    design_lab, design, _ = state_design(leased_lab, named_topology)
+    design_lab, design, _ = build_named_design(leased_lab, named_topology)
     return _order_ranks(design_lab, design, must_be_patched=True)
 
 

@@ -245,7 +245,7 @@ class Ranks:
 
     def _receive_for(self, launch: Launch, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        for host, line in launch.lines(seconds):
+        for host, line in launch.read_lines(seconds):
             self._receive(launch, host, line)
             if self.failed_result or self._has_ended or (seconds and time.monotonic() > deadline):
                 return
@@ -259,7 +259,7 @@ class Ranks:
             result.has_started and not result.has_ended and result.host.name in launch.running
             for result in self.results
         ):
-            for host, line in launch.lines(0.1):
+            for host, line in launch.read_lines(0.1):
                 self._receive(launch, host, line)
 
     def _receive(self, launch: Launch, host: str, line: str) -> None:
@@ -326,7 +326,7 @@ class Ranks:
         """Mark a rank as failed if its connection has ended without a `rank` event."""
         if result.has_ended or self._has_ended:
             return
-        command_result = launch.result(result.host.name)
+        command_result = launch.get_result(result.host.name)
         last_line = (command_result.stderr.strip() or "no message").splitlines()[-1]
         lost_message = f"the connection to host {result.host.name} was lost"
         result.problem = result.problem or (

@@ -108,7 +108,7 @@ def _make_members(
     for placed_job in placed_jobs:
         if host in placed_job.hosts:
             incoming_link = next((link for link in placed_job.links if link.target.node == host), None)
-            listen_address = str(lab.nic(incoming_link.target).address) if incoming_link else None
+            listen_address = str(lab.get_nic(incoming_link.target).address) if incoming_link else None
             members.append({"job": placed_job.job.name, "listen": listen_address, "transport": transport})
     return members
 
@@ -142,7 +142,7 @@ def _find_next_member(
         return {"next": None, "port": 0, "source": ""}
     target = lab.hosts[link.target.node].name
     return {
-        "next": str(lab.nic(link.target).address),
+        "next": str(lab.get_nic(link.target).address),
         "port": reports.ready[target]["ports"][placed_job.job.name],
         "source": str(lab.hosts[host].address),
     }

@@ -13,7 +13,7 @@ from testbed.design.sharing.jobs import Burst, Placement, SharedJob
 from testbed.errors import WorkloadError
 from testbed.lab.inventory import fix_link_rate, load_lab
 from testbed.lab.model import Lab
-from testbed.lab.simulated.lifecycle import hosts_of, list_simulated_labs, start_lab
+from testbed.lab.simulated.lifecycle import find_hosts_in_use, list_simulated_labs, start_lab
 from testbed.measure.current_topology import check_in_force
 from testbed.measure.plan_job import PHASE as PLAN_JOB
 from testbed.measure.results.records import Json
@@ -57,7 +57,7 @@ def open_in_force(
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in list_simulated_labs())
     if is_up or not lab.simulated:
         current_choice = find_running_design(lab_file, NamedTopology(), runs_dir)
-        mode = hosts_of(current_choice.lab)
+        mode = find_hosts_in_use(current_choice.lab)
         with (
             open_journal(runs_dir) as journal,
             open_lab(current_choice.lab, None, model_hosts=mode == "model") as session,

@@ -102,7 +102,7 @@ def _read_until(
     while (remaining_s := end_s - time.monotonic()) > 0 and launch.running:
         if sum(message["event"] in events | {"error"} for message in message_by_host.values()) == host_count:
             return
-        for host, line in launch.lines(min(0.2, remaining_s)):
+        for host, line in launch.read_lines(min(0.2, remaining_s)):
             with suppress(ValueError):
                 message_by_host[host] = json.loads(line)
             break
@@ -207,7 +207,7 @@ def _measure_policy(
     lab = session.lab
     queues_by_host: dict[str, dict[str, dict[str, Any]]] = {}
     for nic, names in group_jobs_by_nic(placed_jobs).items():
-        queues_by_host.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
+        queues_by_host.setdefault(lab.hosts[nic.node].name, {})[lab.get_nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
             "limit": conditions.choose_queue_length(policy),
             "shares": conditions.compute_shares(policy, names),

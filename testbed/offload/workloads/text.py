@@ -63,7 +63,7 @@ class TokenTexts:
         self.tokenizer = tokenizer
 
     def __call__(self, document: str) -> Any:
-        """Return the token ids as a tensor, (LENGTH,)."""
+        """Return the token ids as a tensor of shape (TOKENS_PER_TEXT,)."""
         return torch.tensor(self.tokenizer.encode(document).ids)
 
 

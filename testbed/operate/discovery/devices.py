@@ -54,7 +54,7 @@ class Devices:
         self._down_nics: frozenset[NicKey] = frozenset()
         self.circuit_changes = 0
 
-    def read_held(self) -> dict[Port, Port]:
+    def read_circuits(self) -> dict[Port, Port]:
         """Read all circuits that the switches hold, from input to output."""
         return {
             (name, source): (name, target)
@@ -135,11 +135,11 @@ class Devices:
         self.set_interfaces(round_.down_nics - self._down_nics, is_up=False)
         report = self.probe()
         is_lit_by_port = self._read_light(monitored_ports)
-        lost_circuits = self._own_circuits - self.read_held().items()
+        lost_circuits = self._own_circuits - self.read_circuits().items()
         if lost_circuits:  # the observation may belong to other circuits
             (switch, source), (_, target) = min(lost_circuits)
             raise _make_drift_error(f"somebody else removed {switch}:{source} -> {target}")
-        heard_names = {
+        senders_by_nic = {
             nic: tuple((frame.host, frame.nic) for frame in nic_report.frames if frame.epoch == report.epoch)
             for nic, nic_report in report.nics.items()
         }
@@ -149,8 +149,8 @@ class Devices:
         return Observation(
             lit=is_lit_by_port,
             carriers={nic: nic_report.carrier for nic, nic_report in active_reports.items()},
-            heard={nic: speakers for nic, speakers in heard_names.items() if speakers},
-            spoke=frozenset(
+            senders_by_receiver={nic: senders for nic, senders in senders_by_nic.items() if senders},
+            active_senders=frozenset(
                 nic for nic, nic_report in active_reports.items() if nic_report.carrier and nic_report.sent
             ),
         )
@@ -183,7 +183,7 @@ class Devices:
         plan = LabPlan(
             _NO_WIRING, (), tuple(switch_plan for switch_plan in switch_plans if switch_plan.steps)
         )
-        self._own_circuits |= target_circuits  # a failed apply may leave circuits of both
+        self._own_circuits |= target_circuits  # a failed apply may leave circuits of both rounds
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)
             self.circuit_changes += 1

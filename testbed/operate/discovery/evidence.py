@@ -158,16 +158,16 @@ class Evidence:
 
     def _judge_frames(self, this_round: Round, observation: Observation) -> None:
         input_by_output = {output: port for port, output in this_round.circuits.items()}
-        for listener, speakers in observation.heard.items():
-            lab_speakers = [speaker for speaker in speakers if speaker in self.transmit]
-            if listener not in self.receive or len(lab_speakers) != 1:
+        for receiver, senders in observation.senders_by_receiver.items():
+            lab_senders = [sender for sender in senders if sender in self.transmit]
+            if receiver not in self.receive or len(lab_senders) != 1:
                 continue
-            (speaker,) = lab_speakers
-            outputs, inputs = self.receive[listener], self.transmit[speaker]
+            (sender,) = lab_senders
+            outputs, inputs = self.receive[receiver], self.transmit[sender]
             outputs &= {this_round.circuits[port] for port in inputs if port in this_round.circuits}
             inputs &= {input_by_output[output] for output in outputs}
-            self.sending_nics.add(speaker)
-            self.receiving_nics.add(listener)
+            self.sending_nics.add(sender)
+            self.receiving_nics.add(receiver)
 
     def _judge_carriers(
         self, this_round: Round, observation: Observation, is_lit_by_input: dict[Port, bool]
@@ -190,10 +190,14 @@ class Evidence:
     def _judge_silence(self, this_round: Round, observation: Observation) -> None:
         nic_by_output = self.map_known_outputs()
         for port, output in this_round.circuits.items():
-            listener = nic_by_output.get(output)
-            if listener is None or listener not in observation.carriers:
+            receiver = nic_by_output.get(output)
+            if receiver is None or receiver not in observation.carriers:
                 continue
-            for nic in observation.spoke - set(observation.heard.get(listener, ())) - this_round.down_nics:
+            for nic in (
+                observation.active_senders
+                - set(observation.senders_by_receiver.get(receiver, ()))
+                - this_round.down_nics
+            ):
                 if nic in self.transmit:
                     self.transmit[nic].discard(port)
 
@@ -231,7 +235,7 @@ class Evidence:
         for nic, candidates in ports_by_nic.items():
             candidates -= {port for port in candidates if settled_ports.get(port, nic) != nic}
 
-    def results(self) -> tuple[NicResult, ...]:
+    def make_results(self) -> tuple[NicResult, ...]:
         """Return the verdict on both fibres of every NIC."""
         return tuple(
             NicResult(

@@ -35,15 +35,16 @@ class Round:
 class Observation:
     """Everything that was read in one round.
 
-    `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on. `heard`
-    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `time_text` is the time of
+    `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on.
+    `senders_by_receiver` names the senders of the frames that each NIC received. `active_senders` names the NICs that
+    sent. `time_text` is the time of
     a stored observation in ISO 8601, or empty.
     """
 
     lit: Mapping[Port, bool]
     carriers: Mapping[NicKey, bool]
-    heard: Mapping[NicKey, tuple[NicKey, ...]]
-    spoke: frozenset[NicKey]
+    senders_by_receiver: Mapping[NicKey, tuple[NicKey, ...]]
+    active_senders: frozenset[NicKey]
     time_text: str = field(default="", compare=False)
 
 
@@ -72,7 +73,7 @@ class NicResult:
         """True if both ends are known."""
         return self.transmit.verdict == self.receive.verdict == "found"
 
-    def fibres(self, verdict: Verdict) -> tuple[str, ...]:
+    def list_fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of the fibres with this verdict, as `a/nic1:transmit`."""
         label = "/".join(self.nic)
         directions = (("transmit", self.transmit), ("receive", self.receive))
@@ -95,6 +96,6 @@ class DiscoveryResult:
     resumed: bool = False
     notes: tuple[str, ...] = ()
 
-    def fibres(self, verdict: Verdict) -> tuple[str, ...]:
+    def list_fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of all fibres with this verdict."""
-        return tuple(name for nic in self.nics for name in nic.fibres(verdict))
+        return tuple(name for nic in self.nics for name in nic.list_fibres(verdict))

@@ -28,7 +28,7 @@ def plan_rounds(problem: Problem, *, max_rounds: int) -> RoundGenerator:
     Send the observation of each round to the generator; its return value is the evidence. The same observations give
     the same rounds.
     """
-    search = _BlockSearch(problem, max_rounds)
+    search = _Search(problem, max_rounds)
     yield from search.run()
     return search.evidence
 
@@ -55,9 +55,11 @@ def compute_max_rounds(problem: Problem) -> int:
 
 
 @dataclass
-class _BlockSearch:
+class _Search:
+    """The search for the ports of all fibres: its rounds so far, and the evidence from them."""
+
     problem: Problem
-    limit: int
+    max_rounds: int
     history: list[tuple[Round, Observation]] = field(default_factory=list)
     tries_by_output: Counter[Port] = field(default_factory=Counter)
 
@@ -78,7 +80,7 @@ class _BlockSearch:
 
     def _run_round(self, round_: Round) -> Generator[Round, Observation, bool]:
         """Yield one round and record its observation. At the end of the search, return False without a round."""
-        if len(self.history) >= self.limit or self._is_done():
+        if len(self.history) >= self.max_rounds or self._is_done():
             return False
         observation = yield round_
         self.history.append((round_, observation))
@@ -91,7 +93,7 @@ class _BlockSearch:
         )
 
     def _get_results(self) -> tuple[NicResult, ...]:
-        return self.evidence.results()
+        return self.evidence.make_results()
 
     def _connect_all(self, shift: int) -> Generator[Round, Observation, bool]:
         circuits = pair_ports(self.problem.inputs, self.problem.outputs, shift)

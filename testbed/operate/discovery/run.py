@@ -44,7 +44,7 @@ Circuit = tuple[Port, Port]
 class UnfinishedDiscovery:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
-    `down` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
+    `down_nics` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
     """
 
     id: str
@@ -171,10 +171,10 @@ def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
         "lit": [[list(port), is_lit] for port, is_lit in observation.lit.items()],
         "carriers": [[list(nic), carrier] for nic, carrier in observation.carriers.items()],
         "heard": [
-            [list(nic), [list(speaker) for speaker in speakers]]
-            for nic, speakers in observation.heard.items()
+            [list(nic), [list(sender) for sender in senders]]
+            for nic, senders in observation.senders_by_receiver.items()
         ],
-        "spoke": sorted(observation.spoke),
+        "spoke": sorted(observation.active_senders),
     }
 
 
@@ -183,8 +183,8 @@ def _make_pair(texts: Any) -> Any:
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
-    heard_names: dict[NicKey, tuple[NicKey, ...]] = {
-        _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
+    senders_by_nic: dict[NicKey, tuple[NicKey, ...]] = {
+        _make_pair(nic): tuple(_make_pair(sender) for sender in senders) for nic, senders in row["heard"]
     }
     round_ = Round(
         row["purpose"],
@@ -194,7 +194,7 @@ def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     observation = Observation(
         {_make_pair(port): is_lit for port, is_lit in row["lit"]},
         {_make_pair(nic): carrier for nic, carrier in row["carriers"]},
-        heard_names,
+        senders_by_nic,
         frozenset(_make_pair(nic) for nic in row["spoke"]),
         row.get("at", ""),
     )
@@ -226,12 +226,11 @@ def discover(
     )
     notes = _remove_leftovers(devices, killed_discoveries)
     down_nics = devices.find_down_interfaces()
-    earlier_down_nics = down_nics.intersection(
-        *(unfinished.down_nics for unfinished in killed_discoveries)
-    )  # killed discoveries set the other NICs down
+    # The killed discoveries themselves have set the other NICs down.
+    earlier_down_nics = down_nics.intersection(*(unfinished.down_nics for unfinished in killed_discoveries))
     try:
         devices.set_interfaces(down_nics, is_up=True)
-        held_circuits = devices.read_held()
+        held_circuits = devices.read_circuits()
         nics, busy_nics = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.find_free_ports(held_circuits)
         problem = Problem(nics, inputs, outputs)
@@ -276,7 +275,7 @@ def _remove_leftovers(
     """
     notes = []
     for unfinished in unfinished_discoveries:
-        circuits, is_own = unfinished.find_leftovers(devices.read_held())
+        circuits, is_own = unfinished.find_leftovers(devices.read_circuits())
         if circuits and is_own:
             devices.remove(circuits)
             notes.append(f"removed {format_count(len(circuits), 'circuit')} of an unfinished discovery")
@@ -310,9 +309,8 @@ def _search(
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, max_rounds=limit)
-    recorded_rounds = dict(
-        enumerate(history)
-    )  # reused as long as the same observations lead to the same rounds
+    # Recorded rounds are reused as long as the same observations lead to the same rounds.
+    recorded_rounds = dict(enumerate(history))
     monitored_ports: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:
@@ -333,4 +331,4 @@ def _search(
             round_ = rounds.send(observation)
     except StopIteration as end:
         evidence: Evidence = end.value
-    return DiscoveryResult(evidence.results(), count, nameless=evidence.find_unidentified_inputs())
+    return DiscoveryResult(evidence.make_results(), count, nameless=evidence.find_unidentified_inputs())

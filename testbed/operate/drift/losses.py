@@ -59,15 +59,15 @@ def _measure_circuit(
 ) -> Iterator[StretchLoss]:
     source, target = circuit.link.source, circuit.link.target
     sections = (
-        (f"{lab.nic_label(source)}:transmit", lab.nic(source).transmit.loss_db),
+        (f"{lab.nic_label(source)}:transmit", lab.get_nic(source).transmit.loss_db),
         (
             f"{circuit.switch}:{circuit.input_port}-{circuit.output_port}",
-            lab.switch(circuit.switch).insertion_loss_db,
+            lab.get_switch(circuit.switch).insertion_loss_db,
         ),
-        (f"{lab.nic_label(target)}:receive", lab.nic(target).receive.loss_db),
+        (f"{lab.nic_label(target)}:receive", lab.get_nic(target).receive.loss_db),
     )
     sender_reading, receiver_reading = (
-        receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name)) for nic in (source, target)
+        receivers.get((lab.hosts[nic.node].name, lab.get_nic(nic).name)) for nic in (source, target)
     )
     sent_dbm = sender_reading.laser_dbm if sender_reading else None
     is_assumed = sent_dbm is None

@@ -209,7 +209,7 @@ def judge_modules(
     """
     for circuit in held_circuits:
         nic = circuit.link.target
-        reading = receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name))
+        reading = receivers.get((lab.hosts[nic.node].name, lab.get_nic(nic).name))
         output_power = switches[circuit.switch].power.get(circuit.output_port)
         if reading is None or reading.power_dbm is None or (output_power and output_power.below_floor):
             continue

@@ -111,10 +111,10 @@ class EmergencyStop:
 
     @property
     def is_in_force(self) -> bool:
-        """True from `pull` to `release`."""
+        """True from `activate` to `release`."""
         return self.path.exists()
 
-    def pull(self, reason: str) -> None:
+    def activate(self, reason: str) -> None:
         """Put the stop in force. On a full disk, the file stays empty but still stops all changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()

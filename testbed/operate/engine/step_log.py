@@ -46,7 +46,7 @@ class StepLog:
         for step in planned_steps:
             _insert(connection, operation, step)
 
-    def next_ordinals(self, operation: str) -> dict[str, int]:
+    def find_next_ordinals(self, operation: str) -> dict[str, int]:
         """Return the number of the next step of each device. A resumed operation continues its numbers."""
         query = (
             sa.select(steps.c.switch, sa.func.max(steps.c.ordinal))

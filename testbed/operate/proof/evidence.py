@@ -71,10 +71,10 @@ def gather_evidence(
 ) -> Evidence:
     """Read switches and hosts and return the evidence. Nothing is changed.
 
-    `pings` is the number of pings for each way. Without it, kernels, receivers and packets are left out. If circuits
-    change between the read of a switch and the end of the hosts' parts, everything is read again, up to `MAX_ATTEMPTS`
-    times in all. A host that cannot run a part is left out of that part alone. A host that can run none of several
-    parts counts as off.
+    `pings` is the number of pings for each round trip. Without it, kernels, receivers and packets are left out. If
+    circuits change between the read of a switch and the end of the hosts' parts, everything is read again, up to
+    `MAX_ATTEMPTS` times in all. A host that cannot run a part is left out of that part alone. A host that can run none
+    of several parts counts as off.
     """
     evidence = Evidence({})
     for _ in range(MAX_ATTEMPTS):

@@ -107,9 +107,9 @@ def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelStat
 def count_deviations(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> int:
     """Return the number of addresses, neighbours and routes in which a host differs from a planned state."""
     comparison = _Comparison(lab, host, planned, state)
-    addresses = sum(len(comparison.lacking_addresses(device)) for device in planned.addresses)
-    routes = len(comparison.missing_routes) + len(comparison.wrong_routes) + len(comparison.extra_routes)
-    return addresses + routes + len(comparison.wrong_neighbours)
+    address_count = sum(len(comparison.find_missing_addresses(device)) for device in planned.addresses)
+    route_count = len(comparison.missing_routes) + len(comparison.wrong_routes) + len(comparison.extra_routes)
+    return address_count + route_count + len(comparison.wrong_neighbours)
 
 
 def is_bare(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> bool:
@@ -137,11 +137,11 @@ class _Comparison:
         interface = self.state.interfaces.get(device)
         return interface is not None and interface.is_up and not interface.master
 
-    def is_carrying(self, device: str) -> bool:
+    def can_hold_routes(self, device: str) -> bool:
         """Return whether an interface can hold routes. The kernel drops them all when the last address is removed."""
         return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
 
-    def lacking_addresses(self, device: str) -> frozenset[str]:
+    def find_missing_addresses(self, device: str) -> frozenset[str]:
         """Return planned addresses that an interface lacks, or none if the interface itself is missing."""
         interface = self.state.interfaces.get(device)
         return self.planned.addresses[device] - interface.addresses if interface else frozenset()
@@ -152,12 +152,12 @@ class _Comparison:
         missing_addresses = {
             address.split("/")[0]
             for device in self.planned.addresses
-            for address in self.lacking_addresses(device)
+            for address in self.find_missing_addresses(device)
         }
         return {
             target: route
             for target, route in self.planned.routes.items()
-            if self.is_carrying(route.device) and route.source not in missing_addresses
+            if self.can_hold_routes(route.device) and route.source not in missing_addresses
         }
 
     @cached_property
@@ -183,7 +183,7 @@ class _Comparison:
         pairs += [
             (route, kernel_route)
             for kernel_route, target in self._inner_routes.items()
-            for route in self._find_judged(target)
+            for route in self._find_judged_route(target)
         ]
         return tuple(
             (route, kernel_route)
@@ -191,7 +191,7 @@ class _Comparison:
             if _select_path_fields(route) != _select_path_fields(kernel_route)
         )
 
-    def _find_judged(self, target: str) -> Iterator[Route]:
+    def _find_judged_route(self, target: str) -> Iterator[Route]:
         if target in self.judged_routes:
             yield self.judged_routes[target]
 
@@ -230,7 +230,7 @@ class _Comparison:
         descriptions = (
             (device, address, _describe_error(self.state.neighbours.get((device, address)), mac))
             for (device, address), mac in self.planned.neighbours.items()
-            if self.is_carrying(device)
+            if self.can_hold_routes(device)
         )
         return tuple(description for description in descriptions if description[2])
 
@@ -245,14 +245,14 @@ class _Comparison:
     @cached_property
     def is_of_another_topology(self) -> bool:
         """True if at least half of the routes and half of the neighbours belong to another plan."""
-        routes = len(self.missing_routes) + len(self.wrong_routes)
-        neighbours = sum(self.is_carrying(device) for device, _ in self.planned.neighbours)
+        route_count = len(self.missing_routes) + len(self.wrong_routes)
+        neighbour_count = sum(self.can_hold_routes(device) for device, _ in self.planned.neighbours)
         return bool(
             self.state.routes
             and len(self.judged_routes) > 1
             and len(self.missing_routes) < len(self.judged_routes)
-            and 2 * routes >= len(self.judged_routes)
-            and 2 * len(self.wrong_neighbours) >= max(neighbours, 1)
+            and 2 * route_count >= len(self.judged_routes)
+            and 2 * len(self.wrong_neighbours) >= max(neighbour_count, 1)
         )
 
 
@@ -299,13 +299,13 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
         if interface and interface.queues:
             detail = f"{name} of {host} has {interface.queues}"
             yield WRONG_QUEUE.report(f"{host}/{name}", detail)
-    filters_text = [
+    filter_texts = [
         packet_filter.words
         for packet_filter in comparison.state.filters
         if packet_filter.concerns(nics, comparison.networks)
     ]
-    if filters_text:
-        yield _list_facts(PACKET_FILTER, host, filters_text)
+    if filter_texts:
+        yield _list_facts(PACKET_FILTER, host, filter_texts)
     rules = list(_find_earlier_rules(comparison))
     if rules:
         yield _list_facts(WRONG_RULE, host, rules)
@@ -337,9 +337,9 @@ def _find_earlier_rules(comparison: _Comparison) -> Iterator[str]:
 
 
 def _judge_rate(lab: Lab, subject: str, interface: Interface) -> Iterator[LinkFinding]:
-    planned_mbps, rate_text = lab.link.rate_mbps, interface.rate_mbps
-    if rate_text is not None and abs(rate_text - planned_mbps) > RATE_TOLERANCE * planned_mbps:
-        yield WRONG_RATE.report(subject, f"the NIC sends at {rate_text:g} Mbit/s, not {planned_mbps:g}")
+    planned_mbps, actual_mbps = lab.link.rate_mbps, interface.rate_mbps
+    if actual_mbps is not None and abs(actual_mbps - planned_mbps) > RATE_TOLERANCE * planned_mbps:
+        yield WRONG_RATE.report(subject, f"the NIC sends at {actual_mbps:g} Mbit/s, not {planned_mbps:g}")
 
 
 def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:

@@ -13,7 +13,7 @@ from testbed.lab.hosts.forwarding import plan_forwarding
 from testbed.lab.hosts.kernel_state import UNKNOWN_MAC, plan_state
 from testbed.lab.model import Lab
 from testbed.operate.boards import BoardLink, find_board_links
-from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, read_light
+from testbed.operate.light import find_held_circuits, is_circuit_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.probe_findings import compare, count_received_links, find_silent_links
 from testbed.operate.proof.board_findings import judge_boards
@@ -208,13 +208,13 @@ class _Judgement:
         return frozenset(
             circuit.link
             for circuit in (*self.plan.circuits, *self.current_circuits)
-            if circuit.switch in readings and is_dark(circuit, readings[circuit.switch])
+            if circuit.switch in readings and is_circuit_dark(circuit, readings[circuit.switch])
         )
 
     def has_carrier(self, nic: Nic) -> bool:
         """Return whether a NIC reports carrier."""
         report = self.evidence.probe and self.evidence.probe.nics.get(
-            (self.lab.hosts[nic.node].name, self.lab.nic(nic).name)
+            (self.lab.hosts[nic.node].name, self.lab.get_nic(nic).name)
         )
         return bool(report and report.carrier)
 

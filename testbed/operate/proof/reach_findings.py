@@ -58,7 +58,7 @@ MIN_LOSS_RATE = 0.01
 CONFIDENCE = 0.99
 DETECTABLE_LOSS_RATE = 0.04
 MIN_PINGS, MAX_PINGS = 25, 106
-"""Minimum pings of a pair over all sets, and maximum pings of a way: a ping takes 5 ms and loads the hosts."""
+"""Minimum pings of a pair over all sets, and maximum pings of a round trip: a ping takes 5 ms and loads the hosts."""
 
 
 class RoundTrip(NamedTuple):
@@ -70,7 +70,7 @@ class RoundTrip(NamedTuple):
 
 
 def trace_round_trips(route_sets: Sequence[Routes]) -> dict[RoundTrip, LinkPath]:
-    """Return the links that a packet and its answer pass, for every way of these sets of routes.
+    """Return the links that a packet and its answer pass, for every round trip of these sets of routes.
 
     A pair with a path in only one direction is left out. A set has such a path if a longer path contains it.
     """
@@ -145,9 +145,10 @@ def judge_reachability(
         find_unexplained(sorted(reachability.small_only) for reachability in reachabilities),
         NO_LARGE_PACKETS,
     )
+    # TCP segments are full-size packets, so pairs that pass only small packets are left out.
     pairs_without_tcp = [
         reachability.without_tcp - reachability.small_only for reachability in reachabilities
-    ]  # TCP segments are full-size packets
+    ]
     yield from _report_stopped_trips(lab, find_unexplained(map(sorted, pairs_without_tcp)), NO_TCP)
     hops_by_trip = {
         RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
@@ -175,9 +176,9 @@ def _label_round_trip(lab: Lab, round_trip: RoundTrip) -> str:
 def _report_stopped_trips(
     lab: Lab, links_by_trip: Mapping[RoundTrip, LinkPath], kind: FindingKind
 ) -> Iterator[LinkFinding]:
-    """Yield a finding for each of a few hosts that together lie on all these ways. A single pair is named as a pair.
+    """Yield a finding for each of a few hosts that together lie on all round trips. A single pair is named as a pair.
 
-    Greedy: the host on most of the remaining ways comes first, and its ways are removed.
+    Greedy: the host on most of the remaining round trips comes first, and its round trips are removed.
     """
     nodes_by_trip = {round_trip: _find_nodes_on(links) for round_trip, links in links_by_trip.items()}
     while nodes_by_trip:
@@ -219,9 +220,10 @@ def _report_common(lab: Lab, node: int, round_trips: list[RoundTrip], kind: Find
 
 
 def count_pings(route_sets: Sequence[Routes]) -> dict[RoundTrip, int]:
-    """Return the number of pings of each way that detect a loss of 4 % on any link that routes use.
+    """Return the number of pings of each round trip that detect a loss of 4 % on any link that routes use.
 
-    Ways over links that few ways cross get more. Limits are `MIN_PINGS` of a pair and `MAX_PINGS` of a way.
+    Round trips get more pings if few others cross their links. Each pair gets at least `MIN_PINGS`, each round trip at
+    most `MAX_PINGS`.
     """
     links_by_trip = trace_round_trips(route_sets)
     ping_count_by_link = _count_pings_by_link(links_by_trip, dict.fromkeys(links_by_trip, 1))
@@ -289,8 +291,8 @@ def _find_lossy_paths(
 ) -> dict[LinkPath, tuple[int, int]]:
     """Return a few links that explain the lost pings, each with the number of pings lost and sent over it.
 
-    `counts` holds the lost and sent pings of each way. Greedy: the link with most losses comes first, and its ways are
-    removed. Links that the same pings cross cannot be distinguished, and form one key.
+    `counts` holds the lost and sent pings of each round trip. Greedy: the link with most losses comes first, and its
+    round trips are removed. Links that the same pings cross cannot be distinguished, and form one key.
     """
     remaining_counts, counts_by_lossy_path = dict(counts), dict[LinkPath, tuple[int, int]]()
     while True:

@@ -54,7 +54,7 @@ def judge_receivers(
     silent_receivers: list[tuple[str, str]] = []
     for circuit in circuits:
         nic = circuit.link.target
-        receiver_reading = receiver_readings.get((lab.hosts[nic.node].name, lab.nic(nic).name))
+        receiver_reading = receiver_readings.get((lab.hosts[nic.node].name, lab.get_nic(nic).name))
         if receiver_reading is None or circuit.link in dark_links or circuit.switch not in readings:
             continue
         if receiver_reading.power_dbm is None:

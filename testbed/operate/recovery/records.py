@@ -103,7 +103,7 @@ class OperationRecord:
         """True if all of its steps are still `planned`."""
         return all(step.state is StepState.PLANNED for step in self.steps)
 
-    def steps_on(self, device: str) -> tuple[StepRecord, ...]:
+    def list_steps(self, device: str) -> tuple[StepRecord, ...]:
         """Return the steps of one device."""
         return tuple(step for step in self.steps if step.device == device)
 
@@ -164,7 +164,7 @@ def list_changes(operation: OperationRecord) -> Iterator[dict[str, Any]]:
     Only steps that are done count. Circuits are compared before the first and after the last of these steps.
     """
     for device in dict.fromkeys(step.device for step in operation.steps):
-        steps = [step for step in operation.steps_on(device) if step.state in _DONE_STATES]
+        steps = [step for step in operation.list_steps(device) if step.state in _DONE_STATES]
         if not steps:
             continue
         if steps[0].change != "circuits":

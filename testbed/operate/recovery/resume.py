@@ -165,9 +165,9 @@ def _refuse(unfinished: IncompleteOperation, record: OperationRecord | None) -> 
 def _wait_for_moves(switch: OpticalSwitch, add_note: Callable[[str], object]) -> Snapshot:
     """Read a switch until it has no pending moves, or their time limit has passed; return the last snapshot."""
     snapshot = switch.read()
-    deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
+    deadline_s = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
     pause_s = POLL_PAUSES_S[0]
-    while snapshot.pending and time.monotonic() < deadline:
+    while snapshot.pending and time.monotonic() < deadline_s:
         add_note(f"{switch.address} is executing {format_count(len(snapshot.pending), 'move')}: waiting")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_PAUSES_S[1])
@@ -241,7 +241,7 @@ def find_open_step_circuits(steps: tuple[StepRecord, ...]) -> tuple[CrossConnect
 
 def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
     """Yield the reasons why an operation cannot be resumed safely on one switch."""
-    steps = operation.steps_on(device)
+    steps = operation.list_steps(device)
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return

@@ -16,8 +16,8 @@ def run() -> None:
     connection = context.config.attributes.get("connection")
     if connection is None:
         engine = sa.create_engine(context.config.get_main_option("sqlalchemy.url") or "sqlite://")
-        with engine.begin() as opened:
-            _run_on(opened)
+        with engine.begin() as new_connection:
+            _run_on(new_connection)
         engine.dispose()
     else:
         _run_on(connection)

@@ -185,7 +185,7 @@ def test_one_host_that_does_not_answer_is_named_alone(lab, silent_port):
 @kernel
 def test_a_connection_lost_while_a_command_runs_is_told(lab):
     with SshFleet(lab) as fleet, fleet.start(on_all(fleet, "echo here; exec cat")) as launch:
-        heard = launch.lines(60)
+        heard = launch.read_lines(60)
         assert sorted(next(heard) for _ in range(3)) == [("a", "here"), ("b", "here"), ("c", "here")]
         # The session's sshd is the parent of our command: without it, the line is cut.
         fleet.run({"b": "pid=$PPID; kill -9 $pid"}, timeout_s=60)
@@ -245,14 +245,14 @@ def test_a_host_that_cannot_store_files_says_why(lab):
 def test_lines_of_all_hosts_come_merged_and_input_goes_to_one_or_all(fleet):
     with fleet.start(on_all(fleet, "while read word; do echo $word from $(hostname); done")) as launch:
         launch.send("one\n", host="b")
-        assert next(launch.lines(60)) == ("b", "one from b")
+        assert next(launch.read_lines(60)) == ("b", "one from b")
         launch.send("all\n")
-        lines = launch.lines(60)
+        lines = launch.read_lines(60)
         assert sorted(next(lines) for _ in range(3)) == [(host, f"all from {host}") for host in "abc"]
-        assert list(launch.lines(0.05)) == [], "nothing more; they wait for input"
+        assert list(launch.read_lines(0.05)) == [], "nothing more; they wait for input"
         assert launch.running == ("a", "b", "c")
         launch.close_input()
-        assert list(launch.lines(60)) == []
+        assert list(launch.read_lines(60)) == []
         done = launch.wait(60)
     assert {host: result.stdout for host, result in done.items()} == {
         "a": "all from a\n",
@@ -265,13 +265,13 @@ def test_lines_of_all_hosts_come_merged_and_input_goes_to_one_or_all(fleet):
 @pytest.mark.parametrize("attempt", range(10))
 def test_lines_end_when_the_last_command_ends_not_at_the_timeout(fleet, attempt):
     with fleet.start(on_all(fleet, "echo x")) as launch:
-        assert sorted(launch.lines(600)) == [("a", "x"), ("b", "x"), ("c", "x")]  # a test may take less
+        assert sorted(launch.read_lines(600)) == [("a", "x"), ("b", "x"), ("c", "x")]  # a test may take less
 
 
 @kernel
 def test_a_last_line_without_its_end_is_a_line(fleet):
     with fleet.start({"a": "printf 'first\\nlast'"}) as launch:
-        assert list(launch.lines(60)) == [("a", "first"), ("a", "last")]
+        assert list(launch.read_lines(60)) == [("a", "first"), ("a", "last")]
 
 
 @kernel
@@ -297,4 +297,4 @@ def test_sending_to_a_command_that_has_ended_is_harmless(fleet):
     with fleet.start({"a": "true", "b": "cat"}) as launch:
         wait_until(lambda: launch.running == ("b",))
         launch.send("late\n")
-        assert next(launch.lines(60)) == ("b", "late")
+        assert next(launch.read_lines(60)) == ("b", "late")

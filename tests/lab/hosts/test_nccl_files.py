@@ -23,7 +23,7 @@ from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.nccl_files import (
     NCCL_SETTINGS,
     TOPOLOGY_FILE,
-    find_channels,
+    find_rings,
     make_files,
     make_variables,
     parse_hardware,
@@ -166,12 +166,12 @@ def check_labs(lab_text, data):
     used = check_rings(lab, design, files, gpus)
     whole = list_rings(design.topology)
     assert sum(len(ring.channels) for ring in files.rings) == len(whole)
-    if not any("no links of their own" in line for line in files.assumed):
+    if not any("no links of their own" in line for line in files.assumptions):
         assert len(set(used)) == len(used) == nodes * len(whole)
     for host in lab.hosts:
         topology = read_topology(files.texts[host.name][TOPOLOGY_FILE])
         assert set(topology.speeds.values()) == {100}
-        spoken = [line for line in files.assumed if host.name in line.partition(":")[0].split(", ")]
+        spoken = [line for line in files.assumptions if host.name in line.partition(":")[0].split(", ")]
         document = documents.get(host.name)
         if document is None:
             assert [line for line in spoken if "it was not read" in line] != []
@@ -264,7 +264,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
         f'  <graph id="1" pattern="3" crossnic="1" nchannels="1" {speeds} samechannels="1">\n{channel}  </graph>\n'
         "</graphs>\n"
     )
-    assert [line for line in files.assumed if line.startswith("a")] == []
+    assert [line for line in files.assumptions if line.startswith("a")] == []
     assert make_variables("/lab/a", files.rings) == {
         "NCCL_TOPO_FILE": "/lab/a/topology.xml",
         "NCCL_GRAPH_FILE": "/lab/a/ring-1.xml",
@@ -320,7 +320,7 @@ def test_what_a_host_does_not_say_is_said(small_lab_text):
         "assumed that NCCL numbers its NICs in the order of the lab file, its NICs are attached to the processor, "
         f"without PCI addresses, {gpus}, and its processor is an x86_64 of AMD"
     )
-    assert unknown.assumed == (
+    assert unknown.assumptions == (
         "a: no interface nic2: assumed that NCCL numbers its NICs in the order of the lab file",
         "a: nic1 has no PCI device: attached to the processor, as NCCL assumes",
         f"a: the host shows 1 GPU of NVIDIA, the lab file says 4: assumed that {gpus}",
@@ -353,7 +353,7 @@ def test_a_hop_without_a_link_takes_the_nics_of_its_route_and_is_said(small_lab_
         around.first_link[here, there] = next(
             link for link in wiring.links if (link.source.node, link.target.node) == (here, following)
         )
-    ring = find_channels(design.topology, wiring, around)[0]
+    ring = find_rings(design.topology, wiring, around)[0]
     (channel,) = ring.channels
     by_nodes = {(link.source.node, link.target.node): link for link in wiring.links}
     assert channel.relayed[0] == (0, 1)
@@ -368,7 +368,7 @@ def test_more_than_nccl_reads_is_refused(small_lab_text):
     ):
         of(lab, build_design(lab))
     with pytest.raises(TopologyError, match="one host"):
-        find_channels(Topology(1, 0, False, (), ()), Wiring(1, 0, False, ()), build_design(lab).routes)
+        find_rings(Topology(1, 0, False, (), ()), Wiring(1, 0, False, ()), build_design(lab).routes)
 
 
 # ------------------------------------------------------------------------------ faults that NCCL would not forgive
@@ -605,5 +605,5 @@ def test_hosts_are_asked_and_those_that_cannot_answer_are_named(small_lab_text, 
     assert read == ReadTopology(
         {0: "nic2", 1: "nic1"}, {"nic1": 100, "nic2": 100}, {0: "0000:19:00.0"}, {"nic1": "0000:1a:00.0"}
     )
-    assert [line.partition(":")[0] for line in files.assumed] == ["a", "b", "c"]
+    assert [line.partition(":")[0] for line in files.assumptions] == ["a", "b", "c"]
     assert "PXB" not in files.texts["b"]["ring-1.xml"]

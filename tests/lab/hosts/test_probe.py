@@ -111,7 +111,7 @@ class ScriptedHosts:
     def close_input(self):
         self.step = "closed"
 
-    def lines(self, timeout_s):
+    def read_lines(self, timeout_s):
         lines, self.script[self.step] = self.script.get(self.step, []), []
         yield from lines
 

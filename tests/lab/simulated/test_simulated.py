@@ -35,9 +35,9 @@ from testbed.lab.inventory import load_lab, parse_lab
 from testbed.lab.simulated.lifecycle import (
     SimulatedLab,
     ensure_key,
+    find_hosts_in_use,
     find_running_lab,
     find_running_lab_id,
-    hosts_of,
     list_candidate_subnets,
     list_simulated_labs,
     remove_simulated_labs,
@@ -161,7 +161,7 @@ def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
     with start_lab(lab, hosts="model") as up:
         assert (up.hosts_mode, up.reason, up.is_running) == ("model", "as requested", True)
         assert up.lab.management.is_loopback
-        assert hosts_of(up.lab) == "model"
+        assert find_hosts_in_use(up.lab) == "model"
         assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == []
         assert answers(up.lab.switches[0].address.removeprefix("polatis+scpi://"))
         with pytest.raises(LabStartError, match="unknown verb 'sing'; this socket knows"):

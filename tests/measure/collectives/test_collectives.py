@@ -89,7 +89,7 @@ class ScriptedLaunch:
     def running(self):
         return tuple(self.alive)
 
-    def lines(self, timeout_s):
+    def read_lines(self, timeout_s):
         until = self.clock.now + timeout_s
         while True:
             while self.queue:
@@ -113,7 +113,7 @@ class ScriptedLaunch:
             self.tell("end")
 
     def wait(self, timeout_s):
-        for _ in self.lines(timeout_s):
+        for _ in self.read_lines(timeout_s):
             pass
         if self.alive:
             raise HostError("some still run")
@@ -124,7 +124,7 @@ class ScriptedLaunch:
 
     def __exit__(self, *exception):
         self.close_input()
-        for _ in self.lines(1):
+        for _ in self.read_lines(1):
             pass
 
 
@@ -389,7 +389,7 @@ def test_ranks_whose_deadline_passed_between_two_jobs_are_started_again(keep):
     with keep(answer, deadline_s=20) as ranks:
         measure(ranks)
         first = ranks.fleet.launch
-        for _ in first.lines(30):
+        for _ in first.read_lines(30):
             pass
         assert first.running == ()
         assert len(measure(ranks).timings) == 3
@@ -572,7 +572,7 @@ def exchange_row():
     """Return every link carries what its routes put on it, in four iterations of 1.5 s."""
     sent = [dict.fromkeys((nic.name for nic in host.nics), 0) for host in lab12().hosts]
     for link, share in compute_exchange_loads(ROUTES, EXCHANGES.configurations[0].pairs).items():
-        sent[link.source.node][lab12().nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
+        sent[link.source.node][lab12().get_nic(link.source).name] = round(share * 11 * MIB * 4 * 1.004)
     return row("one ring", MIB) | {
         "configuration": "all",
         "size": 11 * MIB,

@@ -138,7 +138,7 @@ class Bench:
             for link in self.design.wiring.links
             if (link.target.node - link.source.node) % nodes == ring.stride
         )
-        return {(self.lab.hosts[nic.node].name, self.lab.nic(nic).name) for nic in sources}
+        return {(self.lab.hosts[nic.node].name, self.lab.get_nic(nic).name) for nic in sources}
 
     def link_into(self, label):
         links = self.design.wiring.links

@@ -58,7 +58,7 @@ class ProcessLaunch:
     def running(self):
         return tuple(host for host, reader in self.readers.items() if reader.is_alive())
 
-    def lines(self, timeout_s):
+    def read_lines(self, timeout_s):
         deadline = time.monotonic() + timeout_s
         while self.running or not self.events.empty():
             try:
@@ -73,7 +73,7 @@ class ProcessLaunch:
                 with suppress(OSError, ValueError):
                     process.stdin.write(text)
 
-    def result(self, host):
+    def get_result(self, host):
         process = self.processes[host]
         process.wait(10)
         status = -1 if process.returncode < 0 else process.returncode

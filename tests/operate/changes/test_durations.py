@@ -45,7 +45,7 @@ def plan_of(**kinds):
 @given(st.lists(st.integers(0, 10**8), min_size=MIN_SAMPLES, max_size=60))
 def test_median_and_nearest_rank_of_what_was_measured(microseconds):
     seconds = [one / 1e6 for one in microseconds]
-    expected = parse_durations(row(one) for one in seconds).step("panel1", step())
+    expected = parse_durations(row(one) for one in seconds).estimate_step("panel1", step())
     assert expected.samples == len(seconds)
     assert expected.median_s == pytest.approx(statistics.median(seconds))
     not_above = sum(one <= expected.p95_s + 1e-9 for one in seconds)
@@ -55,14 +55,14 @@ def test_median_and_nearest_rank_of_what_was_measured(microseconds):
 
 def test_switches_and_kinds_of_step_are_told_apart():
     durations = parse_durations([row(60.0)] * 3 + [row(30.0, kind="remove")] * 3 + [row(2.0, "ocs1")] * 3)
-    assert durations.step("panel1", step()).median_s == 60.0
-    assert durations.step("panel1", step("remove")).median_s == 30.0
-    assert durations.step("ocs1", step()).median_s == 2.0
+    assert durations.estimate_step("panel1", step()).median_s == 60.0
+    assert durations.estimate_step("panel1", step("remove")).median_s == 30.0
+    assert durations.estimate_step("ocs1", step()).median_s == 2.0
 
 
 def test_with_too_few_steps_the_estimate_of_the_driver_stands():
     durations = parse_durations([row(60.0)] * (MIN_SAMPLES - 1))
-    assert durations.step("panel1", step(estimated_s=7.0)).json() == {
+    assert durations.estimate_step("panel1", step(estimated_s=7.0)).json() == {
         "median_s": 7.0,
         "p95_s": 7.0,
         "samples": 0,
@@ -71,12 +71,12 @@ def test_with_too_few_steps_the_estimate_of_the_driver_stands():
 
 def test_a_clock_that_stepped_back_teaches_nothing():
     durations = parse_durations([row(-3600.0), row(60.0), row(60.0), row(61.0)])
-    assert durations.step("panel1", step()).samples == 3
+    assert durations.estimate_step("panel1", step()).samples == 3
 
 
 def test_only_the_newest_steps_count():
     durations = parse_durations([row(70.0)] * MAX_SAMPLES + [row(10.0)] * 1000)
-    assert durations.step("panel1", step()).json() == {
+    assert durations.estimate_step("panel1", step()).json() == {
         "median_s": 70.0,
         "p95_s": 70.0,
         "samples": MAX_SAMPLES,
@@ -86,8 +86,12 @@ def test_only_the_newest_steps_count():
 def test_a_switch_makes_its_steps_in_turn_and_switches_work_at_the_same_time():
     durations = parse_durations([row(60.0)] * 3 + [row(2.0, "ocs1")] * 4)
     planned = plan_of(panel1=["add"] * 24, ocs1=["add"])
-    assert durations.plan(planned).json() == {"median_s": 24 * 60.0, "p95_s": 24 * 60.0, "samples": 3}
-    assert durations.plan(plan_of(panel1=[])).json() == {"median_s": 0.0, "p95_s": 0.0, "samples": 0}
+    assert durations.estimate_plan(planned).json() == {
+        "median_s": 24 * 60.0,
+        "p95_s": 24 * 60.0,
+        "samples": 3,
+    }
+    assert durations.estimate_plan(plan_of(panel1=[])).json() == {"median_s": 0.0, "p95_s": 0.0, "samples": 0}
 
 
 def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
@@ -103,7 +107,7 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
         (left,) = journal.find_open_steps()
         assert left.operation == operation
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
-    assert learn_durations(tmp_path, "lab").step("ocs1", step()).samples == 3
+    assert learn_durations(tmp_path, "lab").estimate_step("ocs1", step()).samples == 3
     assert learn_durations(tmp_path, "another").seconds == {}
 
 

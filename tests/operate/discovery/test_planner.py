@@ -37,7 +37,7 @@ def discover(lab):
             purposes.append(round_.purpose)
             round_ = rounds.send(lab.show(round_))
     except StopIteration as end:
-        return end.value.results(), purposes
+        return end.value.make_results(), purposes
 
 
 def wrong(lab, results):
@@ -133,7 +133,7 @@ def test_a_limit_ends_it_and_what_is_open_is_uncertain():
     round_ = rounds.send(lab.show(round_))
     with pytest.raises(StopIteration) as end:
         rounds.send(lab.show(round_))
-    results = end.value.value.results()
+    results = end.value.value.make_results()
     assert wrong(lab, results) == []
     assert uncertain(results)
 

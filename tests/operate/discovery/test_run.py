@@ -149,8 +149,8 @@ def test_interfaces_that_were_down_are_down_again(truth, switch, journal):
 def test_dead_fibres_are_named(truth, switch, journal):
     dead = ("a/nic1:receive", "c/nic2:transmit")
     found = discover(Laboratory(truth.lab, switch, journal, dead), DiscoveryRecord(journal, "t"))
-    assert found.fibres("dead") == dead
-    assert found.fibres("uncertain") == ()
+    assert found.list_fibres("dead") == dead
+    assert found.list_fibres("uncertain") == ()
 
 
 def test_somebody_who_patches_meanwhile_ends_it_and_keeps_the_circuit(truth, switch, journal):

@@ -115,7 +115,7 @@ def test_nobody_waits_for_other_switches_after_the_second_ctrl_c(testbed12, memo
     with stop_on_interrupt(lambda _text: noted.set()), pytest.raises(KeyboardInterrupt):
         apply_plan(lab, LabPlan(Wiring(0, 0, simplex=True, links=()), (), parts), switches, journal)
     (operation,) = load_operations(tmp_path, lab.name)
-    (step,) = operation.steps_on("ocs2")
+    (step,) = operation.list_steps("ocs2")
     assert (operation.state, step.state.value, step.json()["outcome"]) == (
         "interrupted",
         "unknown",
@@ -138,7 +138,7 @@ def test_ctrl_c_between_circuits_and_routes_leaves_an_epoch_to_resume(testbed12,
 
 def test_a_stop_in_the_middle_of_an_apply_holds_before_the_next_step(testbed12, two_steps, journal, tmp_path):
     latch = EmergencyStop(tmp_path, testbed12.name)
-    switch, plan = two_steps(lambda: latch.pull("smoke"))
+    switch, plan = two_steps(lambda: latch.activate("smoke"))
     with pytest.raises(
         OperationStopped, match=r"stopped lab 'testbed12' at .* UTC \(smoke\): nothing is sent"
     ):
@@ -158,7 +158,7 @@ def test_a_stop_of_which_only_the_file_could_be_made_holds_too(tmp_path):
 
 def test_no_host_of_a_stopped_lab_is_configured(testbed12, journal, tmp_path, monkeypatch):
     monkeypatch.setattr(apply, "install", lambda *_arguments: pytest.fail("sent"))
-    EmergencyStop(tmp_path, testbed12.name).pull("smoke")
+    EmergencyStop(tmp_path, testbed12.name).activate("smoke")
     part = SimpleNamespace(host="a", command="ip -batch -", text="")
     with pytest.raises(OperationStopped, match="smoke"), journal.operation(testbed12.name) as operation:
         apply.install_hosts(testbed12, None, {"a": part}, journal, operation)

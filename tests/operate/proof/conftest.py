@@ -72,7 +72,7 @@ class World:
         self.ends = {}
         for name, nic in self.nics.items():
             for side in ("transmit", "receive"):
-                end = getattr(lab.nic(nic), side)
+                end = getattr(lab.get_nic(nic), side)
                 self.ends[f"{name}:{side}"] = (end.switch, end.port)
         self.left = ()
         self.loss_db = {}
@@ -193,11 +193,11 @@ class World:
         down = not self.kernels[self.lab.hosts[nic.node].name].interfaces[name.split("/")[1]].is_up
         if name in self.dark_lasers or self.lab.hosts[nic.node].name in self.off or down:
             return FLOOR_DBM
-        end = self.lab.nic(nic).transmit
+        end = self.lab.get_nic(nic).transmit
         return self.lab.link.transmit_power_dbm - end.loss_db - self.loss_db.get(f"{name}:transmit", 0.0)
 
     def label(self, nic):
-        return f"{self.lab.hosts[nic.node].name}/{self.lab.nic(nic).name}"
+        return f"{self.lab.hosts[nic.node].name}/{self.lab.get_nic(nic).name}"
 
     def at_input(self, switch, port):
         at = {self.ends[f"{name}:transmit"]: nic for name, nic in self.nics.items()}
@@ -211,7 +211,7 @@ class World:
         source = {out: port for port, out in self.held[switch].items()}.get(port)
         if source is None:
             return FLOOR_DBM, None
-        power = self.input_dbm(switch, source) - self.lab.switch(switch).insertion_loss_db
+        power = self.input_dbm(switch, source) - self.lab.get_switch(switch).insertion_loss_db
         power -= self.loss_db.get((switch, source, port), 0.0)
         return max(power, FLOOR_DBM), self.at_input(switch, source)
 
@@ -219,7 +219,9 @@ class World:
         """Return power at a receiver, and whose light it is."""
         name = self.label(nic)
         power, source = self.output_dbm(*self.ends[f"{name}:receive"])
-        return power - self.lab.nic(nic).receive.loss_db - self.loss_db.get(f"{name}:receive", 0.0), source
+        return power - self.lab.get_nic(nic).receive.loss_db - self.loss_db.get(
+            f"{name}:receive", 0.0
+        ), source
 
     def has_carrier(self, nic):
         host, name = self.label(nic).split("/")
@@ -246,7 +248,10 @@ class World:
             if not entry or not at:
                 return 0
             host = self.lab.hosts[at.node].name
-            if self.kernels[host].interfaces[self.lab.nic(at).name].mac != entry.mac or host in self.dropping:
+            if (
+                self.kernels[host].interfaces[self.lab.get_nic(at).name].mac != entry.mac
+                or host in self.dropping
+            ):
                 return 0
             if f"{address}/32" in self.kernels[host].interfaces["lo"].addresses:
                 return hops
@@ -254,7 +259,7 @@ class World:
             settings = self.kernels[host].sysctls
             if "0" in (
                 settings["net/ipv4/ip_forward"],
-                settings[make_forwarding_path(self.lab.nic(at).name)],
+                settings[make_forwarding_path(self.lab.get_nic(at).name)],
             ):
                 return 0
         return 0
@@ -277,7 +282,7 @@ class World:
         if not self.monitors:
             return SwitchReading(snapshot, {})
         ports = {port for of, port in self.ends.values() if of == name}
-        inputs = self.lab.switch(name).inputs
+        inputs = self.lab.get_switch(name).inputs
         power = {
             port: self.input_dbm(name, port) if port <= inputs else self.output_dbm(name, port)[0]
             for port in ports

@@ -90,7 +90,7 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
         assert (resumed.state, resumed.reason) == ("verified", "finished and verified")
         assert ping_all(session.fleet).missing == ()
     *_, record = load_operations(tmp_path, lab.name)
-    hosts = {host.name: [step.state.value for step in record.steps_on(host.name)] for host in here.hosts}
+    hosts = {host.name: [step.state.value for step in record.list_steps(host.name)] for host in here.hosts}
     assert hosts == {
         "a": ["verified"],
         "b": ["verified"],
@@ -128,7 +128,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
         with open_lab(up.lab, None) as session:
             assert ping_all(session.fleet).missing == ()
     *_, record = load_operations(tmp_path, up.lab.name)
-    hosts = {name: [step.state.value for step in record.steps_on(name)] for name in "abcd"}
+    hosts = {name: [step.state.value for step in record.list_steps(name)] for name in "abcd"}
     assert hosts == {
         "a": ["verified"],
         "b": ["verified"],

@@ -19,7 +19,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
 from testbed.lab.model import make_shard
-from testbed.operate.confirmation import Confirmations
+from testbed.operate.confirmation import ConfirmationLog
 from testbed.operate.design import build_design, build_intent_design
 from testbed.operate.intent import load_intents
 from testbed.operate.journal import open_journal
@@ -137,7 +137,7 @@ def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_sw
     session = LabSession(testbed12, {"ocs1": switch}, None, journal)
     session.bring_up(build_design(testbed12))
     session.bring_up(build_design(testbed12, simplex=True))
-    confirmations = Confirmations(journal, testbed12.name)
+    confirmations = ConfirmationLog(journal, testbed12.name)
     confirmations.request(2, 1, 60.0)
     confirmations.change(2, ("requested",), "failed", reason="no answer")
     switch.held, writes = CrossConnects(), switch.writes

@@ -1,4 +1,4 @@
-"""Carriers, which run commands on a lab: in this process, or as runs of a service."""
+"""Backends, which run commands on a lab: in this process, or as runs of a service."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LabEvent:
     document: Mapping[str, Any]
 
 
-class Carrier(Protocol):
+class Backend(Protocol):
     """A way to run commands on a lab."""
 
     def list_hosts(self) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ class Carrier(Protocol):
         """Extend a lease, counted from now. This may be called from another thread."""
 
     def close(self) -> None:
-        """Release the resources of the carrier."""
+        """Release the resources of the backend."""
 
 
 def _ignore(_done: int, _total: int, _text: str) -> None:
@@ -74,7 +74,7 @@ def _ignore(_done: int, _total: int, _text: str) -> None:
 
 
 @dataclass
-class LocalCarrier:
+class LocalBackend:
     """Runs commands in this process, on a lab file. `simulated` is the lab that was started for it, or None."""
 
     lab_file: Path
@@ -175,7 +175,7 @@ def _read_event(number: int, kind: str, document: Mapping[str, Any]) -> LabEvent
 
 
 @dataclass
-class ServiceCarrier:
+class ServiceBackend:
     """Runs commands as runs of a service."""
 
     client: Client
