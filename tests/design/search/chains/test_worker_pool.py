@@ -184,6 +184,6 @@ def test_progress_counts_steps_of_all_chains_and_the_best_only_falls(little, fou
     told = []
     optimise(little, four, 2, 25, progress=told.append, **SEARCH)
     assert [progress.steps for progress in told] == [0, 10, 20, 30, 40, 45, 50]
-    assert {progress.of for progress in told} == {50}
+    assert {progress.total for progress in told} == {50}
     costs = [progress.best_s for progress in told]
     assert costs == sorted(costs, reverse=True)
