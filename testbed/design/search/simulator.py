@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.models.network.execution import Execution
-from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.lowering import lower_graph
 from sim.models.network.execution.simulation import Run
 from testbed.design.fabrics.direct import find_demand, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -131,7 +131,7 @@ class Simulator:
             self.get_fabric(_use_one_microbatch(strategy), topology),
         )
         fabric = routed_fabric.fabric
-        lowered = lower(graph, fabric, self.problem.latency, routed_fabric.allreduce)
+        lowered = lower_graph(graph, fabric, self.problem.latency, routed_fabric.allreduce)
         self.work += graph.tasks
         byte_s, program, lowered_routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
         hops = np.diff(lowered_routes.first)

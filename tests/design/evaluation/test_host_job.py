@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.evaluation.host_job import divide_by_host, make_host_job, make_host_scripts
@@ -69,7 +69,7 @@ def test_scripts_send_on_every_link_what_is_simulated_and_planned():
 def test_a_host_waits_only_for_tasks_that_it_knows_of():
     random = np.random.default_rng(6)
     for _ in range(20):
-        graph, hosts = divide_by_host(an_iteration(random), ring)
+        graph, hosts = divide_by_host(an_iteration(random), plan_rings)
         for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
             assert hosts[then] in (hosts[first], graph.target[first])
 
@@ -78,10 +78,11 @@ def test_an_allreduce_of_equal_hosts_takes_the_time_of_its_rounds():
     job = TaskGraphBuilder(4)
     job.allreduce((0, 1, 2, 3), 4_000_000, time_s=1e-3)
     whole = job.build()
-    switch = ideal_switch(4, 10.0)
-    unrolled, _ = divide_by_host(whole, ring)
+    switch = make_ideal_switch(4, 10.0)
+    unrolled, _ = divide_by_host(whole, plan_rings)
     taken = [
-        simulate(graph, switch, latency=NO_LATENCY, allreduce=ring).iteration_s for graph in (whole, unrolled)
+        simulate(graph, switch, latency=NO_LATENCY, allreduce=plan_rings).iteration_s
+        for graph in (whole, unrolled)
     ]
     assert taken == pytest.approx([1e-3 + 6 * 1e6 * 8 / 10e9] * 2)
 
@@ -90,13 +91,13 @@ def test_a_task_that_waits_for_another_host_without_a_transfer_is_refused():
     job = TaskGraphBuilder(2)
     job.compute(1, 1e-3, after=[job.compute(0, 1e-3)])
     with pytest.raises(WorkloadError, match=r"task 1 waits on host 1 for task 0.*put a transfer between"):
-        divide_by_host(job.build(), ring)
+        divide_by_host(job.build(), plan_rings)
     job = TaskGraphBuilder(2)
     job.barrier(after=[job.compute(0, 1e-3), job.compute(1, 1e-3)])
     with pytest.raises(
         WorkloadError, match="no host can tell when task 2 may start: put transfers before it"
     ):
-        divide_by_host(job.build(), ring)
+        divide_by_host(job.build(), plan_rings)
 
 
 def test_bytes_and_computing_are_scaled_by_the_factor_and_computing_by_the_links_too():

@@ -93,7 +93,7 @@ def test_links_bought_for_pairs_are_links_of_the_fabric():
     fabric = build_direct_fabric(topology, RATE)
 
     assert {(0, 3), (3, 0), (1, 4)} <= set(topology.edges)
-    assert fabric.path(0, 3) == (fabric.link(0, 3),)
+    assert fabric.find_path(0, 3) == (fabric.find_link(0, 3),)
 
 
 @pytest.mark.parametrize("members", [(0, 1), (0, 1, 2), (3, 4, 8, 9), tuple(range(7))])

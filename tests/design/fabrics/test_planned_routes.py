@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from free_routes import least_maximum
 
-from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.lowering import lower_graph
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.fabrics.direct import find_demand, make_ring_allreduce, route_job
@@ -47,7 +47,7 @@ def simulated(topology, graph, routes, latency):
 
 def parts_on_links(routes, done):
     """Return how many parts of messages may take each link, which are whole packets each, in each round."""
-    whole = lower(
+    whole = lower_graph(
         done.graph, replace(done.fabric, weights=None), Latency(), make_ring_allreduce(routes.topology)
     )
     parts, messages = np.zeros(routes.weight.shape[1:]), whole.messages

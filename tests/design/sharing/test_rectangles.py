@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import rail_only
+from sim.models.network.fabrics import make_rail_only
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, cut_greedily, tile_jobs
@@ -160,7 +160,7 @@ def test_invalid_input_is_named(make, words):
         make()
 
 
-FABRIC = rail_only(CLUSTER.gpus, CLUSTER.rails, 200.0, 2400.0)
+FABRIC = make_rail_only(CLUSTER.gpus, CLUSTER.rails, 200.0, 2400.0)
 
 
 def seconds(*jobs):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.engine.program import Floats, Integers, integers
+from sim.models.network.engine.program import Floats, Integers, make_integers
 
 Flags = NDArray[np.bool_]
 Table = NDArray[np.void]
@@ -118,7 +118,7 @@ class Queues(NamedTuple):
 
 def make_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains: int) -> Queues:
     """Return empty queues with capacity for `trains` trains at a time."""
-    counters = integers(6)
+    counters = make_integers(6)
     counters[FREE] = trains
     links = np.zeros(packet_s.size, LINK)
     links["packet_s"], links["marks"] = packet_s, marks
@@ -128,7 +128,7 @@ def make_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains:
     connections = np.zeros(first_timeout_s.size, CONNECTION)
     connections["first_timeout_s"] = first_timeout_s
     events = np.zeros(trains + links.size + 1, EVENT)
-    return Queues(counters, links, room, events, connections, integers(first_timeout_s.size))
+    return Queues(counters, links, room, events, connections, make_integers(first_timeout_s.size))
 
 
 def enlarge_trains(queues: Queues) -> Queues:

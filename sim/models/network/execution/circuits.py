@@ -24,9 +24,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, plan_rings
 from sim.models.network.engine.program import ARMED, BEGINS, ENDS, Routes
-from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower_graph
 from sim.models.network.execution.simulation import Execution, Run, StalledError
 from sim.models.network.fabrics.cost import Cost, compute_circuit_switch_cost
 from sim.models.network.fabrics.direct import find_next_links, make_path_router
@@ -117,7 +117,7 @@ class CircuitSwitch:
                 "longer period"
             )
 
-    def fabric(self) -> Fabric:
+    def make_fabric(self) -> Fabric:
         """Return a fabric with a dark link for each ordered pair of nodes; link s * n + t leads from s to t.
 
         The links up to a packet switch and down from it follow, then the links of domains.
@@ -168,14 +168,14 @@ class CircuitSwitch:
         circuits = choose_circuits(wanted_bytes, self, lit_circuits)
         return _improve(self, wanted_bytes, circuits) if self.packet_gbps else circuits
 
-    def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+    def compute_service_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds in which circuits move these bytes.
 
         Pairs without a circuit or another way add `delay_s`, because they wait until circuits move for them.
         """
         is_lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
         if self.forwarding:
-            return self._serve_by_forwarding_s(wanted_bytes, circuits)
+            return self._compute_forwarding_s(wanted_bytes, circuits)
         circuit_times_s = np.divide(
             wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit
         )
@@ -187,7 +187,7 @@ class CircuitSwitch:
             return max(on_circuits_s, busiest_bytes / (self.packet_gbps * 1e9 / 8))
         return on_circuits_s + busiest_bytes / (self.degree * rate) + self.delay_s * (busiest_bytes > 0)
 
-    def _serve_by_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+    def _compute_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds of the fullest circuit on shortest paths."""
         pairs = np.argwhere(circuits > 0)
         sources, targets = np.nonzero(wanted_bytes)
@@ -208,7 +208,7 @@ def simulate_circuits(
     switch: CircuitSwitch,
     *,
     latency: Latency | None = None,
-    allreduce: Algorithm = ring,
+    allreduce: Algorithm = plan_rings,
     trace: bool = False,
     rounding: float = 0.0,
 ) -> Execution:
@@ -217,8 +217,8 @@ def simulate_circuits(
     Raise `StalledError` if pairs wait for a circuit that never comes, `ValueError` if the graph has more nodes than the
     switch.
     """
-    fabric = switch.fabric()
-    lowered = lower(graph, fabric, latency or Latency(), allreduce, by_pair=True)
+    fabric = switch.make_fabric()
+    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, by_pair=True)
     run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full, trace=trace, rounding=rounding)
     plant = _Plant(run, lowered, switch)
     run.run_until(0.0)
@@ -229,7 +229,7 @@ def simulate_circuits(
             _move_every_period(plant)
         case "per-layer":
             _move_by_layers(plant, graph)
-    execution = run.result(graph, fabric)
+    execution = run.make_execution(graph, fabric)
     dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in plant.moved_s)
     return replace(
         execution,
@@ -408,7 +408,9 @@ def plan_circuits(
     """
     if candidates is None:
         candidates = list(_propose_circuits(switch, demands, lit_circuits))
-    serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
+    serve_s = np.array(
+        [[switch.compute_service_s(demand, circuits) for circuits in candidates] for demand in demands]
+    )
     flat_candidates = np.array(candidates).reshape(len(candidates), -1)
     is_other = (flat_candidates[:, None] != flat_candidates).any(axis=2)
     total_s = serve_s[0] + dark_s * (flat_candidates != lit_circuits.reshape(-1)).any(axis=1)
@@ -438,7 +440,7 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
 
     A pair with a circuit does not use the packet switch, so a circuit for few bytes can make the pair slower.
     """
-    best_circuits, least_s, has_improved = circuits, switch.serve_s(wanted_bytes, circuits), True
+    best_circuits, least_s, has_improved = circuits, switch.compute_service_s(wanted_bytes, circuits), True
     while has_improved:
         has_improved = False
         for source, target in np.argwhere(wanted_bytes > 0):
@@ -446,7 +448,7 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
                 changed_circuits = _change_circuit(best_circuits, source, target, change, switch.degree)
                 if (changed_circuits < 0).any() or changed_circuits.sum(axis=1).max() > switch.degree:
                     continue
-                changed_s = switch.serve_s(wanted_bytes, changed_circuits)
+                changed_s = switch.compute_service_s(wanted_bytes, changed_circuits)
                 if changed_s < least_s * (1 - 1e-9):
                     best_circuits, least_s, has_improved = changed_circuits, changed_s, True
     return best_circuits

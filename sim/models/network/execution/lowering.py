@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, exchange
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, plan_exchange
 from sim.models.network.engine.program import Program, Routes, make_routes
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
@@ -78,7 +78,7 @@ class LoweredGraph:
     exchanged: ExchangedBytes = ExchangedBytes()
 
 
-def lower(
+def lower_graph(
     graph: TaskGraph,
     fabric: Fabric,
     latency: Latency,
@@ -131,7 +131,7 @@ def lower(
         tail_s=tail,
         message_first=_compute_offsets(group_of, group_phase.size),
         message_group=group_of,
-        message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
+        message_bytes=latency.compute_wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
     return LoweredGraph(program, routes._replace(path=routes.path[order]), messages, exchanged)
 
@@ -160,7 +160,7 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
         whole_messages = Messages(zeros, zeros, source, target, size_bytes, ones, ones, choice=rows)
         messages = _split_messages(whole_messages, fabric, latency, parts)
         routes = route_messages(messages, fabric)
-        sent_bytes = latency.wire_bytes(messages.size_bytes)
+        sent_bytes = latency.compute_wire_bytes(messages.size_bytes)
         bytes_by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
         # Sums of whole numbers below 2**53 are exact.
         loads += np.bincount(
@@ -229,8 +229,8 @@ def _add_loads(
     phases = np.flatnonzero(graph.kind[task] == Kind.EXCHANGE)
     load_of = [loads[position] for position in graph.group[task[phases]].tolist()]
     sizes = [load.links.size for load in load_of]
-    phase, links = np.repeat(phases, sizes), _join([load.links for load in load_of])
-    size_bytes = _join([load.link_bytes for load in load_of])
+    phase, links = np.repeat(phases, sizes), _concatenate([load.links for load in load_of])
+    size_bytes = _concatenate([load.link_bytes for load in load_of])
     ones, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
     added_messages = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
@@ -245,7 +245,7 @@ def _add_loads(
     )
 
 
-def _join(columns: list[Integers]) -> Integers:
+def _concatenate(columns: list[Integers]) -> Integers:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
@@ -302,7 +302,10 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by
         collectives += [(task, (_NO_MESSAGES,)) for task, _ in exchanges]
         exchanges = []
     transfers = Exchange(graph.source[moves], graph.target[moves], graph.size_bytes[moves])
-    parts = [transfers, *(_select_rows(exchange, _find_moves(exchange)) for _, exchange in exchanges)]
+    parts = [
+        transfers,
+        *(_select_rows(exchange, _find_moves(exchange)) for _, exchange in exchanges),
+    ]
     tasks = [moves, *(np.full(_find_moves(exchange).size, task) for task, exchange in exchanges)]
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
@@ -353,7 +356,7 @@ def _make_planner(
     @cache
     def plan(members: tuple[int, ...], size_bytes: int) -> Sequence[Chain]:
         is_small = size_bytes < latency.single_round_bytes * len(members)
-        return exchange(members, size_bytes) if is_small else allreduce(members, size_bytes)
+        return plan_exchange(members, size_bytes) if is_small else allreduce(members, size_bytes)
 
     return plan
 
@@ -416,11 +419,11 @@ def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     """Return the paths of the messages; messages between the same nodes that make the same choice share one path."""
     sources, targets, choices = messages.source, messages.target, messages.choice
     if fabric.choices is None:
-        return make_routes(*fabric.routes(sources, targets, choices))
+        return make_routes(*fabric.find_routes(sources, targets, choices))
     route_key = (sources * fabric.nodes + targets) * fabric.choices + choices % fabric.choices
     route_key, path = np.unique(route_key, return_inverse=True)
     pair, choices = np.divmod(route_key, fabric.choices)
-    return Routes(*fabric.routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
+    return Routes(*fabric.find_routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
 
 
 def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
@@ -431,14 +434,16 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
     hops = np.diff(routes.first)
     is_fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.links) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
-    relays = fabric.relays(routes.first, routes.links)
+    relays = fabric.count_relays(routes.first, routes.links)
     has_links = np.flatnonzero(hops)
     begins, on_path_s = routes.first[has_links], packet_s[routes.links]
     crossing_s = np.zeros(hops.size)
     if has_links.size:
         path_time_s, slowest_s = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
         crossing_s[has_links] = np.maximum(path_time_s - slowest_s, 0.0)
-    return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing_s)[routes.path]
+    return latency.compute_head_s(hops, relays)[routes.path], latency.compute_tail_s(
+        hops, relays, crossing_s
+    )[routes.path]
 
 
 def _add_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:

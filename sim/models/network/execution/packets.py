@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.models.network.allreduce.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, plan_rings
 from sim.models.network.engine.connections import (
     Paths,
     Queues,
@@ -38,7 +38,7 @@ from sim.models.network.engine.connections import (
     make_queues,
 )
 from sim.models.network.engine.program import make_state
-from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower_graph
 from sim.models.network.execution.simulation import Execution, StalledError
 from sim.models.network.fabrics.model import Fabric, Integers
 from sim.models.network.latency import Latency
@@ -60,7 +60,7 @@ def simulate_packets(
     fabric: Fabric,
     *,
     latency: Latency | None = None,
-    allreduce: Algorithm = ring,
+    allreduce: Algorithm = plan_rings,
     seed: int = 0,
     train: int | None = None,
 ) -> Execution:
@@ -73,7 +73,7 @@ def simulate_packets(
 
     latency = latency or Latency()
     without_flights = replace(latency, handshakes=0, acknowledged=False, link_s=0.0)
-    lowered = lower(graph, fabric, without_flights, allreduce, by_pair=True)
+    lowered = lower_graph(graph, fabric, without_flights, allreduce, by_pair=True)
     program, paths = lowered.program, _find_paths(lowered, fabric)
     messages = lowered.messages
     packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes

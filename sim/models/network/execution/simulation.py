@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, plan_rings
 from sim.models.network.engine.program import (
     DIRTY,
     DONE,
@@ -23,7 +23,7 @@ from sim.models.network.engine.program import (
     make_neighbours,
     make_state,
 )
-from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower_graph
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
@@ -142,7 +142,7 @@ def simulate(
     fabric: Fabric,
     *,
     latency: Latency | None = None,
-    allreduce: Algorithm = ring,
+    allreduce: Algorithm = plan_rings,
     changes: Sequence[Change] = (),
     trace: bool = False,
     rounding: float = 0.0,
@@ -165,7 +165,7 @@ def simulate(
     """
     if changes:  # a link that loses capacity may be full
         fabric = replace(fabric, never_full=np.zeros(fabric.links, dtype=bool))
-    lowered = lower(graph, fabric, latency or Latency(), allreduce, parts=parts)
+    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, parts=parts)
     run = Run(
         lowered,
         fabric.capacity_bps / 8,
@@ -183,7 +183,7 @@ def simulate(
         run.capacity[change.link] = change.capacity_bps / 8
     if not run.run_until(np.inf):
         raise StalledError(run.describe_stalled(fabric))
-    return run.result(graph, fabric)
+    return run.make_execution(graph, fabric)
 
 
 class Run:
@@ -292,7 +292,7 @@ class Run:
                 return f"at {time_text} {waiting_text}, which has no capacity any more"
         return f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is a bug"
 
-    def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
+    def make_execution(self, graph: TaskGraph, fabric: Fabric) -> Execution:
         """Return the execution so far."""
         self._empty_trace()
         state, unshared_bytes = self.state, self.lowered.exchanged.unshared

@@ -19,7 +19,7 @@ from sim.models.network.fabrics.cost import Cost, compute_fat_tree_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Integers, Router, check_sizes
 
 
-def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+def make_rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
     """Return a fabric whose rails are joined only by the domains.
 
     Each GPU has a link of `domain_gbps` to its domain and a link of `rail_gbps` to its rail, each way. Raises
@@ -28,8 +28,8 @@ def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> F
     return _make_fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
 
 
-def rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
-    """Return a fabric whose rails are joined by a spine with full bisection. Raises as `rail_only` does."""
+def make_rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+    """Return a fabric whose rails are joined by a spine with full bisection. Raise as `make_rail_only` does."""
     return _make_fabric("rail-optimized", gpus, domain, rail_gbps, domain_gbps, has_spine=True)
 
 

@@ -30,7 +30,7 @@ _COLOURS = {
 }
 
 
-def utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Floats, Floats]:
+def compute_utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Floats, Floats]:
     """Return the borders of `columns` equal intervals (columns + 1,), and each link's use in 0..1 (links, columns).
 
     Use is the exact mean over an interval, because rates are piecewise constant. It is NaN for moving circuits, whose
@@ -129,7 +129,7 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
 
 
 def _draw_links(axes: Any, execution: Execution) -> None:
-    borders, share = utilisation(execution)
+    borders, share = compute_utilisation(execution)
     used_shares = share[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
     if used_shares.size:
         axes.stairs(used_shares.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")

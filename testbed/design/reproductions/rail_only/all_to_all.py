@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import Fabric, rail_only, rail_optimized
+from sim.models.network.fabrics import Fabric, make_rail_only, make_rail_optimized
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.reproductions.figure import (
@@ -37,9 +37,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     for number, (platform, domains) in enumerate(cases, 1):
         gpus = domains * platform.domain
         rates = platform.domain, platform.rail_gbps, platform.domain_gbps
-        spine_s = _simulate_s(_make_one_step_graph(gpus), rail_optimized(gpus, *rates))
-        two_s = _simulate_s(_make_two_step_graph(gpus, platform), rail_only(gpus, *rates))
-        one_s = _simulate_s(_make_one_step_graph(gpus), rail_only(gpus, *rates))
+        spine_s = _simulate_s(_make_one_step_graph(gpus), make_rail_optimized(gpus, *rates))
+        two_s = _simulate_s(_make_two_step_graph(gpus, platform), make_rail_only(gpus, *rates))
+        one_s = _simulate_s(_make_one_step_graph(gpus), make_rail_only(gpus, *rates))
         formula = compute_slowdown(platform.domain, domains, platform)
         rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
         progress(number, len(cases), f"{platform.name}, {domains} domains")

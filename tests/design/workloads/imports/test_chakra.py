@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_wire as wire
@@ -44,7 +44,7 @@ def write(folder, ranks, name="job"):
 
 
 def seconds_of(graph, rate_gbps=8, latency=NO_LATENCY):
-    return simulate(graph, ideal_switch(graph.nodes, rate_gbps), latency=latency).iteration_s
+    return simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=latency).iteration_s
 
 
 def test_a_file_is_read_byte_by_byte():
@@ -299,7 +299,9 @@ def test_a_job_that_is_written_and_read_again_is_the_same(tmp_path):
     ours = graph.kind != Kind.BARRIER
     assert (again.kind[: graph.tasks][ours] == graph.kind[ours])[graph.source[ours] != 1].all()
     assert (again.time_s[: graph.tasks] == graph.time_s).all()
-    before, after = (simulate(each, ideal_switch(4, 100), allreduce=ring) for each in (graph, again))
+    before, after = (
+        simulate(each, make_ideal_switch(4, 100), allreduce=plan_rings) for each in (graph, again)
+    )
     assert after.iteration_s == before.iteration_s
     assert (after.link_bytes == before.link_bytes).all()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics.switched import ideal_switch
+from sim.models.network.fabrics.switched import make_ideal_switch
 from sim.models.network.taskgraph import Kind
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
@@ -35,7 +35,7 @@ def ticking(nodes):
 
 
 def run(graph):
-    return simulate(graph, ideal_switch(max(graph.nodes, 2), 100.0))
+    return simulate(graph, make_ideal_switch(max(graph.nodes, 2), 100.0))
 
 
 def chain(make_operator, count, batch=8, **sizes):

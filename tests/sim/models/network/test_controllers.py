@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.execution.circuits import (
     CircuitSwitch,
     Controller,
@@ -18,9 +18,9 @@ from sim.models.network.execution.circuits import (
     plan_circuits,
     simulate_circuits,
 )
-from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.lowering import lower_graph
 from sim.models.network.execution.simulation import Run, StalledError
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
 
@@ -125,8 +125,8 @@ def test_hysteresis_does_not_keep_pairs_waiting_for_ever():
 
 
 def test_bytes_of_a_layer_to_come_are_its_own():
-    graph, fabric = graph_of([THERE, ASIDE]), ideal_switch(NODES, 8)
-    lowered = lower(graph, fabric, NO_LATENCY, ring, by_pair=True)
+    graph, fabric = graph_of([THERE, ASIDE]), make_ideal_switch(NODES, 8)
+    lowered = lower_graph(graph, fabric, NO_LATENCY, plan_rings, by_pair=True)
     started = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
     started.run_until(0.25)
 

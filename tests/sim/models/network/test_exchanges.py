@@ -11,19 +11,26 @@ from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.execution.lowering import load_links
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import circulant, direct_connect, expander, fat_tree, ideal_switch, rail_only
+from sim.models.network.fabrics import (
+    make_circulant,
+    make_direct_fabric,
+    make_expander,
+    make_fat_tree,
+    make_ideal_switch,
+    make_rail_only,
+)
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
 
 NODES = 8
 RING = [(node, (node + 1) % NODES) for node in range(NODES)]
 FABRICS = (
-    ideal_switch(NODES, 10),
-    fat_tree(NODES, 10, oversubscription=2),
-    rail_only(NODES, 4, 10, 100),
-    circulant(NODES, (1, 3, 5), 10),
-    direct_connect(NODES, [*RING, *RING[:3]], 10),
-    expander(NODES, 3, 10),
+    make_ideal_switch(NODES, 10),
+    make_fat_tree(NODES, 10, oversubscription=2),
+    make_rail_only(NODES, 4, 10, 100),
+    make_circulant(NODES, (1, 3, 5), 10),
+    make_direct_fabric(NODES, [*RING, *RING[:3]], 10),
+    make_expander(NODES, 3, 10),
 )
 
 
@@ -76,7 +83,7 @@ def test_exchange_takes_turns_over_the_paths_of_a_circulant():
     ends = np.array([(one, other) for one in range(12) for other in range(12) if one != other])
     exchange = Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000))
 
-    load = load_links(exchange, circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, parts=1)
+    load = load_links(exchange, make_circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, parts=1)
 
     # On the paths of a single set the fullest link has 1.8 times the mean.
     assert load.link_bytes.max() == pytest.approx(1.4 * load.link_bytes.sum() / 48)

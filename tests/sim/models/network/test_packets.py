@@ -9,7 +9,12 @@ import pytest
 
 from sim.models.network.execution import simulate
 from sim.models.network.execution.packets import RING_TIMEOUT_S, simulate_packets
-from sim.models.network.fabrics import direct_connect, fat_tree, find_shortest_paths, ideal_switch
+from sim.models.network.fabrics import (
+    find_shortest_paths,
+    make_direct_fabric,
+    make_fat_tree,
+    make_ideal_switch,
+)
 from sim.models.network.taskgraph import TaskGraphBuilder, read_task_graph
 
 PACKET_S = 8936 * 8 / 1e11
@@ -26,7 +31,7 @@ def sent(*sizes, nodes=3, fabric=None, **options):
     job = TaskGraphBuilder(nodes)
     for target, size in enumerate(sizes, start=1):
         job.transfer(0, target, size)
-    return simulate_packets(job.build(), fabric or ideal_switch(nodes, 100), **options)
+    return simulate_packets(job.build(), fabric or make_ideal_switch(nodes, 100), **options)
 
 
 def test_a_message_alone_takes_its_request_its_packets_and_a_store_and_forward():
@@ -53,7 +58,7 @@ def test_a_request_waits_behind_packets():
     job = TaskGraphBuilder(3)
     job.transfer(0, 1, 100 * 8936)
     late = job.transfer(0, 2, 8936, after=[job.compute(0, 3e-6)])
-    done = simulate_packets(job.build(), ideal_switch(3, 100), train=1)
+    done = simulate_packets(job.build(), make_ideal_switch(3, 100), train=1)
     assert done.end_s[late] == pytest.approx(
         2 * LINK_S + 100 * PACKET_S + 2 * LINK_S + 2 * PACKET_S + 2 * LINK_S, rel=1e-3
     )
@@ -65,7 +70,7 @@ def test_a_message_that_waits_in_a_switch_leaves_its_hosts_queue_to_another():
     marked = job.transfer(1, 0, 8000 * 8936)
     job.transfer(2, 0, 8000 * 8936)
     free = job.transfer(1, 3, 8000 * 8936)
-    fabric = ideal_switch(4, 100)
+    fabric = make_ideal_switch(4, 100)
     done = simulate_packets(job.build(), fabric)
     fair = simulate(job.build(), fabric)
     assert done.end_s[free] < 0.8 * fair.end_s[free]
@@ -78,10 +83,10 @@ def test_a_ring_request_that_waits_too_long_is_sent_again_and_begins_with_one_pa
     job = TaskGraphBuilder(3)
     job.transfer(0, 1, 100 * 8936)
     ring = job.allreduce((0, 2), 200 * 8936, after=[job.compute(0, 1e-4)])
-    done = simulate_packets(job.build(), ideal_switch(3, 1))
+    done = simulate_packets(job.build(), make_ideal_switch(3, 1))
     alone = TaskGraphBuilder(3)
     alone.allreduce((0, 2), 200 * 8936)
-    alone_s = simulate_packets(alone.build(), ideal_switch(3, 1)).iteration_s
+    alone_s = simulate_packets(alone.build(), make_ideal_switch(3, 1)).iteration_s
     waits_s = 100 * PACKET_S * 100
     assert waits_s > RING_TIMEOUT_S
     assert done.end_s[ring] > waits_s + alone_s
@@ -95,7 +100,7 @@ def test_every_packet_is_carried_once_by_each_link_of_its_path(train):
         source, target = random.choice(16, 2, replace=False)
         job.transfer(int(source), int(target), int(random.integers(1, 50 * 8936)))
     graph = job.build()
-    fabric = fat_tree(16, 100, balance="hash")
+    fabric = make_fat_tree(16, 100, balance="hash")
     done = simulate_packets(graph, fabric, train=train, seed=5)
     from_hosts = done.link_bytes[fabric.sources < 16]
     packets = -(-graph.size_bytes // 8936)
@@ -107,7 +112,7 @@ def test_a_seed_draws_paths_and_the_same_one_the_same():
     job = TaskGraphBuilder(16)
     for source in range(4):
         job.transfer(source, 15 - source, 400 * 8936)
-    fabric = fat_tree(16, 100, balance="hash")
+    fabric = make_fat_tree(16, 100, balance="hash")
     times = [simulate_packets(job.build(), fabric, seed=seed).iteration_s for seed in (1, 1, 2, 3)]
     assert times[0] == times[1]
     assert len(set(times)) > 1
@@ -118,13 +123,13 @@ def test_more_trains_than_there_is_room_for_make_room(monkeypatch):
     job = TaskGraphBuilder(40)
     for target in range(1, 40):
         job.transfer(0, target, 400 * 8936)
-    done = simulate_packets(job.build(), ideal_switch(40, 100), train=1)
+    done = simulate_packets(job.build(), make_ideal_switch(40, 100), train=1)
     assert done.link_bytes[0] == 39 * 400 * 8936
 
 
 def test_shortest_paths_are_all_taken_and_none_is_longer():
     edges = [(0, 1), (0, 2), (1, 3), (2, 3), (0, 4), (4, 1)]
-    fabric = direct_connect(5, edges, 100)
+    fabric = make_direct_fabric(5, edges, 100)
     count, router = find_shortest_paths(5, fabric.sources, fabric.targets)
     ends = [np.full(count, node) for node in (0, 3)]
     paths = {tuple(path) for path in router(*ends, np.arange(count)).tolist()}
@@ -133,7 +138,7 @@ def test_shortest_paths_are_all_taken_and_none_is_longer():
 
 def test_parts_spread_a_message_over_its_shortest_paths():
     """Two ways of two links each: half of the message on each takes half of the time."""
-    fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
+    fabric = make_direct_fabric(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
     alternatives = find_shortest_paths(4, fabric.sources, fabric.targets)
     spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
     job = TaskGraphBuilder(4)
@@ -145,7 +150,7 @@ def test_parts_spread_a_message_over_its_shortest_paths():
 
 def test_parts_are_whole_packets():
     """Of 200 messages of a packet each a quarter takes each part; one of five packets fills no sixth."""
-    fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
+    fabric = make_direct_fabric(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
     alternatives = find_shortest_paths(4, fabric.sources, fabric.targets)
     spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
     job = TaskGraphBuilder(4)
@@ -164,7 +169,7 @@ def test_parts_are_whole_packets():
 
 def test_parts_take_no_weights_of_routes():
     """A fabric may have both: parts over alternatives, or weights for sets."""
-    fabric = direct_connect(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
+    fabric = make_direct_fabric(4, [(0, 1), (0, 2), (1, 3), (2, 3)], 100)
     both = replace(fabric, weights=np.full((2, 4, 4), 0.5))
     job = TaskGraphBuilder(4)
     job.transfer(0, 3, 400 * 8936)
@@ -186,5 +191,5 @@ def test_hashed_paths_take_what_the_packet_simulator_found(name):
         pytest.skip("LIGHTBED_DATA names no folder with the published task graphs")
     rate_gbps, published_ms, within = PUBLISHED[name]
     graph = read_task_graph(Path(folder) / "taskgraphs" / f"{name}.npz")
-    done = simulate_packets(graph, fat_tree(graph.nodes, rate_gbps, balance="hash"))
+    done = simulate_packets(graph, make_fat_tree(graph.nodes, rate_gbps, balance="hash"))
     assert done.iteration_s * 1e3 == pytest.approx(published_ms, rel=within)

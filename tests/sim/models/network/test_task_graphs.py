@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import fat_tree, ideal_switch
+from sim.models.network.fabrics import make_fat_tree, make_ideal_switch
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder, read_task_graph
 
@@ -16,7 +16,7 @@ NETWORK, GPU, NONE = 13, 0, 2**64 - 1
 
 
 def run(job, nodes=2, latency=NO_LATENCY, **options):
-    return simulate(job.build(), ideal_switch(nodes, 8), latency=latency, **options)  # 1 GB/s
+    return simulate(job.build(), make_ideal_switch(nodes, 8), latency=latency, **options)  # 1 GB/s
 
 
 def test_a_device_takes_one_task_at_a_time_in_the_order_they_become_ready():
@@ -92,7 +92,7 @@ def test_the_handshake_and_the_flight_of_a_transfer():
     """Fat-tree, other pod: 12 us there and back, 1 packet of 0.715 us and five more crossings, 12 us there and back."""
     job = TaskGraphBuilder(16)
     job.transfer(0, 15, 1)
-    done = simulate(job.build(), fat_tree(16, 100))
+    done = simulate(job.build(), make_fat_tree(16, 100))
     assert done.iteration_s == pytest.approx(24e-6 + 6 * 8936 * 8 / 1e11)
 
 
@@ -153,7 +153,7 @@ def test_a_file_is_read(tmp_path):
     assert (graph.source[1], graph.target[1], graph.transfer_bytes) == (0, 1, 1000)
     assert graph.groups == ((0, 1),)
     assert list(zip(graph.before.tolist(), graph.after.tolist(), strict=True)) == [(0, 1), (1, 2), (2, 3)]
-    done = simulate(graph, ideal_switch(2, 8), latency=NO_LATENCY)
+    done = simulate(graph, make_ideal_switch(2, 8), latency=NO_LATENCY)
     assert done.iteration_s == pytest.approx(1e-3 + 1e-6 + 2e-3 + 0.5e-3 + 4e-6)
 
 
@@ -211,7 +211,7 @@ def published():
 @pytest.mark.parametrize("name", PUBLISHED_MS)
 def test_published_iterations_within_five_per_cent(name, published):
     graph = published(name)
-    done = simulate(graph, fat_tree(graph.nodes, 100))
+    done = simulate(graph, make_fat_tree(graph.nodes, 100))
     assert done.iteration_s * 1e3 == pytest.approx(PUBLISHED_MS[name], rel=0.05)
 
 

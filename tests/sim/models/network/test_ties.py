@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder
 
@@ -71,7 +71,7 @@ def test_devices_are_taken_as_documented():
     for seed in range(GRAPHS):
         graph = drawn(seed)
         begin_ms, ties = interpreted(graph)
-        done = simulate(graph, ideal_switch(graph.nodes, RATE_GBPS), latency=NO_LATENCY)
+        done = simulate(graph, make_ideal_switch(graph.nodes, RATE_GBPS), latency=NO_LATENCY)
         assert (done.begin_s * 1e3).tolist() == pytest.approx(begin_ms, abs=1e-6), f"graph {seed}"
         chosen += ties > 0
     assert chosen > 0.8 * GRAPHS
