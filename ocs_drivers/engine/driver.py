@@ -110,7 +110,7 @@ class Session(Protocol):
         """Number of unsolicited messages received since the session was created."""
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         """Number of connections made so far; messages may have been missed between two of them."""
 
     def events(self, since: int) -> tuple[Event, ...]:

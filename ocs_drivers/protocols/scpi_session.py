@@ -32,7 +32,7 @@ _MAX_QUEUE_ENTRIES = 64
 class Dialect:
     """SCPI commands that differ between instruments.
 
-    `identity_query` is the query on every new connection; `decode_identity` decodes its answer. `error_query` is the query for the
+    `identity_query` is sent on every new connection; `decode_identity` decodes its answer. `error_query` asks for the
     oldest entry of the error queue; it is empty for a device without a queue.
     """
 

@@ -89,7 +89,7 @@ def with_decoded(events: Iterable[Any], decode: Callable[[Any], Any]) -> list[An
 
 # -- TL1
 
-_FOUR = calient_ports.Names(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
+_FOUR = calient_ports.PortNames(["1.1.1", "1.1.2", "1.1.3", "1.1.4"])
 _TL1_DECODERS: tuple[Decode, ...] = (
     tl1.ignore,
     lambda lines: polatis_tl1.decode_identity(lines, lines),
@@ -111,7 +111,7 @@ _TL1_DECODERS: tuple[Decode, ...] = (
 
 
 def calient_snapshot(circuits: list[calient_ports.Circuit]) -> Any:
-    return calient_circuits.Circuits(_FOUR, circuits).snapshot(0.0, {})
+    return calient_circuits.Circuits(_FOUR, circuits).make_snapshot(0.0, {})
 
 
 def events_of_tl1(pieces: Sequence[bytes]) -> list[Any]:
