@@ -221,7 +221,7 @@ class HttpSession(TransportSession):
         self._has_answered = True
         for name, value in connection.headers:
             if name == "set-cookie":
-                self._cookies.take(value)
+                self._cookies.store(value)
         if not connection.is_reusable:
             self._transport.close()
 

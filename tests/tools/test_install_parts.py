@@ -173,7 +173,7 @@ def test_an_environment_of_one_lock_is_made_again_with_another_lock(tmp_path, mo
     lock.parent.mkdir()
     (tmp_path / f".venv-{name}").mkdir()
     installer = Installer(tmp_path, Path("/usr/bin/python3"), Uv(ROOT, Path("/usr/bin/python3"), {}))
-    steps = {"clients": installer.clients_steps, "docs": installer.docs_steps}[name]
+    steps = {"clients": installer.list_clients_steps, "docs": installer.list_docs_steps}[name]
     for version in ("1", "2"):
         lock.write_text(f"a=={version}\n")
         (step,) = steps()
@@ -214,7 +214,7 @@ def test_clients_of_python_2_are_made_or_the_line_says_why_not(tmp_path, monkeyp
     (tmp_path / "requirements").mkdir()
     (tmp_path / "requirements" / "clients-python2.lock").write_text("a==1\n")
     uv = Uv(ROOT, Path("/usr/bin/python3"), {"PATH": str(python.parent)})
-    (step,) = Installer(tmp_path, Path("/usr/bin/python3"), uv).python2_steps()
+    (step,) = Installer(tmp_path, Path("/usr/bin/python3"), uv).list_python2_steps()
     line = Line("", io.StringIO(), lambda: 0.0, lambda _: None)
     step.act(line)
     launcher = tmp_path / ".venv-clients-python2" / "bin" / "python"

@@ -102,7 +102,7 @@ def make_allreduce_graph(
             used_part_counts[members] += 1
             steps.add(
                 ring.order,
-                steps.graph_builder.allreduce(
+                steps.graph_builder.add_allreduce(
                     ring.order, part_bytes, after=steps.find_previous_tasks(ring.order)
                 ),
             )

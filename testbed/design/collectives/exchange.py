@@ -52,7 +52,7 @@ def make_exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iter
             previous_tasks = steps.find_previous_tasks((source, target))
             steps.add(
                 (source, target),
-                steps.graph_builder.transfer(source, target, part_bytes, after=previous_tasks),
+                steps.graph_builder.add_transfer(source, target, part_bytes, after=previous_tasks),
             )
         steps.end_iteration()
     return steps.graph_builder.build()

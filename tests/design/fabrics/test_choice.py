@@ -32,8 +32,8 @@ COPIED = make_data_sharding(range(4))
 
 def make_allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
     job = TaskGraphBuilder(nodes)
-    forward = job.compute(0, 1e-3)
-    job.allreduce(tuple(range(nodes)), size, after=[forward])
+    forward = job.add_compute(0, 1e-3)
+    job.add_allreduce(tuple(range(nodes)), size, after=[forward])
     return job.build()
 
 

@@ -101,7 +101,7 @@ def test_series_are_cut_by_a_column():
 def pair_job(time_s, size_bytes):
     """Return a graph in which one node computes, then sends to another."""
     job = TaskGraphBuilder(nodes=2)
-    job.transfer(0, 1, size_bytes, after=[job.compute(0, time_s)])
+    job.add_transfer(0, 1, size_bytes, after=[job.add_compute(0, time_s)])
     return job.build()
 
 

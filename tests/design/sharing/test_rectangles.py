@@ -166,7 +166,7 @@ FABRIC = make_rail_only(CLUSTER.gpus, CLUSTER.rails, 200.0, 2400.0)
 def seconds(*jobs):
     """Return the simulated time in which each job ends its sums, alone or together, from its groups of GPUs."""
     builder = TaskGraphBuilder(CLUSTER.gpus)
-    sums = [[builder.allreduce(group, 10_000_000) for group in groups] for groups in jobs]
+    sums = [[builder.add_allreduce(group, 10_000_000) for group in groups] for groups in jobs]
     execution = simulate(
         builder.build(), FABRIC, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
     )

@@ -52,13 +52,15 @@ def get() -> Request:
 
 
 def test_a_request_with_a_body_says_how_long_it_is():
-    sent = HttpConnection().request(Request("PUT", "/api/data/x", (("Host", "10.0.0.3:8008"),), b'{"a":1}'))
+    sent = HttpConnection().encode_request(
+        Request("PUT", "/api/data/x", (("Host", "10.0.0.3:8008"),), b'{"a":1}')
+    )
     assert sent == b'PUT /api/data/x HTTP/1.1\r\nHost: 10.0.0.3:8008\r\nContent-Length: 7\r\n\r\n{"a":1}'
 
 
 def test_a_post_without_a_body_says_so_and_a_get_does_not():
-    assert b"Content-Length: 0" in HttpConnection().request(Request("POST", "/x", (("Host", "h"),)))
-    assert b"Content-Length" not in HttpConnection().request(get())
+    assert b"Content-Length: 0" in HttpConnection().encode_request(Request("POST", "/x", (("Host", "h"),)))
+    assert b"Content-Length" not in HttpConnection().encode_request(get())
 
 
 def test_without_h11_the_hint_is_named(monkeypatch):
@@ -150,8 +152,8 @@ REPLIES = [
 @given(st.sampled_from(REPLIES), st.lists(st.integers(1, 200), max_size=8))
 def test_however_the_bytes_are_split_the_reply_is_the_same(data, cuts):
     whole, split = HttpConnection(), HttpConnection()
-    whole.request(get())
-    split.request(get())
+    whole.encode_request(get())
+    split.encode_request(get())
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     found = [split.feed(data[a:b]) for a, b in pairwise(edges)]
     assert found[:-1] == [None] * (len(found) - 1)

@@ -107,7 +107,7 @@ def lower_graph(
         run_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
         is_shared = _find_shared_links(loads, run_counts.tolist(), fabric)
-        exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.links)
+        exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.link_count)
         loads = [_select_shared(load, delays) for load, delays in zip(loads, is_shared, strict=True)]
         messages, routes, head_s, tail_s = _add_loads(
             graph, chains, fabric, loads, (messages, routes, head_s, tail_s)
@@ -118,10 +118,10 @@ def lower_graph(
     program = Program(
         task_device=graph.device,
         task_s=graph.time_s,
-        task_after=np.bincount(graph.after, minlength=graph.tasks),
-        next_first=_compute_offsets(graph.before, graph.tasks),
-        next_task=graph.after[np.argsort(graph.before, kind="stable")],
-        chain_first=_compute_offsets(chains.task, graph.tasks),
+        predecessor_count=np.bincount(graph.after, minlength=graph.task_count),
+        successor_first=_compute_offsets(graph.before, graph.task_count),
+        successor_task=graph.after[np.argsort(graph.before, kind="stable")],
+        chain_first=_compute_offsets(chains.task, graph.task_count),
         chain_task=chains.task,
         phase_first=_compute_offsets(chains.phase_chain, chains.task.size),
         phase_rounds=chains.rounds,
@@ -150,7 +150,7 @@ class Load(NamedTuple):
 
 def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int) -> Load:
     """Return the bytes that an exchange puts on each link, on the paths that its transfers would take."""
-    loads, head_s, tail_s = np.zeros(fabric.links), 0.0, 0.0
+    loads, head_s, tail_s = np.zeros(fabric.link_count), 0.0, 0.0
     payload = packets = between_hosts = 0
     moving_rows = _find_moves(exchange)
     for begin in range(0, moving_rows.size, _TRANSFER_BATCH_SIZE):
@@ -164,7 +164,7 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
         bytes_by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
         # Sums of whole numbers below 2**53 are exact.
         loads += np.bincount(
-            routes.links, np.repeat(bytes_by_path, np.diff(routes.first)), minlength=fabric.links
+            routes.links, np.repeat(bytes_by_path, np.diff(routes.first)), minlength=fabric.link_count
         )
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
@@ -179,7 +179,7 @@ def _find_shared_links(
     loads: Sequence[Load], run_counts: Sequence[int], fabric: Fabric
 ) -> list[NDArray[np.bool_]]:
     """Return, for each exchange, which of its links can delay it: the links that all exchanges keep busy longest."""
-    total_bytes = np.zeros(fabric.links)
+    total_bytes = np.zeros(fabric.link_count)
     for load, count in zip(loads, run_counts, strict=True):
         total_bytes[load.links] += load.link_bytes * float(count)
     busy_s = np.divide(total_bytes, fabric.capacity_bps, out=total_bytes, where=fabric.capacity_bps > 0)
@@ -235,8 +235,8 @@ def _add_loads(
     added_messages = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
     paths = routes.first.size - 1
-    first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.links + 1)])
-    on_links = np.concatenate([routes.links, np.arange(fabric.links)])
+    first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.link_count + 1)])
+    on_links = np.concatenate([routes.links, np.arange(fabric.link_count)])
     return (
         Messages(*(np.concatenate(pair) for pair in zip(messages, added_messages, strict=True))),
         Routes(first, on_links, np.concatenate([routes.path, paths + links])),
@@ -418,11 +418,11 @@ def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts:
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     """Return the paths of the messages; messages between the same nodes that make the same choice share one path."""
     sources, targets, choices = messages.source, messages.target, messages.choice
-    if fabric.choices is None:
+    if fabric.choice_count is None:
         return make_routes(*fabric.find_routes(sources, targets, choices))
-    route_key = (sources * fabric.nodes + targets) * fabric.choices + choices % fabric.choices
+    route_key = (sources * fabric.nodes + targets) * fabric.choice_count + choices % fabric.choice_count
     route_key, path = np.unique(route_key, return_inverse=True)
-    pair, choices = np.divmod(route_key, fabric.choices)
+    pair, choices = np.divmod(route_key, fabric.choice_count)
     return Routes(*fabric.find_routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
 
 
@@ -433,7 +433,7 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
     """
     hops = np.diff(routes.first)
     is_fluid = latency.packet_bytes == 1
-    packet_s = np.zeros(fabric.links) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
+    packet_s = np.zeros(fabric.link_count) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
     relays = fabric.count_relays(routes.first, routes.links)
     has_links = np.flatnonzero(hops)
     begins, on_path_s = routes.first[has_links], packet_s[routes.links]

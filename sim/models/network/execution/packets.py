@@ -83,7 +83,7 @@ def simulate_packets(
         raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
     queues = _make_queues(graph, fabric, lowered, latency)
     transport = _make_transport(lowered, fabric, latency, train, seed)
-    state = make_state(program, fabric.links)
+    state = make_state(program, fabric.link_count)
     with np.errstate(
         over="ignore"
     ):  # the hash of a path overflows on purpose; without numba, numpy would warn
@@ -99,7 +99,7 @@ def simulate_packets(
 
 
 def _make_transport(
-    lowered: LoweredGraph, fabric: Fabric, latency: Latency, train: int, seed: int
+    lowered: LoweredGraph, fabric: Fabric, latency: Latency, packets_per_train: int, seed: int
 ) -> Transport:
     group = int(np.diff(lowered.program.message_first).max(initial=0))
     return Transport(
@@ -111,8 +111,8 @@ def _make_transport(
         marks_above=MARKS_ABOVE,
         timeout_s=TIMEOUT_S,
         scan_s=SCAN_S,
-        train=train,
-        spare=group + int(SLOW_START_UNTIL) // train + 2,
+        packets_per_train=packets_per_train,
+        max_trains_per_event=group + int(SLOW_START_UNTIL) // packets_per_train + 2,
         seed=seed,
     )
 

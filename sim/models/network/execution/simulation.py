@@ -164,7 +164,7 @@ def simulate(
     fabric, a change of an unknown link, or a rounding outside [0, 1).
     """
     if changes:  # a link that loses capacity may be full
-        fabric = replace(fabric, never_full=np.zeros(fabric.links, dtype=bool))
+        fabric = replace(fabric, never_full=np.zeros(fabric.link_count, dtype=bool))
     lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, parts=parts)
     run = Run(
         lowered,
@@ -176,8 +176,8 @@ def simulate(
         in_proportion=in_proportion,
     )
     for change in sorted(changes):
-        if not 0 <= change.link < fabric.links:
-            raise ValueError(f"{fabric.name} has links 0..{fabric.links - 1}, not {change.link}")
+        if not 0 <= change.link < fabric.link_count:
+            raise ValueError(f"{fabric.name} has links 0..{fabric.link_count - 1}, not {change.link}")
         if run.run_until(change.time_s):
             break
         run.capacity[change.link] = change.capacity_bps / 8
@@ -219,15 +219,15 @@ class Run:
         self._neighbours = make_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion
         self._never_full = never_full
-        self._tracing = trace
-        self.woke = False
+        self._is_tracing = trace
+        self.was_woken = False
         self._flows: list[Floats] = []
         self._rates: list[Floats] = []
 
     def run_until(self, time_s: float) -> bool:
         """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall.
 
-        Return early, with `woke` set, when a task of `state.watch` begins or ends.
+        Return early, with `was_woken` set, when a task of `state.watch` begins or ends.
         """
         from sim.models.network.engine import loop
 
@@ -239,7 +239,7 @@ class Run:
             self._empty_trace()
         if reason == loop.STALLED and time_s < np.inf:
             state.clock[0] = time_s
-        self.woke = reason == loop.WOKE
+        self.was_woken = reason == loop.WOKE
         return bool(reason == loop.FINISHED)
 
     def reroute(self, routes: Routes) -> None:
@@ -296,7 +296,7 @@ class Run:
         """Return the execution so far."""
         self._empty_trace()
         state, unshared_bytes = self.state, self.lowered.exchanged.unshared
-        trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None
+        trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._is_tracing else None
         return Execution(
             graph,
             fabric,

@@ -78,12 +78,12 @@ class Fabric:
             raise ValueError("a link's capacity must be a finite number of bit/s, 0 or more")
 
     @property
-    def choices(self) -> int | None:
+    def choice_count(self) -> int | None:
         """Number of choices that the router distinguishes; None if it may distinguish all."""
         return self.router.choices if isinstance(self.router, CyclicRouter) else None
 
     @property
-    def links(self) -> int:
+    def link_count(self) -> int:
         """Number of one-way links."""
         return self.sources.size
 
@@ -110,7 +110,7 @@ class Fabric:
         return np.cumsum(np.concatenate(hops)), np.concatenate(links)
 
     def count_relays(self, first: Integers, links: Integers) -> Integers:
-        """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
+        """Return the number of hosts that forward on each path, (paths,), of paths as `find_routes` returns them."""
         relay_counts = np.zeros(first.size - 1, np.int64)
         for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
             relays_before = np.concatenate([[0], np.cumsum(leaves_host)])

@@ -39,7 +39,7 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     Messages inside a domain leave the rest of the fabric alone. Raises `ValueError` unless the domains divide the GPUs.
     """
     check_sizes(domain, domain_gbps)
-    gpus, links = fabric.nodes, fabric.links
+    gpus, links = fabric.nodes, fabric.link_count
     if gpus % domain:
         raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain}")
     hosts = np.arange(gpus)
@@ -80,7 +80,7 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     the fabric keep their numbers; the links up follow, then the links down.
     """
     check_sizes(domain, domain_gbps)
-    gpus, links = fabric.nodes * domain, fabric.links
+    gpus, links = fabric.nodes * domain, fabric.link_count
     gpu_indices = np.arange(gpus)
     hosts = gpus + gpu_indices // domain
     rate_bps = np.full(2 * gpus, domain_gbps * 1e9)

@@ -38,7 +38,7 @@ def compute_utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> t
     """
     table = make_link_table(execution)
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
-    bits = np.zeros((execution.fabric.links, columns + 1))
+    bits = np.zeros((execution.fabric.link_count, columns + 1))
     for sign, at_s in ((1.0, table["begin_s"]), (-1.0, table["end_s"])):
         link = table["link"]
         rate_bps = sign * table["rate_bps"]

@@ -56,7 +56,7 @@ def _make_one_step_graph(gpus: int) -> TaskGraph:
     for source in range(gpus):
         for target in range(gpus):
             if source != target:
-                job.transfer(source, target, _PAIR_BYTES)
+                job.add_transfer(source, target, _PAIR_BYTES)
     return job.build()
 
 
@@ -64,17 +64,17 @@ def _make_two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
     """Return the all-to-all of the formula: rails bring all messages to a domain, then the domain spreads them."""
     job, size = TaskGraphBuilder(gpus), platform.domain
     fetched = [
-        job.transfer(source, target, size * _PAIR_BYTES)
+        job.add_transfer(source, target, size * _PAIR_BYTES)
         for source in range(gpus)
         for target in range(source % size, gpus, size)
         if source != target
     ]
-    barrier = [job.barrier(after=fetched)]
+    barrier = [job.add_barrier(after=fetched)]
     for source in range(gpus):
         first_gpu = source // size * size
         for target in range(first_gpu, first_gpu + size):
             if source != target:
-                job.transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
+                job.add_transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
     return job.build()
 
 

@@ -85,9 +85,11 @@ def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
     builder = TaskGraphBuilder(CLUSTER.gpus)
     tasks_of_jobs = []
     for tensor, data in jobs:
-        tensor_tasks = [builder.allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
+        tensor_tasks = [builder.add_allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
         data_tasks = [
-            builder.allreduce(group, GRADIENT_BYTES, after=tensor_tasks) for group in data if len(group) > 1
+            builder.add_allreduce(group, GRADIENT_BYTES, after=tensor_tasks)
+            for group in data
+            if len(group) > 1
         ]
         tasks_of_jobs.append([*tensor_tasks, *data_tasks])
     fabric = make_rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)

@@ -25,7 +25,7 @@ BYTES_PER_S = RATE_GBPS * 1e9 / 8
 
 def allreduce_s(n, size_bytes, fabric, algorithm=plan_rings, latency=NO_LATENCY):
     job = TaskGraphBuilder(n)
-    job.allreduce(tuple(range(n)), size_bytes)
+    job.add_allreduce(tuple(range(n)), size_bytes)
     return simulate(job.build(), fabric, latency=latency, allreduce=algorithm)
 
 
@@ -184,8 +184,8 @@ def test_all_to_all_on_a_circulant_against_the_bound(strides, slower):
 
 def test_rings_of_groups_that_share_links_share_the_rate():
     job = TaskGraphBuilder(4)
-    job.allreduce((0, 1), 2_000_000)
-    job.allreduce((0, 1), 2_000_000)
+    job.add_allreduce((0, 1), 2_000_000)
+    job.add_allreduce((0, 1), 2_000_000)
     fabric = make_direct_fabric(4, [(0, 1), (1, 0)], RATE_GBPS)
     done = simulate(job.build(), fabric, latency=NO_LATENCY)
     assert done.iteration_s == pytest.approx(2 * 2_000_000 / BYTES_PER_S, rel=1e-12)

@@ -97,7 +97,7 @@ def test_hashing_uses_all_up_links_about_alike():
 def test_oversubscription_divides_what_leaves_a_switch():
     job = TaskGraphBuilder(16)
     for host in (0, 1):
-        job.transfer(host, host + 8, 10**9)
+        job.add_transfer(host, host + 8, 10**9)
     times = [
         simulate(job.build(), make_fat_tree(16, 8, oversubscription=ratio), latency=NO_LATENCY).iteration_s
         for ratio in (1, 2, 4)
@@ -107,7 +107,7 @@ def test_oversubscription_divides_what_leaves_a_switch():
 
 def test_spread_and_hash_agree_where_nothing_collides():
     job = TaskGraphBuilder(16)
-    job.allreduce(tuple(range(16)), 10**7)
+    job.add_allreduce(tuple(range(16)), 10**7)
     spread, hashed = (
         simulate(job.build(), make_fat_tree(16, 100, balance=how)) for how in ("spread", "hash")
     )
@@ -158,8 +158,8 @@ def test_expanders_are_regular_simple_connected_and_the_same_for_a_seed():
         (lambda: make_direct_fabric(2, [(0, 0)], 25), "different nodes"),
         (lambda: make_direct_fabric(2, [(0, 1)], 25, paths={(0, 1): [(1, 0)]}), "does not lead from 0 to 1"),
         (lambda: make_direct_fabric(3, [(0, 1)], 25, paths={(0, 2): [(0, 1, 2)]}), "which is not an edge"),
-        (lambda: make_direct_fabric(3, [(0, 1)], 25).path(1, 2), "nothing connects node 1 to node 2"),
-        (lambda: make_ideal_switch(2, 8).link(0, 1), "no link 0 -> 1"),
+        (lambda: make_direct_fabric(3, [(0, 1)], 25).find_path(1, 2), "nothing connects node 1 to node 2"),
+        (lambda: make_ideal_switch(2, 8).find_link(0, 1), "no link 0 -> 1"),
         (lambda: CircuitSwitch(4, 1, 25, forwarding=True), "2 with forwarding"),
         (
             lambda: CircuitSwitch(4, 2, 25, controller=Controller(period_s=1e-3), delay_s=1e-3),
@@ -177,8 +177,8 @@ def test_a_fabric_that_cannot_be_is_refused(make, message):
 
 def two_transfers(first_bytes):
     job = TaskGraphBuilder(4)
-    job.transfer(0, 1, first_bytes)
-    job.transfer(0, 2, 2 * 10**9)
+    job.add_transfer(0, 1, first_bytes)
+    job.add_transfer(0, 2, 2 * 10**9)
     return job.build()
 
 
@@ -208,7 +208,7 @@ def test_with_forwarding_those_without_a_circuit_go_over_others():
     """Degree 2: the ring, and one chosen circuit each; what has none is forwarded, at once."""
     job = TaskGraphBuilder(6)
     for target in range(1, 6):
-        job.transfer(0, target, 10**8)
+        job.add_transfer(0, target, 10**8)
     with_, without = (
         simulate_circuits(
             job.build(),
@@ -226,10 +226,10 @@ def test_with_forwarding_those_without_a_circuit_go_over_others():
 def test_bytes_are_counted_on_the_links_they_took():
     """A reroute in mid-flow: the sums over the links into and out of the ends stay those asked for."""
     job = TaskGraphBuilder(6)
-    late = job.compute(0, 0.7)
-    job.transfer(0, 3, 2 * 10**9)
-    job.transfer(1, 4, 8 * 10**9, after=[late])
-    job.transfer(0, 4, 4 * 10**9, after=[late])
+    late = job.add_compute(0, 0.7)
+    job.add_transfer(0, 3, 2 * 10**9)
+    job.add_transfer(1, 4, 8 * 10**9, after=[late])
+    job.add_transfer(0, 4, 4 * 10**9, after=[late])
     switch = CircuitSwitch(6, 2, 8, controller=Controller(period_s=0.5), delay_s=0.1, forwarding=True)
     done = simulate_circuits(job.build(), switch, latency=NO_LATENCY)
     carried = done.link_bytes.reshape(6, 6)

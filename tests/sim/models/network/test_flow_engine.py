@@ -83,13 +83,13 @@ def test_every_byte_asked_for_is_carried_once_by_each_link_of_its_path():
         one = st.builds(Flow, node, node, st.integers(0, 10**9), st.floats(0, 0.02))
         flows = data.draw(st.lists(one, min_size=3, max_size=10))
         done = simulate_transfers(fabric, flows, trace=True)
-        asked = np.zeros(fabric.links, dtype=np.int64)
+        asked = np.zeros(fabric.link_count, dtype=np.int64)
         for number, flow in enumerate(flows):
             asked[list(fabric.find_path(flow.source, flow.target, number))] += flow.size_bytes
         assert done.link_bytes.tolist() == asked.tolist()
         table = make_link_table(done.execution)
         moved = table["rate_bps"] * (table["end_s"] - table["begin_s"]) / 8
-        by_rate = np.bincount(table["link"], weights=moved, minlength=fabric.links)
+        by_rate = np.bincount(table["link"], weights=moved, minlength=fabric.link_count)
         np.testing.assert_allclose(by_rate, asked, atol=0.5)  # sums of floats: half a byte in 10^9
         assert (table["rate_bps"] <= table["capacity_bps"] * (1 + 1e-9)).all()
         moving = [f for f in flows if f.source != f.target and f.size_bytes]

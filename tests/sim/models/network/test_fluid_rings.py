@@ -28,7 +28,7 @@ LATENCIES = {"none": NO_LATENCY, "packets": Latency(), "hosts": Latency(relay_s=
 
 def one_allreduce(nodes, members, size_bytes):
     job = TaskGraphBuilder(nodes)
-    job.allreduce(members, size_bytes)
+    job.add_allreduce(members, size_bytes)
     return job.build()
 
 
@@ -39,9 +39,9 @@ def exchange_job(nodes):
     for source in range(nodes):
         for target in range(nodes):
             if source != target:
-                move = job.transfer(source, target, 200_000 + 7_000 * ((source * 5 + target * 3) % 11))
-                last.append(job.compute(target, 1e-4, after=[move]))
-    job.allreduce(tuple(range(nodes)), 4_000_000, after=last[:3])
+                move = job.add_transfer(source, target, 200_000 + 7_000 * ((source * 5 + target * 3) % 11))
+                last.append(job.add_compute(target, 1e-4, after=[move]))
+    job.add_allreduce(tuple(range(nodes)), 4_000_000, after=last[:3])
     return job.build()
 
 
@@ -64,7 +64,7 @@ def test_a_ring_that_is_alone_takes_the_same_time_and_bytes(fabric, latency):
 def test_rings_that_share_their_links_all_the_time_take_the_same_time():
     job = TaskGraphBuilder(8)
     for _ in range(3):
-        job.allreduce(tuple(range(8)), 8_000_000)
+        job.add_allreduce(tuple(range(8)), 8_000_000)
     rounds, merged = (
         simulate(job.build(), make_ideal_switch(8, 100), allreduce=how)
         for how in (plan_rings, plan_fluid_ring)
@@ -191,7 +191,7 @@ def test_circuits_take_fluid_rings_and_rounding():
 def test_a_flow_whose_end_was_put_off_ends_when_its_link_goes():
     """1 ms of bytes, put off to the next multiple of a power of two; in between its link goes dark for good."""
     job = TaskGraphBuilder(nodes=2)
-    job.transfer(0, 1, 12_500_000)
+    job.add_transfer(0, 1, 12_500_000)
     fabric, graph = make_ideal_switch(2, 100), job.build()
     late_s = simulate(graph, fabric, latency=NO_LATENCY, rounding=0.9).iteration_s
     assert late_s > 1.02e-3
@@ -207,11 +207,13 @@ def test_late_begins_move_the_same_bytes_in_nearly_the_same_time_with_less_work(
     """An all-to-all whose senders begin one after another: each begin changes the rates of all flows."""
     job = TaskGraphBuilder(24)
     for source in range(24):
-        ready = job.compute(source, 1e-3 + 2e-6 * source)
+        ready = job.add_compute(source, 1e-3 + 2e-6 * source)
         for target in range(24):
             if source != target:
-                moved = job.transfer(source, target, 400_000 + 9_000 * ((source + target) % 7), after=[ready])
-                job.compute(target, 1e-5, after=[moved])
+                moved = job.add_transfer(
+                    source, target, 400_000 + 9_000 * ((source + target) % 7), after=[ready]
+                )
+                job.add_compute(target, 1e-5, after=[moved])
     exact, rounded, waiting = (
         simulate(job.build(), fabric, rounding=end, lag=begin)
         for end, begin in ((0, 0), (0.01, 0), (0.01, 0.01))
@@ -224,6 +226,6 @@ def test_late_begins_move_the_same_bytes_in_nearly_the_same_time_with_less_work(
 def test_a_flow_that_begins_alone_waits_for_its_share_of_the_duration():
     """12.5 MB at 12.5 GB/s last 1 ms, so the flow begins 10 us late."""
     job = TaskGraphBuilder(nodes=2)
-    job.transfer(0, 1, 12_500_000, after=[job.compute(0, 1e-3)])
+    job.add_transfer(0, 1, 12_500_000, after=[job.add_compute(0, 1e-3)])
     done = simulate(job.build(), make_ideal_switch(2, 100), latency=NO_LATENCY, lag=0.01)
     assert done.iteration_s == pytest.approx(2.01e-3, rel=1e-9)

@@ -48,7 +48,7 @@ def long_and_short():
     """Return a job: 0 to 2 over two links, and a transfer on each of these."""
     job = TaskGraphBuilder(4)
     for source, target in ((0, 2), (0, 1), (1, 2)):
-        job.transfer(source, target, 3_000_000)
+        job.add_transfer(source, target, 3_000_000)
     return job.build()
 
 

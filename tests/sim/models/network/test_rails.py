@@ -47,7 +47,7 @@ def all_to_all(gpus, size=100_000):
     job = TaskGraphBuilder(gpus)
     for source, target in product(range(gpus), repeat=2):
         if source != target:
-            job.transfer(source, target, size)
+            job.add_transfer(source, target, size)
     return job.build()
 
 
@@ -72,7 +72,7 @@ def test_paths_lead_from_source_to_target(name):
 def test_an_allreduce_takes_twice_the_published_all_gather(build, domain, domains, form):
     gpus, size = domain * domains, 8 * domain * domains * 1000
     job = TaskGraphBuilder(gpus)
-    job.allreduce(tuple(range(gpus)), size)
+    job.add_allreduce(tuple(range(gpus)), size)
     took_s = seconds(
         job.build(), build(gpus, domain, RAIL_GBPS, DOMAIN_GBPS), allreduce=form(reduce_over_domains(domain))
     )
@@ -108,7 +108,7 @@ def test_messages_between_rails_are_forwarded_once_without_a_spine():
 
 def test_a_gpu_that_forwards_adds_its_latency():
     job = TaskGraphBuilder(GPUS)
-    job.transfer(0, 5, 1000)
+    job.add_transfer(0, 5, 1000)
     graph, relay_s = job.build(), 1e-3
     direct, relayed = (
         simulate(graph, FABRICS["rail-only"], latency=Latency(relay_s=each)).iteration_s
@@ -128,10 +128,10 @@ def jobs(draw):
         after = draw(st.lists(st.sampled_from(tasks), max_size=2, unique=True)) if tasks else []
         size = draw(st.integers(0, 5_000_000))
         if draw(st.booleans()):
-            tasks.append(job.transfer(draw(node), draw(node), size, after=after))
+            tasks.append(job.add_transfer(draw(node), draw(node), size, after=after))
         else:
             members = draw(st.lists(node, min_size=2, max_size=GPUS, unique=True))
-            tasks.append(job.allreduce(tuple(members), size, after=after))
+            tasks.append(job.add_allreduce(tuple(members), size, after=after))
     return job.build()
 
 
@@ -193,8 +193,8 @@ def test_gpus_of_a_host_share_its_links_and_forward_between_hosts():
     """Hosts 0, 1, 2 in a one-way ring of 8 Gbit/s, two GPUs each: GPUs 0 and 1 send 1 GB to host 2 through host 1."""
     job = TaskGraphBuilder(6)
     for gpu in (0, 1):
-        job.transfer(gpu, gpu + 4, 10**9)
-    job.transfer(2, 3, 10**9)
+        job.add_transfer(gpu, gpu + 4, 10**9)
+    job.add_transfer(2, 3, 10**9)
     done = simulate(job.build(), share_hosts(make_circulant(3, (1,), 8), 2, 80), latency=NO_LATENCY)
 
     assert done.end_s == pytest.approx([2.0, 2.0, 0.1])
@@ -205,7 +205,7 @@ def test_gpus_of_a_host_share_its_links_and_forward_between_hosts():
 def test_an_allreduce_over_shared_hosts_takes_that_of_the_hosts_and_of_the_domains(strides):
     """Three hosts of four GPUs: each ring of hosts carries its part of the whole tensor, whatever the GPU."""
     job = TaskGraphBuilder(GPUS)
-    job.allreduce(tuple(range(GPUS)), 12_000_000)
+    job.add_allreduce(tuple(range(GPUS)), 12_000_000)
     fabric = share_hosts(make_circulant(DOMAINS, strides, 8), DOMAIN, 80)
 
     def rings(members, size):

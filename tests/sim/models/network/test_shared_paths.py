@@ -41,7 +41,7 @@ FABRICS = {
     "expander": lambda: make_expander(16, 4, 100),
     "rail-only": lambda: make_rail_only(16, 4, 100, 900),
     "rail-optimized": lambda: make_rail_optimized(16, 4, 100, 900),
-    "circuits": lambda: CircuitSwitch(16, 4, 100).fabric(),
+    "circuits": lambda: CircuitSwitch(16, 4, 100).make_fabric(),
     "domains": lambda: join_domains(make_fat_tree(16, 100), 4, 900),
     "direct": lambda: make_direct_fabric(
         16, [(node, node ^ bit) for node in range(16) for bit in (1, 2, 4, 8)], 100
@@ -57,15 +57,17 @@ def test_choices_repeat_after_the_number_that_the_router_states(name):
     sources, targets, choices = (
         column.ravel() for column in np.meshgrid(np.arange(16), np.arange(16), np.arange(11), indexing="ij")
     )
-    alone, reduced = (fabric.find_routes(sources, targets, c) for c in (choices, choices % fabric.choices))
+    alone, reduced = (
+        fabric.find_routes(sources, targets, c) for c in (choices, choices % fabric.choice_count)
+    )
 
     assert [column.tolist() for column in alone] == [column.tolist() for column in reduced]
 
 
 def test_a_fabric_whose_choices_do_not_repeat_shares_no_paths():
-    assert make_fat_tree(16, 100, balance="hash").choices is None
+    assert make_fat_tree(16, 100, balance="hash").choice_count is None
     fixed = make_direct_fabric(16, RING, 100, paths={(0, 2): [(0, 1, 2)]})
-    assert fixed.choices is None
+    assert fixed.choice_count is None
 
 
 def test_planned_routes_repeat_after_the_number_of_their_sets():
@@ -73,7 +75,7 @@ def test_planned_routes_repeat_after_the_number_of_their_sets():
     sources, targets, choices = np.array([0, 0, 0, 0]), np.array([2, 2, 2, 1]), np.array([0, 1, 3, 1])
     first, links = fabric.find_routes(sources, targets, choices)
     paths = np.split(links, first[1:-1])
-    assert fabric.choices == 2
+    assert fabric.choice_count == 2
     assert [path.size for path in paths] == [2, 14, 14, 1]
     assert paths[1].tolist() == paths[2].tolist()
 
