@@ -35,9 +35,9 @@ class Latency:
     `software_s` is the software time of a host for each message; the packet simulator has none. Set `relay_s`
     and `software_s` to model measured hosts.
 
-    >>> round(Latency().head_s(6, relays=0) * 1e6, 3)  # six links there and back
+    >>> round(Latency().compute_head_s(6, relays=0) * 1e6, 3)  # six links there and back
     12.0
-    >>> round(Latency().tail_s(6, relays=0, crossing_s=5 * 8936 * 8 / 1e11) * 1e6, 3)
+    >>> round(Latency().compute_tail_s(6, relays=0, crossing_s=5 * 8936 * 8 / 1e11) * 1e6, 3)
     15.574
     """
 
@@ -62,7 +62,7 @@ class Latency:
     def compute_wire_bytes(self, payload_bytes: Integers) -> Integers:
         """Return the bytes of the whole packets that carry each message; a message of 0 bytes needs no packet.
 
-        >>> Latency().wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
+        >>> Latency().compute_wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
         [0, 8936, 8936, 17872]
         """
         packets: Integers = -(-np.asarray(payload_bytes, dtype=np.int64) // self.packet_bytes)

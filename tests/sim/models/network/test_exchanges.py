@@ -135,7 +135,7 @@ def test_exchange_over_links_that_are_never_full_takes_its_latency():
     execution = simulate(job.build(), fabric)
 
     assert 0 < execution.iteration_s < 1e-4
-    assert execution.link_bytes.sum() == 2 * Latency().wire_bytes(np.array(1_000_000))
+    assert execution.link_bytes.sum() == 2 * Latency().compute_wire_bytes(np.array(1_000_000))
 
 
 def test_moving_circuits_serve_the_pairs_of_an_exchange():
