@@ -27,7 +27,7 @@ class Played:
         self._seen = {port.name: read_values(outputs, port) for port in ports.outputs}
         self._given = {port.name: read_values(inputs, port) for port in ports.inputs}
         self.names = [f"{module.name}.{count.name}" for module, count in datapath.list_counts()]
-        self._counts = datapath.counts
+        self._counts = datapath.list_counts
 
     def __getitem__(self, port: str) -> list[int]:
         return self._seen[port]

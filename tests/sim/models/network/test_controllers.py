@@ -250,7 +250,7 @@ def test_per_layer_is_within_five_per_cent_of_the_optimum():
         )
         plan = plan_circuits(switch, demands, dark, dark_s, all_circuits())
         moves = sum((one != other).any() for one, other in zip([dark, *plan], plan, strict=False))
-        best_s = sum(map(switch.serve_s, demands, plan)) + dark_s * moves
+        best_s = sum(map(switch.compute_service_s, demands, plan)) + dark_s * moves
         ratios.append(execution.iteration_s / best_s)
         moved += execution.reconfigurations
 
