@@ -34,7 +34,7 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.ports import Rows, make_ports
 from fpga.count_action.simulate import Simulator, compile_datapath
 from fpga.hdl import find_tool, make_design, verilator
 from fpga.hdl.stimulus import generate_stimulus
@@ -85,17 +85,17 @@ def chain16() -> Datapath:
 def stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     """Return a random stimulus: all lanes are valid in 90 % of the cycles, and results are accepted in 90 %."""
     generator = np.random.default_rng(seed)
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     rows = generator.integers(0, 2**64, (cycles, ports.input_columns), dtype=np.uint64)
     some = generator.integers(0, 2**LANES, cycles)
-    rows[:, ports.input("product_valid_i").column] = np.where(
+    rows[:, ports.find_input("product_valid_i").column] = np.where(
         generator.random(cycles) < 0.9, 2**LANES - 1, some
     )
-    rows[:, ports.input("dot_total_ready_i").column] = generator.random(cycles) < 0.9
+    rows[:, ports.find_input("dot_total_ready_i").column] = generator.random(cycles) < 0.9
     beats = generator.choice([3, 8, 49], cycles)
-    rows[:, ports.input("target_shadow_i").column] = LANES | beats << 8 | 10 << 24
+    rows[:, ports.find_input("target_shadow_i").column] = LANES | beats << 8 | 10 << 24
     for name in ("commit_i", "clear_status_i"):
-        rows[:, ports.input(name).column] = generator.random(cycles) < 0.001
+        rows[:, ports.find_input(name).column] = generator.random(cycles) < 0.001
     return rows
 
 

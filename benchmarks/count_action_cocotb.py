@@ -13,7 +13,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly
 from count_action import chain16
 
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate.port_values import unpack_row
 
 CHECKED = 500
@@ -22,7 +22,7 @@ CHECKED = 500
 @cocotb.test()  # type: ignore[untyped-decorator, unused-ignore]
 async def stimulus_from_python(dut: Any) -> None:
     folder = Path(os.environ["RUN_FOLDER"])
-    ports = ports_of(chain16())
+    ports = make_ports(chain16())
     with np.load(folder / "run.npz") as stored:
         steps = [list(unpack_row(ports.inputs, row).values()) for row in stored["rows"].tolist()]
         expected = [unpack_row(ports.outputs, row) for row in stored["expected"].tolist()]

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lightbed.compiled import IS_AVAILABLE
-from sim.models.network.allreduce import Algorithm, ring
-from sim.models.network.allreduce.fluid import circulant_rings, fluid_ring
+from sim.models.network.allreduce import Algorithm, plan_rings
+from sim.models.network.allreduce.fluid import make_circulant_rings, plan_fluid_ring
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import Fabric, circulant, expander, fat_tree, ideal_switch
+from sim.models.network.fabrics import Fabric, make_circulant, make_expander, make_fat_tree, make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph, read_task_graph
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -49,9 +49,9 @@ ROUNDING = 0.01
 STRIDES = {16: (1, 3, 13, 15), 128: (1, 15, 113, 127)}
 ASKED_S, AIMED_S = 1.0, 0.3
 FABRICS: dict[str, Callable[[int], Fabric]] = {
-    "fattree_hash": lambda nodes: fat_tree(nodes, RATE_GBPS, balance="hash"),
-    "fattree_spread": lambda nodes: fat_tree(nodes, RATE_GBPS),
-    "ideal": lambda nodes: ideal_switch(nodes, RATE_GBPS),
+    "fattree_hash": lambda nodes: make_fat_tree(nodes, RATE_GBPS, balance="hash"),
+    "fattree_spread": lambda nodes: make_fat_tree(nodes, RATE_GBPS),
+    "ideal": lambda nodes: make_ideal_switch(nodes, RATE_GBPS),
 }
 
 
@@ -88,15 +88,15 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
             "holds": abs(off) <= tolerance,
         }
         for fabric, network in {
-            "spread": fat_tree(graph.nodes, rate_gbps),
-            "ideal": ideal_switch(graph.nodes, rate_gbps),
+            "spread": make_fat_tree(graph.nodes, rate_gbps),
+            "ideal": make_ideal_switch(graph.nodes, rate_gbps),
         }.items():
             iteration_ms = simulate(graph, network).iteration_s * 1e3
             rows[name] |= {
                 f"{fabric}_ms": round(iteration_ms, 2),
                 f"{fabric}_off": round(iteration_ms / packets_ms - 1, 4),
             }
-        alone = simulate(graph, ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY)
+        alone = simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY)
         rows[name]["no_latency_ms"] = round(alone.iteration_s * 1e3, 2)
     return {"results": rows, "seeds": len(SEEDS), "all_hold": all(row["holds"] for row in rows.values())}
 
@@ -104,12 +104,12 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
 def rings(fabric: str, nodes: int, *, exact: bool) -> Algorithm:
     """Return the AllReduce algorithm: one ring per stride on the circulant, a single ring on other fabrics."""
     if fabric == "circulant_d4":
-        return circulant_rings(nodes, STRIDES[nodes], exact=exact)
-    return ring if exact else fluid_ring
+        return make_circulant_rings(nodes, STRIDES[nodes], exact=exact)
+    return plan_rings if exact else plan_fluid_ring
 
 
 DIRECT: dict[str, Callable[[int], Fabric]] = {
-    "circulant_d4": lambda nodes: circulant(nodes, STRIDES[nodes], RATE_GBPS)
+    "circulant_d4": lambda nodes: make_circulant(nodes, STRIDES[nodes], RATE_GBPS)
 }
 
 
@@ -144,7 +144,7 @@ def timed(
 
 
 def speed(graph: TaskGraph) -> dict[str, object]:
-    makers = FABRICS | DIRECT | {"expander_d4": lambda nodes: expander(nodes, 4, RATE_GBPS, seed=1)}
+    makers = FABRICS | DIRECT | {"expander_d4": lambda nodes: make_expander(nodes, 4, RATE_GBPS, seed=1)}
     rows = {}
     for name, make in makers.items():
         fabric = make(graph.nodes)

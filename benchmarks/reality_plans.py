@@ -55,7 +55,9 @@ def all_to_all(steps: int) -> TaskGraph:
     job = TaskGraphBuilder(NODES)
     last: list[list[int]] = [[] for _ in range(NODES)]
     for step in range(1, steps + 1):
-        sent = [job.transfer(node, (node + step) % NODES, 10**7, after=last[node]) for node in range(NODES)]
+        sent = [
+            job.add_transfer(node, (node + step) % NODES, 10**7, after=last[node]) for node in range(NODES)
+        ]
         last = [[sent[node], sent[(node - step) % NODES]] for node in range(NODES)]
     return job.build()
 
@@ -66,7 +68,7 @@ def groups_of(members: int, times: int = 2) -> TaskGraph:
     for start in range(distance):
         group, last = tuple(range(start, NODES, distance)), []
         for _ in range(times):
-            last = [job.allreduce(group, 4 * 10**7, after=last)]
+            last = [job.add_allreduce(group, 4 * 10**7, after=last)]
     return job.build()
 
 
@@ -74,15 +76,15 @@ def across(distance: int) -> TaskGraph:
     """Return a transfer from each host to the host at this distance."""
     job = TaskGraphBuilder(NODES)
     for node in range(NODES):
-        job.transfer(node, (node + distance) % NODES, 5 * 10**7)
+        job.add_transfer(node, (node + distance) % NODES, 5 * 10**7)
     return job.build()
 
 
 def tables_read() -> TaskGraph:
     """Return reads of remote embedding tables, followed by an AllReduce of all hosts."""
     job = TaskGraphBuilder(NODES)
-    read = [job.transfer(source, target, int(size / 100)) for source, target, size in TABLES]
-    job.allreduce(tuple(range(NODES)), 10**8, after=read)
+    read = [job.add_transfer(source, target, int(size / 100)) for source, target, size in TABLES]
+    job.add_allreduce(tuple(range(NODES)), 10**8, after=read)
     return job.build()
 
 

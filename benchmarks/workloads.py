@@ -31,7 +31,7 @@ def main() -> None:
     results = {
         "nodes": NODES,
         "operators": len(job.operators),
-        "tasks": graph.tasks,
+        "tasks": graph.task_count,
         "traffic_ms": best_ms(lambda: traffic(job, strategy, cluster)),
         "asked_traffic_ms": 2.0,
         "change_of_one_operator_us": changes_us(TrafficTotals.from_strategy(job, strategy, cluster)),

@@ -240,7 +240,9 @@ class Datapath:
 
     def counts(self) -> dict[str, int]:
         """Return the current counts, by `module.count`. They are read one after the other, not in the same cycle."""
-        pairs = [(module.name, count.name) for module, count in self._require_program().datapath.counts()]
+        pairs = [
+            (module.name, count.name) for module, count in self._require_program().datapath.list_counts()
+        ]
         return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
 
     def outputs(self) -> dict[str, int]:
@@ -250,7 +252,9 @@ class Datapath:
 
     def status(self) -> Status:
         """Return the counts that have jumped over their targets or exceeded their widths since `clear_status`."""
-        names = [f"{module.name}.{count.name}" for module, count in self._require_program().datapath.counts()]
+        names = [
+            f"{module.name}.{count.name}" for module, count in self._require_program().datapath.list_counts()
+        ]
         return Status(self._read_status("OVERSHOOT", names), self._read_status("SATURATED", names))
 
     def clear_status(self) -> None:

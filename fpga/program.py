@@ -40,7 +40,7 @@ class Program:
             raise ProgramError(
                 "a program needs at least one layer, which may be empty: Program(datapath, ({},))."
             )
-        names = {f"{module.name}.{target.name}": target for module, target in self.datapath.targets()}
+        names = {f"{module.name}.{target.name}": target for module, target in self.datapath.list_targets()}
         layers = tuple(_check_layer(number, layer, names) for number, layer in enumerate(self.layers))
         object.__setattr__(self, "layers", layers)
 
@@ -62,7 +62,7 @@ class Program:
         values = self.layers[index]
         return tuple(
             (module.name, target.name, values.get(f"{module.name}.{target.name}", target.reset))
-            for module, target in self.datapath.targets()
+            for module, target in self.datapath.list_targets()
         )
 
     def to_json(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
-def module_command(module: str, *arguments: str) -> list[str]:
+def make_module_command(module: str, *arguments: str) -> list[str]:
     """Return the command that runs a module.
 
     `-P` keeps the current folder off the import path, because it may contain another `sim/` or `testbed/`.
@@ -16,7 +16,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def make_child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return a copy of `environment` in which this installation comes first on the import path."""
     root = str(Path(__file__).resolve().parent.parent)
     inherited_path = environment.get("PYTHONPATH", "")

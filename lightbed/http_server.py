@@ -34,11 +34,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-SWEEP_S = 0.5
-GRACE_S = 0.1
+SWEEP_INTERVAL_S = 0.5
+MIN_LIFETIME_S = 0.1
 """Minimum lifetime of a connection before another may replace it; a request needs only milliseconds."""
-PAUSE_S = 0.02
-CLOSING_S = 5.0
+ACCEPT_PAUSE_S = 0.02
+CLOSE_TIMEOUT_S = 5.0
 """Time for a client to read the last bytes of a connection that is being closed."""
 MAX_CONNECTIONS = 10_000
 FAILED_STARTUP_CODE = 3
@@ -296,10 +296,10 @@ class Acceptor:
             self._admit(connection, _group_address(str(peer[0])))
 
     def _pause(self, listener: socket.socket) -> None:
-        """Pause accepting for `PAUSE_S`."""
+        """Pause accepting for `ACCEPT_PAUSE_S`."""
         self._loop.remove_reader(listener)
         self._pauses[listener] = self._loop.call_later(
-            PAUSE_S, self._loop.add_reader, listener, self._accept, listener
+            ACCEPT_PAUSE_S, self._loop.add_reader, listener, self._accept, listener
         )
 
     def _log_shortage(self, error: OSError) -> None:
@@ -308,7 +308,7 @@ class Acceptor:
             log.warning("cannot accept connections: %s", error)
 
     def _is_new(self, client: Client) -> bool:
-        return client.state is State.WAITING and self.now_s() <= client.since_s + GRACE_S
+        return client.state is State.WAITING and self.now_s() <= client.since_s + MIN_LIFETIME_S
 
     def _choose_eviction(self) -> Client | None:
         """Return the client to evict next, of the address with most connections, or None if all are being answered."""
@@ -363,7 +363,7 @@ class Acceptor:
             client.handshake = None
 
     def _evict(self, client: Client, answer: bytes = b"") -> None:
-        """Close a connection, and no longer count it. It has `CLOSING_S` to end."""
+        """Close a connection, and no longer count it. It has `CLOSE_TIMEOUT_S` to end."""
         self.forget(client)
         client.unsent_since_s = self.now_s()
         self._closing.add(client)
@@ -376,7 +376,7 @@ class Acceptor:
 
     async def _sweep_periodically(self) -> None:
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(SWEEP_INTERVAL_S)
             self.sweep()
 
     def sweep(self) -> None:
@@ -390,7 +390,7 @@ class Acceptor:
                 elif now_s > client.compute_deadline_s(self._limits):
                     self._evict(client, _TIMEOUT_ANSWER)
             for client in list(states[State.IDLE]):
-                if now_s > client.since_s + self._config.timeout_keep_alive + SWEEP_S:
+                if now_s > client.since_s + self._config.timeout_keep_alive + SWEEP_INTERVAL_S:
                     self._evict(client)
         for client in [*self._list_clients(), *self._closing]:
             self._abort_stalled_answer(client, now_s)
@@ -403,7 +403,7 @@ class Acceptor:
         unsent = transport.get_write_buffer_size()
         if not unsent or unsent <= client.unsent_bytes - _PROGRESS_BYTES or not client.unsent_bytes:
             client.unsent_bytes, client.unsent_since_s = unsent, now_s
-        limit_s = CLOSING_S if transport.is_closing() else self._limits.answer_s
+        limit_s = CLOSE_TIMEOUT_S if transport.is_closing() else self._limits.answer_s
         if (unsent or transport.is_closing()) and now_s > client.unsent_since_s + limit_s:
             transport.abort()
 

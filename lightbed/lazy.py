@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_names(
+def make_lazy_attributes(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for `package`; `modules` maps each module of the package to its names.

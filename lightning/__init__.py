@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 from lightning import errors
 from lightning.errors import (
     DeviceGone,
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
+    __getattr__, __dir__ = make_lazy_attributes(
         __name__,
         {
             "kit.compute": "LightningCompute",

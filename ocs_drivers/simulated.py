@@ -12,7 +12,7 @@ import json
 import subprocess
 import threading
 
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
@@ -43,7 +43,9 @@ def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin with this name, by protocol; start it if it is not running."""
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
-    command = module_command("sim.twins", *called_as, find_twin_family(scheme), f"--name={name}", *options)
+    command = make_module_command(
+        "sim.twins", *called_as, find_twin_family(scheme), f"--name={name}", *options
+    )
     with _start_lock:
         key = tuple(command)
         if key not in _addresses_by_command:
@@ -58,7 +60,7 @@ def _start_twin(command: list[str], device: str) -> dict[str, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=child_environment(),
+        env=make_child_environment(),
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -76,9 +76,9 @@ def make_simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus
 
 def _make_engine(datapath: Datapath, engine: str) -> Engine:
     if engine == "reference":
-        from fpga.count_action.simulate.reference import Reference
+        from fpga.count_action.simulate.reference import ReferenceSimulator
 
-        return Reference(datapath)
+        return ReferenceSimulator(datapath)
     from fpga.count_action.simulate import compile_datapath
 
     try:

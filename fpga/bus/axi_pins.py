@@ -29,7 +29,7 @@ class AxiPinsBus:
         self._input_columns = {port.name: port.column for port in ports.inputs}
         self._output_columns = {port.name: port.column for port in ports.outputs}
         self._columns = ports.input_columns
-        self._slot_cycles = count_read_cycles(ports.input("araddr").width)
+        self._slot_cycles = count_read_cycles(ports.find_input("araddr").width)
         """Cycles per access in a burst: the request is sent in the first, and the response arrives by the last."""
         self.cycles = 0
         """Number of clock cycles so far, except cycles of reset."""

@@ -13,7 +13,7 @@ from fpga.bus.protocol import check_access
 from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
-from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.ports import Rows, make_ports
 from fpga.registers.model import WORD_BITS, Access, BlockPin, PortBits, Register
 from fpga.registers.register_blocks import BLOCKS, RegisterBlock
 from fpga.registers.register_list import COMMIT, HOLD, RESET, make_register_map
@@ -45,7 +45,7 @@ class _Pins:
 
     def __init__(self, datapath: Datapath, engine: Engine) -> None:
         self._engine = engine
-        ports = ports_of(datapath)
+        ports = make_ports(datapath)
         self._input_ports = {port.name: port for port in ports.inputs}
         self._output_ports = {port.name: port for port in ports.outputs}
         self._columns = (ports.input_columns, ports.output_columns)

@@ -115,16 +115,18 @@ def _write_example(datapath: Datapath, path: Path, *, as_json: bool) -> int:
 
 def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Run:
     from fpga.count_action.simulate.compiled.simulator import compile_datapath
-    from fpga.count_action.simulate.reference import Reference
+    from fpga.count_action.simulate.reference import ReferenceSimulator
     from fpga.count_action.simulate.stimuli.files import find_failures
 
     if cycles is not None:
         stimulus = _extend(datapath, stimulus, cycles)
-    count_total = sum(1 for _ in datapath.counts())
+    count_total = sum(1 for _ in datapath.list_counts())
     is_short = len(stimulus.rows) * count_total <= MAX_EXPLAINED_VALUES
-    outputs = (Reference(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
+    outputs = (ReferenceSimulator(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
     has_claims = any(module.claims for module in datapath.modules)
-    broken_properties = tuple(Reference(datapath).find_violations(stimulus.rows)) if has_claims else ()
+    broken_properties = (
+        tuple(ReferenceSimulator(datapath).find_violations(stimulus.rows)) if has_claims else ()
+    )
     return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), broken_properties)
 
 
@@ -155,8 +157,8 @@ def _count_fires(run: _Run) -> dict[str, int]:
     from fpga.count_action.simulate.signals import list_output_wires
 
     wires = [wire for wire in list_output_wires(run.datapath) if wire.name.startswith("fire_o")]
-    names = [f"{module.name}.{count.name}" for module, count in run.datapath.counts()]
-    return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
+    names = [f"{module.name}.{count.name}" for module, count in run.datapath.list_counts()]
+    return {name: sum(wire.read_series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
 
 
 def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:

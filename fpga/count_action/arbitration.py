@@ -16,7 +16,7 @@ MAX_STREAMS = 16
 """Largest number of streams of one arbiter: the selection is one combinational path."""
 
 
-def registers(order: str, *, takes_whole_frames: bool, stream_count: int) -> dict[str, int]:
+def list_registers(order: str, *, takes_whole_frames: bool, stream_count: int) -> dict[str, int]:
     """Return the width of each number that an arbiter stores, by the suffix of its name."""
     turn = {"turn": (stream_count - 1).bit_length()} if takes_whole_frames or order == "turns" else {}
     return turn | ({"open": 1} if takes_whole_frames else {})
@@ -39,7 +39,7 @@ def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
     return selection
 
 
-def picks(count: Count, module: str) -> list[Operand]:
+def make_picks(count: Count, module: str) -> list[Operand]:
     """Return, for each stream, the formula that is 1 if an arbiter selects it."""
     selection = select(count, module, range(len(count.terms)))
     return [Operation("==", (selection, index)) for index in range(len(count.terms))]

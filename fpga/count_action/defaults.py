@@ -14,12 +14,12 @@ EMIT_WIDTH = 32
 """Bits of an emitted sum."""
 
 
-def number_width(modulo: int) -> int:
+def compute_number_width(modulo: int) -> int:
     """Return the bits of a number that counts modulo `modulo`."""
     return max(1, (modulo - 1).bit_length())
 
 
-def beat_width(widths: Iterable[int]) -> int:
+def compute_beat_width(widths: Iterable[int]) -> int:
     """Return the bits of a sample of a beat: the width of its widest sample, or 1 if it has none."""
     return max(widths, default=1)
 

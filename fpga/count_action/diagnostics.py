@@ -98,17 +98,19 @@ class Report:
     inferences: list[Diagnostic] = field(default_factory=list)
 
     @contextmanager
-    def part(self) -> Iterator[None]:
+    def catch_errors(self) -> Iterator[None]:
         """Record a `SourceError` raised in the body as an error, instead of passing it on."""
         try:
             yield
-        except SourceError as refused:
-            self.error(refused.diagnostic)
+        except SourceError as error:
+            self.add_error(error.diagnostic)
 
-    def error(self, diagnostic: Diagnostic) -> None:
+    def add_error(self, diagnostic: Diagnostic) -> None:
         """Record an error, unless there is one at the same location. Raise `CountActionError` at the 50th."""
         location = (diagnostic.file, diagnostic.line, diagnostic.column)
-        if diagnostic.line == 0 or all((e.file, e.line, e.column) != location for e in self.errors):
+        if diagnostic.line == 0 or all(
+            (error.file, error.line, error.column) != location for error in self.errors
+        ):
             self.errors.append(diagnostic)
         if len(self.errors) >= _MAX_ERRORS:
             self.raise_errors()
@@ -119,10 +121,10 @@ class Report:
             raise CountActionError(
                 sorted(
                     self.errors,
-                    key=lambda error_diagnostic: (
-                        error_diagnostic.file,
-                        error_diagnostic.line,
-                        error_diagnostic.column,
+                    key=lambda error: (
+                        error.file,
+                        error.line,
+                        error.column,
                     ),
                 )
             )

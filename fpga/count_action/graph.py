@@ -74,18 +74,18 @@ class Graph:
             for signal in self.datapath.inputs
         }
 
-    def source(self, ref: Ref) -> SignalShape:
+    def find_source(self, ref: Ref) -> SignalShape:
         """Return the shape of the signal or formula that `ref` names. Raise KeyError if there is no such signal."""
         if ref.module is None:
             return self._inputs[ref.name]
         if is_value(ref):
-            width, signed = count_bits(*self.compute_interval(self.formula(ref)))
+            width, signed = count_bits(*self.compute_interval(self.find_formula(ref)))
             return SignalShape(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
         assert action.kind.drives is not None
         return SignalShape(action.kind.drives, 1, action.lanes, action.width, action.signed)
 
-    def formula(self, ref: Ref) -> Operand:
+    def find_formula(self, ref: Ref) -> Operand:
         """Return the formula that a reference names."""
         return self.datapath.module(ref.module or "").value(ref)
 
@@ -94,7 +94,7 @@ class Graph:
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, Ref):
-            source = self.source(operand)
+            source = self.find_source(operand)
             return get_bit_interval(source.width, signed=source.signed)
         if operand.operator in STORED:
             return get_bit_interval(self._find_stored_width(operand), signed=False)
@@ -102,9 +102,9 @@ class Graph:
             return 0, 1
         return combine_intervals(operand.operator, [self.compute_interval(part) for part in operand.operands])
 
-    def merge_intervals(self, action: Action) -> Interval:
+    def compute_merged_interval(self, action: Action) -> Interval:
         """Return the interval that covers the samples of a merged stream."""
-        intervals = [self.compute_interval(self.formula(ref)) for ref in action.refs]
+        intervals = [self.compute_interval(self.find_formula(ref)) for ref in action.refs]
         return min(low for low, _ in intervals), max(high for _, high in intervals)
 
     def _find_stored_width(self, operand: Operation) -> int:
@@ -115,22 +115,24 @@ class Graph:
             return owner.count(ref.name).width
         return owner.target(ref.name).width
 
-    def signals(self, ref: Ref) -> tuple[Ref, ...]:
+    def find_signals(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the signals that a reference reads: the reference itself, or the signals in its formula."""
         return tuple(list_signals(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
 
-    def streams(self, ref: Ref) -> tuple[Ref, ...]:
+    def find_streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose samples a reference reads."""
         if not is_value(ref):
             return (ref,) if self.is_stream(ref) else ()
         streams = (
-            leaf for operator, leaf in list_leaves(self.formula(ref)) if not operator and self.is_stream(leaf)
+            leaf
+            for operator, leaf in list_leaves(self.find_formula(ref))
+            if not operator and self.is_stream(leaf)
         )
         return tuple(dict.fromkeys(Ref(ref.name, ref.module, ref.index) for ref in streams))
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether `ref` is a stream."""
-        return self.source(ref).kind is SignalKind.STREAM
+        return self.find_source(ref).kind is SignalKind.STREAM
 
     def is_pulse(self, ref: Ref) -> bool:
         """Return whether `ref` is an output that lasts one cycle."""
@@ -142,12 +144,12 @@ class Graph:
     def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
         """Counts that take beats of each stream, by the stream's module (None: external), name and index."""
         takers: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
-        for module, count in self.datapath.counts():
+        for module, count in self.datapath.list_counts():
             for key in dict.fromkeys(get_stream_key(term) for term in count.counted if self.is_stream(term)):
                 takers.setdefault(key, []).append((module, count))
         return takers
 
-    def rivals(self, module: Module, count: Count) -> tuple[Count, ...]:
+    def find_rivals(self, module: Module, count: Count) -> tuple[Count, ...]:
         """Return the level counts that precede `count` in its module and take one of its streams (R26)."""
         if count.kind is not CountKind.LEVEL:
             return ()
@@ -216,7 +218,7 @@ def list_signals(module: Module | None, ref: Ref) -> Iterator[Ref]:
 
 def can_stall(module: Module) -> bool:
     """Return whether a module can stall: it sends a stream, and the reader may not be ready (R7)."""
-    return bool(module.streams())
+    return bool(module.list_streams())
 
 
 def find_cycle(edges: dict[str, list[str]]) -> list[str]:

@@ -13,7 +13,7 @@ from fpga.count_action.elaboration.elaborate import Elaborator
 from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
 from fpga.count_action.elaboration.resolve import resolve
 from fpga.count_action.language.parse import parse_tree
-from fpga.count_action.language.syntax import RESERVED, FileText, Import, InputText, ModuleText, Section
+from fpga.count_action.language.syntax import RESERVED_WORDS, FileText, Import, InputText, ModuleText, Section
 from fpga.count_action.model import Datapath, Location
 from fpga.count_action.verilog.text import KEYWORDS
 
@@ -70,14 +70,14 @@ def parse_text(
     elaborator = Elaborator(report)
     sections = (statement for statement in tree.statements if isinstance(statement, Section))
     input_texts = tuple(item for section in sections for item in section.items if isinstance(item, InputText))
-    inputs = elaborator.inputs(input_texts, {})
-    modules = [elaborator.module(instance) for instance in instances]
+    inputs = elaborator.elaborate_inputs(input_texts, {})
+    modules = [elaborator.elaborate_module(instance) for instance in instances]
     report.raise_errors()
     datapath = resolve(_make_datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
-            report.error(error)
+            report.add_error(error)
         report.raise_errors()
     # One warning per location, because ranges and several instances of a module repeat them.
     warnings = tuple(
@@ -94,7 +94,7 @@ def _make_datapath_name(file: str) -> str:
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):
         return "datapath"
-    if stem in KEYWORDS or stem in RESERVED or stem.startswith("count_action"):
+    if stem in KEYWORDS or stem in RESERVED_WORDS or stem.startswith("count_action"):
         stem = f"{stem[:60]}_top"
     return stem if not stem[0].isdigit() else f"_{stem}"[:64]
 
@@ -144,7 +144,7 @@ class Imports:
     modules: dict[str, ModuleText] = field(default_factory=dict)
     files: dict[PurePosixPath, Path] = field(default_factory=dict)
     """The imported files, by their paths relative to the first file, as the imports write them."""
-    _read: set[Path] = field(default_factory=set)
+    _read_paths: set[Path] = field(default_factory=set)
 
     def follow(
         self,
@@ -160,10 +160,10 @@ class Imports:
         """
         chain = (*chain, path.resolve())
         for statement in tree.imports():
-            with self.report.part():
-                self._follow_one(statement, path.parent, chain, text_folder)
+            with self.report.catch_errors():
+                self._follow_import(statement, path.parent, chain, text_folder)
 
-    def _follow_one(
+    def _follow_import(
         self, statement: Import, folder: Path, chain: tuple[Path, ...], folder_of_text: PurePosixPath
     ) -> None:
         file = _find_import(statement, folder)
@@ -176,20 +176,20 @@ class Imports:
             )
             message = f"these files import each other in a cycle: {cycle}"
             raise SourceError(statement.location, message, "Move the part that both need into a third file.")
-        if resolved_file in self._read:
+        if resolved_file in self._read_paths:
             return
-        if len(self._read) >= _MAX_IMPORTS or len(chain) > 40:
+        if len(self._read_paths) >= _MAX_IMPORTS or len(chain) > 40:
             raise SourceError(
                 statement.location,
                 f"more than {_MAX_IMPORTS} imported files, or a chain of over 40",
                 "Merge some files.",
             )
-        self._read.add(resolved_file)
+        self._read_paths.add(resolved_file)
         try:
             tree = parse_tree(read_source(file, statement.location, statement.path), str(file))
         except CountActionError as error:
             for diagnostic in error.errors:
-                self.report.error(diagnostic)
+                self.report.add_error(diagnostic)
             return
         for module in tree.modules():
             earlier_module = self.modules.setdefault(module.name, module)

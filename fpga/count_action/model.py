@@ -341,15 +341,15 @@ class Module:
         """Return the actions of these kinds, in the order of the text."""
         return tuple(action for action in self.actions if action.kind in kinds)
 
-    def streams(self) -> tuple[Action, ...]:
+    def list_streams(self) -> tuple[Action, ...]:
         """Return the actions that send beats, in the order of the text."""
         return tuple(action for action in self.actions if action.kind.drives is SignalKind.STREAM)
 
-    def drivers(self, output: str) -> tuple[Action, ...]:
+    def list_drivers(self, output: str) -> tuple[Action, ...]:
         """Return the actions that drive an output, in the order of the text."""
         return tuple(action for action in self.actions if action.output == output and action.kind.drives)
 
-    def outputs(self) -> dict[str, Action]:
+    def map_outputs(self) -> dict[str, Action]:
         """Return the first action that drives each output, by the name of the output."""
         first_actions: dict[str, Action] = {}
         for action in self.actions:
@@ -374,11 +374,11 @@ class Datapath:
         """Return the external input of that name. Raise KeyError if there is none."""
         return find_named(self.inputs, name)
 
-    def counts(self) -> Iterator[tuple[Module, Count]]:
+    def list_counts(self) -> Iterator[tuple[Module, Count]]:
         """Yield every count with its module, in the order of status bits and registers."""
         return ((module, count) for module in self.modules for count in module.counts)
 
-    def targets(self) -> Iterator[tuple[Module, Target]]:
+    def list_targets(self) -> Iterator[tuple[Module, Target]]:
         """Yield every target with its module, in the order of registers."""
         return ((module, target) for module in self.modules for target in module.targets)
 
@@ -386,9 +386,9 @@ class Datapath:
     def consumed(self) -> frozenset[tuple[str, str]]:
         """Streams (module, output) that a module takes; the other streams are outputs of the datapath."""
         driven_outputs = {
-            (module.name, action.output) for module in self.modules for action in module.streams()
+            (module.name, action.output) for module in self.modules for action in module.list_streams()
         }
-        terms = (term for _, count in self.counts() for term in count.counted)
+        terms = (term for _, count in self.list_counts() for term in count.counted)
         return frozenset(
             driven_outputs & {(term.module, term.name) for term in terms if term.module is not None}
         )

@@ -53,16 +53,16 @@ class Ports:
         """Number of columns of the output array."""
         return sum(port.words for port in self.outputs)
 
-    def input(self, name: str) -> Port:
+    def find_input(self, name: str) -> Port:
         """Return the input port of that name. Raise KeyError if there is none."""
         return _find(self.inputs, name)
 
-    def output(self, name: str) -> Port:
+    def find_output(self, name: str) -> Port:
         """Return the output port of that name. Raise KeyError if there is none."""
         return _find(self.outputs, name)
 
 
-def ports_of(datapath: Datapath) -> Ports:
+def make_ports(datapath: Datapath) -> Ports:
     """Return the ports of the generated top, in the order of its declaration."""
     return Ports(inputs=_place_ports(_list_inputs(datapath)), outputs=_place_ports(_list_outputs(datapath)))
 
@@ -70,7 +70,7 @@ def ports_of(datapath: Datapath) -> Ports:
 def split_targets(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
     """Return the value of each target, by module and name, from the concatenation `bank` of all targets."""
     values, low = {}, 0
-    for module, target in datapath.targets():
+    for module, target in datapath.list_targets():
         values[module.name, target.name] = bank >> low & (1 << target.width) - 1
         low += target.width
     return values
@@ -103,10 +103,10 @@ def _list_inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
             yield f"{signal.name}_i", signal.size * signal.width
     consumed = datapath.consumed
     for module in datapath.modules:
-        for action in module.streams():
+        for action in module.list_streams():
             if (module.name, action.output) not in consumed:
                 yield f"{module.name}_{action.output}_ready_i", 1
-    yield "target_shadow_i", sum(target.width for _, target in datapath.targets())
+    yield "target_shadow_i", sum(target.width for _, target in datapath.list_targets())
     yield "commit_i", 1
     yield "clear_status_i", 1
 
@@ -116,16 +116,16 @@ def _list_outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
         if signal.kind is SignalKind.STREAM:
             yield f"{signal.name}_ready_o", signal.size
     for module in datapath.modules:
-        for output, action in module.outputs().items():
+        for output, action in module.map_outputs().items():
             name = f"{module.name}_{output}"
             if action.kind.drives is SignalKind.STREAM:
                 yield f"{name}_valid_o", 1
                 yield f"{name}_data_o", action.lanes * action.width
             else:
                 yield f"{name}_o", action.width
-    counts = sum(1 for _ in datapath.counts())
+    counts = sum(1 for _ in datapath.list_counts())
     yield "fire_o", counts
-    yield "count_o", sum(count.width for _, count in datapath.counts())
+    yield "count_o", sum(count.width for _, count in datapath.list_counts())
     yield "overshoot_o", counts
     yield "saturated_o", counts
 

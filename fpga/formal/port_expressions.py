@@ -24,7 +24,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Ports, ports_of
+from fpga.count_action.ports import Ports, make_ports
 
 INCREMENT_WIDTH = 48
 """Bits of an increment in the checks; an increment fits in its count (R10)."""
@@ -61,16 +61,16 @@ class PortExpressions:
     @cached_property
     def ports(self) -> Ports:
         """The ports of the top."""
-        return ports_of(self.datapath)
+        return make_ports(self.datapath)
 
     @cached_property
     def _indices(self) -> dict[tuple[str, str], int]:
-        counts = enumerate(self.datapath.counts())
+        counts = enumerate(self.datapath.list_counts())
         return {(module.name, count.name): index for index, (module, count) in counts}
 
     def write_shared_lines(self) -> Iterator[str]:
         """Yield the lines for the stall of each module and the ready bits of its output streams (R7)."""
-        streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
+        streams = [(module, action) for module in self.datapath.modules for action in module.list_streams()]
         consumed = self.datapath.consumed
         yield from _write_function("larger", "second > first ? second : first")
         yield from _write_function("smaller", "second < first ? second : first")
@@ -84,7 +84,7 @@ class PortExpressions:
             ready = self.write_ready(Ref(action.output, module.name)) if is_internal else f"{name}_ready_i[0]"
             yield f"assign ready_{name} = {ready};"
         for module in self.datapath.modules:
-            names = [f"{module.name}_{action.output}" for action in module.streams()]
+            names = [f"{module.name}_{action.output}" for action in module.list_streams()]
             waiting_beats = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
             yield f"assign stall_{module.name} = {' || '.join(waiting_beats) or NEVER};"
 
@@ -161,13 +161,13 @@ class PortExpressions:
 
     def find_count_bits(self, module: Module, count: Count) -> Bits:
         """Return the bits of a count in `count_o`."""
-        earlier_counts = list(self.datapath.counts())[: self.get_index(module, count.name)]
+        earlier_counts = list(self.datapath.list_counts())[: self.get_index(module, count.name)]
         return Bits("count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width)
 
     def find_target_bits(self, module: Module, name: str) -> Bits:
         """Return the bits of a target in force. Raise KeyError if there is no such target."""
         low = 0
-        for owner, target in self.datapath.targets():
+        for owner, target in self.datapath.list_targets():
             if (owner.name, target.name) == (module.name, name):
                 return Bits("\\dut.target ", low, target.width)
             low += target.width
@@ -179,17 +179,17 @@ class PortExpressions:
             return self.find_target_bits(module, count.target)
         return Bits(self.formulas.name_wire(count.aim), 0, FORMULA_WIDTH)
 
-    def fire(self, module: Module, count: str) -> str:
+    def write_fire(self, module: Module, count: str) -> str:
         """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
         return f"fire_o[{self.get_index(module, count)}]"
 
-    def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
+    def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
-        return " || ".join(self.fire(module, action.on) for action in actions) or NEVER
+        return " || ".join(self.write_fire(module, action.on) for action in actions) or NEVER
 
-    def beat_width(self, module: Module, action: Action) -> int:
+    def find_beat_width(self, module: Module, action: Action) -> int:
         """Return the number of bits of a beat."""
-        return self.ports.output(f"{module.name}_{action.output}_data_o").width
+        return self.ports.find_output(f"{module.name}_{action.output}_data_o").width
 
     def write_ready(self, stream: Ref) -> str:
         """Return the condition that the takers of a stream are ready.
@@ -210,14 +210,14 @@ class PortExpressions:
     def _find_takers(self, stream: Ref) -> list[tuple[Module, Count]]:
         return [
             (module, count)
-            for module, count in self.datapath.counts()
+            for module, count in self.datapath.list_counts()
             if any(_is_same_stream(term, stream) for term in count.counted)
         ]
 
     def _write_taken(self, takers: Iterable[tuple[Module, Count]], stream: Ref) -> str:
         """Return the condition that one of the level counts among these takers fires and takes a stream."""
         fires = (
-            f"({self.fire(module, count.name)}{self._write_selection(count, stream)})"
+            f"({self.write_fire(module, count.name)}{self._write_selection(count, stream)})"
             for module, count in takers
             if count.kind is CountKind.LEVEL
         )
@@ -258,7 +258,7 @@ class PortExpressions:
         """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
         earlier_counts = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
         fires = [
-            f"!{self.fire(module, earlier_count.name)}"
+            f"!{self.write_fire(module, earlier_count.name)}"
             for earlier_count in earlier_counts
             if earlier_count.kind is CountKind.LEVEL
             and any(
@@ -275,17 +275,17 @@ class PortExpressions:
             return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
         return str(Bits(self.formulas.name_wire(count.bound), 0, FORMULA_WIDTH))
 
-    def clear(self, module: Module, count: Count) -> str:
+    def write_clear(self, module: Module, count: Count) -> str:
         """Return the condition that an action clears the count (R5)."""
         fires = (
-            self.fire(acting_module, action.on)
+            self.write_fire(acting_module, action.on)
             for acting_module in self.datapath.modules
             for action in acting_module.actions
             if action.clears == (module.name, count.name)
         )
         return " || ".join(fires) or NEVER
 
-    def take(self, module: Module, count: Count, ref: Ref) -> str:
+    def write_counted(self, module: Module, count: Count, ref: Ref) -> str:
         """Return the condition that a sample is counted in this cycle (R11)."""
         streams = self.formulas.find_streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
         counts = f"!stall_{module.name} && ({self.write_enabled(count)})"

@@ -13,8 +13,8 @@ import numpy as np
 
 from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath, Module, Ref
-from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate import Reference
+from fpga.count_action.ports import Rows, make_ports
+from fpga.count_action.simulate import ReferenceSimulator
 from fpga.count_action.simulate.port_values import put_series
 from fpga.count_action.simulate.signals import Wire, list_output_wires
 
@@ -74,7 +74,7 @@ def _select_root_causes(candidates: list[Difference]) -> list[Difference]:
 def _compare_cycle(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -> Iterator[Difference]:
     """Yield the differences in rows of one cycle; their `cycle` is 0."""
     for wire in list_output_wires(datapath):
-        (expected_value,), (actual_value,) = wire.series(expected_rows), wire.series(actual_rows)
+        (expected_value,), (actual_value,) = wire.read_series(expected_rows), wire.read_series(actual_rows)
         if expected_value != actual_value:
             module = wire.owner or _find_taker(datapath, wire)
             yield Difference(module, _find_property(wire), wire.name, 0, expected_value, actual_value)
@@ -109,14 +109,14 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
 
     `series` are the values of all ports and of `rst_i` in every cycle; the first is a cycle of reset.
     """
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     resets = series.get("rst_i", ())
     inputs = np.zeros((len(resets), ports.input_columns), np.uint64)
     actual = np.zeros((len(resets), ports.output_columns), np.uint64)
     for rows, ports_of_side in ((inputs, ports.inputs), (actual, ports.outputs)):
         for port in ports_of_side:
             put_series(rows, port, series.get(port.name, (0,) * len(resets)))
-    reference = Reference(datapath)
+    reference = ReferenceSimulator(datapath)
     first_differences: dict[str, Difference] = {}
     for cycle, reset in enumerate(resets):
         previous_state = reference.state
@@ -141,7 +141,7 @@ def find_target_differences(
     """Yield, for each target, the first cycle in which its value in force is wrong in a counterexample (R8, R12)."""
     shadow, commits, resets = (series.get(name, ()) for name in ("target_shadow_i", "commit_i", "rst_i"))
     low_bit = 0
-    for module, target in datapath.targets():
+    for module, target in datapath.list_targets():
         mask, expected = (1 << target.width) - 1, target.reset
         for cycle, actual in enumerate(value >> low_bit & mask for value in target_values):
             if cycle and actual != expected:

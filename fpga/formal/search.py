@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga.count_action.simulate import Reference
+from fpga.count_action.simulate import ReferenceSimulator
 from fpga.formal import sby
 from fpga.formal.properties import DATA, PROPERTIES
 from fpga.formal.replay import Difference, find_differences
@@ -185,7 +185,7 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
         generate_stimulus(datapath, _EPISODE_CYCLES, seed + episode) for episode in range(_EPISODE_COUNT)
     ]
     actual = icarus.run(design, np.concatenate(episode_inputs), episode_cycles=_EPISODE_CYCLES)
-    expected_parts = [Reference(datapath).run(part) for part in episode_inputs]
+    expected_parts = [ReferenceSimulator(datapath).run(part) for part in episode_inputs]
     all_differences = find_differences(datapath, np.concatenate(expected_parts), actual)
     selected_rows = (
         difference for difference in all_differences if specification.only_module in {None, difference.module}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, declare_hidden_wire
-from fpga.count_action.arbitration import get_last_flag, registers
+from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, concatenate, declare_hidden_wire, write_bit
+from fpga.count_action.arbitration import get_last_flag, list_registers
 from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
 from fpga.formal.blocks import BEGINNING_LINES, read_checks_sources
@@ -74,14 +74,14 @@ class Specification:
         """Return the text of the top of the proof. It has the inputs of the datapath."""
         ports = self.expressions.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
-        width = sum(target.width for _, target in self.datapath.targets())
+        width = sum(target.width for _, target in self.datapath.list_targets())
         lines = [f"logic [{port.width - 1}:0] {port.name};" for port in ports.outputs]
         lines += [f"{self.datapath.name} dut (.*);", declare_hidden_wire("target", width)]
         lines += [*write_hidden_wires(self.expressions), *self.expressions.write_shared_lines()]
         if self.claims is not None:
             lines += write_assumptions(self.expressions)
         for name, check in self.checks.items():
-            lines += check.lines(name)
+            lines += check.write_lines(name)
         head = [
             f"module {self.top} (",
             ",\n".join(["  input logic clk_i", "  input logic rst_i", *inputs]),
@@ -115,8 +115,8 @@ class Specification:
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
             "TargetWidth": target.width,
-            "AtLeast": bit(module.target(count.target).at_least),
-            "Carry": bit(module.target(count.target).carry),
+            "AtLeast": write_bit(module.target(count.target).at_least),
+            "Carry": write_bit(module.target(count.target).carry),
         }
         declarations = (
             f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
@@ -126,7 +126,7 @@ class Specification:
             **CLOCKED,
             "enable_i": f"({expressions.write_enabled(count)}) && {expressions.write_not_preceded(module, count)}",
             "stall_i": f"stall_{module.name}",
-            "clear_i": expressions.clear(module, count),
+            "clear_i": expressions.write_clear(module, count),
             "clear_status_i": "clear_status_i[0]",
             "increment_i": increment,
             "target_i": target,
@@ -187,7 +187,7 @@ class Specification:
 
 
 def _make_targets_check(datapath: Datapath) -> Check:
-    targets = [target for _, target in datapath.targets()]
+    targets = [target for _, target in datapath.list_targets()]
     reset = concatenate(f"{target.width}'d{target.reset}" for target in targets)
     parameters = {"Width": sum(target.width for target in targets), "Reset": reset}
     ports = {
@@ -248,7 +248,7 @@ def _name_buffer(signal: Signal, index: int) -> str:
 
 def make_choice_check(expressions: PortExpressions, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
-    widths = registers(count.order, takes_whole_frames=count.whole, stream_count=len(count.terms))
+    widths = list_registers(count.order, takes_whole_frames=count.whole, stream_count=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
     last_flags = (
         [str(expressions.find_sample_bits(get_last_flag(term))) for term in count.terms]
@@ -258,12 +258,12 @@ def make_choice_check(expressions: PortExpressions, module: Module, count: Count
     parameters = {
         "Streams": len(count.terms),
         "TurnWidth": widths.get("turn", 1),
-        "Turns": bit(count.order == "turns"),
-        "Whole": bit(count.whole),
+        "Turns": write_bit(count.order == "turns"),
+        "Whole": write_bit(count.whole),
     }
     ports = {
         **CLOCKED,
-        "fire_i": expressions.fire(module, count.name),
+        "fire_i": expressions.write_fire(module, count.name),
         "valid_i": concatenate(expressions.write_valid(term) for term in count.terms),
         "ready_i": concatenate(expressions.write_accepted(term) for term in count.terms),
         "others_i": concatenate(

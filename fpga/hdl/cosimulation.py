@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga.count_action.model import Datapath, Module
-from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
+from fpga.count_action.ports import WORD_BITS, Port, Rows, make_ports
 
 _WINDOW_CYCLES = 4
 """Half the length of the table, in cycles. The second half begins with the first mismatch."""
@@ -55,7 +55,7 @@ def find_first_mismatch(datapath: Datapath, expected_rows: Rows, actual_rows: Ro
     columns = set(np.flatnonzero(is_different[cycles[0]]).tolist())
     ports = tuple(
         port.name
-        for port in ports_of(datapath).outputs
+        for port in make_ports(datapath).outputs
         if columns & set(range(port.column, port.column + port.words))
     )
     return Mismatch(int(cycles[0]), ports, len(cycles))
@@ -67,7 +67,7 @@ def tabulate_window(
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
     first_cycle = max(0, mismatch.cycle - _WINDOW_CYCLES)
     end_cycle = min(len(inputs), first_cycle + 2 * _WINDOW_CYCLES)
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first_cycle, end_cycle)])]
     for port in ports.inputs:
         values = read_values(inputs[first_cycle:end_cycle], port)
@@ -75,7 +75,7 @@ def tabulate_window(
             table.append((port.name, [f"{value:x}" for value in values]))
     for name in mismatch.ports:
         for label, rows in (("expected", expected_rows), ("RTL", actual_rows)):
-            values = read_values(rows[first_cycle:end_cycle], ports.output(name))
+            values = read_values(rows[first_cycle:end_cycle], ports.find_output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
     name_width = max(len(name) for name, _ in table)
     cell_width = max(len(cell) for _, row in table for cell in row)
@@ -105,9 +105,9 @@ class Coverage:
 
 def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
     """Return the coverage of a run of a datapath."""
-    ports = ports_of(datapath)
-    fires = unpack_bits(outputs, ports.output("fire_o"))
-    owners = [module.name for module, _ in datapath.counts()]
+    ports = make_ports(datapath)
+    fires = unpack_bits(outputs, ports.find_output("fire_o"))
+    owners = [module.name for module, _ in datapath.list_counts()]
     fires_by_module = {
         module.name: fires[:, [index for index, owner in enumerate(owners) if owner == module.name]]
         for module in datapath.modules
@@ -118,8 +118,8 @@ def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverag
         silent=tuple(name for name, module_fires in fires_by_module.items() if not module_fires.any()),
         stalls_at_fire=_count_stalls_at_fire(datapath, outputs, fires),
         commits_while_counting=_count_commits_while_counting(datapath, inputs, outputs),
-        overshoots=_count_rises(unpack_bits(outputs, ports.output("overshoot_o"))),
-        saturations=_count_rises(unpack_bits(outputs, ports.output("saturated_o"))),
+        overshoots=_count_rises(unpack_bits(outputs, ports.find_output("overshoot_o"))),
+        saturations=_count_rises(unpack_bits(outputs, ports.find_output("saturated_o"))),
         several=int(sum((module_fires.sum(axis=1) > 1).sum() for module_fires in fires_by_module.values())),
         chained=_count_chains(datapath, fires_by_module),
     )
@@ -131,14 +131,16 @@ def _count_rises(bits: NDArray[np.bool_]) -> int:
 
 def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
     """Return the number of fires whose beat waited: valid two cycles later without another fire in between."""
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     count_indices = {
-        (module.name, count.name): index for index, (module, count) in enumerate(datapath.counts())
+        (module.name, count.name): index for index, (module, count) in enumerate(datapath.list_counts())
     }
     stalls = 0
     for module in datapath.modules:
-        for action in module.streams():
-            valid_bits = unpack_bits(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
+        for action in module.list_streams():
+            valid_bits = unpack_bits(outputs, ports.find_output(f"{module.name}_{action.output}_valid_o"))[
+                :, 0
+            ]
             count_fires = fires[:, count_indices[module.name, action.on]]
             stalls += int((count_fires[:-2] & ~count_fires[1:-1] & valid_bits[2:]).sum())
     return stalls
@@ -146,16 +148,16 @@ def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.b
 
 def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
     """Return the number of counts above 0 whose target a commit changes, over all commits of a run from reset."""
-    ports = ports_of(datapath)
-    commits = np.flatnonzero(unpack_bits(inputs, ports.input("commit_i"))[:, 0])
-    shadow = unpack_bits(inputs, ports.input("target_shadow_i"))[commits]
-    counts = unpack_bits(outputs, ports.output("count_o"))[commits]
+    ports = make_ports(datapath)
+    commits = np.flatnonzero(unpack_bits(inputs, ports.find_input("commit_i"))[:, 0])
+    shadow = unpack_bits(inputs, ports.find_input("target_shadow_i"))[commits]
+    counts = unpack_bits(outputs, ports.find_output("count_o"))[commits]
     new_targets, low_bit = {}, 0
-    for module, target in datapath.targets():
+    for module, target in datapath.list_targets():
         new_targets[module.name, target.name] = (shadow[:, low_bit : low_bit + target.width], target.reset)
         low_bit += target.width
     total, low_bit = 0, 0
-    for module, count in datapath.counts():
+    for module, count in datapath.list_counts():
         is_above_zero = counts[:, low_bit : low_bit + count.width].any(axis=1)
         low_bit += count.width
         total += int((is_above_zero & _find_changes(*new_targets[module.name, count.target])).sum())

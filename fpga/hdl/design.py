@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Ports, ports_of
+from fpga.count_action.ports import Ports, make_ports
 from fpga.count_action.verilog import emit, list_core_files
 from fpga.hdl.tools import HdlError
 
@@ -51,7 +51,7 @@ def make_design(datapath: Datapath) -> Design:
     blocks = tuple(
         (path.name, path.read_text(encoding="ascii")) for path in list_core_files() if path.stem in used_names
     )
-    return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
+    return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), make_ports(datapath))
 
 
 def make_block_design(

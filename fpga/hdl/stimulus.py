@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga.count_action.model import Count, CountKind, Datapath, Ref, Signal, SignalKind, Target
-from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, ports_of
+from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, make_ports
 
 _PHASE_CYCLES = 64
 """Number of cycles of a phase. The activity of the inputs is constant within a phase."""
@@ -22,7 +22,7 @@ _MAX_INCREMENT = 12
 def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     """Return the inputs for `cycles` cycles, the same for the same seed."""
     random = np.random.default_rng(seed)
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
     for port in ports.inputs:
         _write_bits(
@@ -30,7 +30,7 @@ def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
         )
     for signal in datapath.inputs:
         if signal.kind is SignalKind.NUMBER:
-            _write_bits(rows, ports.input(f"{signal.name}_i"), _draw_numbers(random, cycles, signal))
+            _write_bits(rows, ports.find_input(f"{signal.name}_i"), _draw_numbers(random, cycles, signal))
     _write_targets(random, datapath, ports, rows)
     return rows
 
@@ -84,7 +84,7 @@ def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports
     ]
     if bits:
         shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE_CYCLES, axis=0)[: len(rows)]
-        _write_bits(rows, ports.input("target_shadow_i"), shadow)
+        _write_bits(rows, ports.find_input("target_shadow_i"), shadow)
 
 
 def _draw_targets(

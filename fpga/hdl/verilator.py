@@ -250,8 +250,8 @@ class Simulator:
         """Run two cycles of reset with all inputs 0. If `shadow` is given, commit it as the targets in the second."""
         rows = np.zeros((2, self.design.ports.input_columns), np.uint64)
         if shadow is not None:
-            port = self.design.ports.input("target_shadow_i")
-            rows[1, self.design.ports.input("commit_i").column] = 1
+            port = self.design.ports.find_input("target_shadow_i")
+            rows[1, self.design.ports.find_input("commit_i").column] = 1
             for word in range(port.words):
                 rows[1, port.column + word] = shadow >> 64 * word & (1 << 64) - 1
         self._run(rows, reset=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fpga.count_action.load import load
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import WORD_BITS, ports_of
+from fpga.count_action.ports import WORD_BITS, make_ports
 from fpga.photonic_mac.cycles import (
     ADDITION_CYCLES,
     DETECTION_CYCLES,
@@ -69,13 +69,13 @@ class _RunningDatapath:
 
         datapath = load_library_datapath(name)
         self._simulator = compile_datapath(datapath)
-        self._ports = ports_of(datapath)
+        self._ports = make_ports(datapath)
         self._row = np.zeros((1, self._ports.input_columns), np.uint64)
 
     def step(self, inputs: Mapping[str, int]) -> dict[str, bool]:
         """Run one cycle, and return the outputs of one bit. Missing inputs keep their values."""
         for name, value in inputs.items():
-            port = self._ports.input(name)
+            port = self._ports.find_input(name)
             for word in range(port.words):
                 self._row[0, port.column + word] = value >> (WORD_BITS * word) & (1 << WORD_BITS) - 1
         row = self._simulator.run(self._row)[0].tolist()

@@ -76,7 +76,7 @@ async def targets_can_be_read_back(dut):
 async def counts_begin_at_zero(dut):
     datapath = await driver(dut)
     await bridge(datapath.load)(PROGRAM)
-    read = await bridge(datapath.counts)()
+    read = await bridge(datapath.list_counts)()
     assert sorted(read) == [{counts}]
     assert not (await bridge(datapath.status)()).saturated
 
@@ -127,7 +127,7 @@ def emit_bench(datapath: Datapath) -> str:
     return _BENCH.format(
         name=datapath.name,
         file=f"test_{datapath.name}.py",
-        counts=_quote_names(f"{module.name}.{count.name}" for module, count in datapath.counts()),
+        counts=_quote_names(f"{module.name}.{count.name}" for module, count in datapath.list_counts()),
         beats=", ".join(
             f'"{stream.name}": np.full((2, {stream.size}, {stream.lanes}), {_choose_sample(stream)})'
             for stream in streams

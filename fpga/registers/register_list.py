@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.memory import address_width, list_memories
+from fpga.count_action.actions.memory import compute_address_width, list_memories
 from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
@@ -64,7 +64,7 @@ def list_output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int
     """Yield (module, name, samples per beat, bits per sample, signed) of each output stream of the datapath."""
     consumed = datapath.consumed
     for module in datapath.modules:
-        for action in module.streams():
+        for action in module.list_streams():
             if (module.name, action.output) not in consumed:
                 yield module.name, action.output, action.lanes, action.width, action.signed
 
@@ -72,7 +72,7 @@ def list_output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int
 def list_effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
     """Yield (module, name, first action that drives it) of each pulse, flag and number that modules drive."""
     for module in datapath.modules:
-        for name, action in module.outputs().items():
+        for name, action in module.map_outputs().items():
             if action.kind.drives is not SignalKind.STREAM and action.kind is not ActionKind.MEMORY:
                 yield module.name, name, action
 
@@ -100,7 +100,7 @@ def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> 
 
 
 def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
-    counts = list(datapath.counts())
+    counts = list(datapath.list_counts())
     for key, port, event in (
         ("OVERSHOOT", "overshoot_o", "jumped over its target (R4)"),
         ("SATURATED", "saturated_o", "exceeded its width (R10)"),
@@ -125,7 +125,7 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
 
 def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
     low = 0
-    for module, target in datapath.targets():
+    for module, target in datapath.list_targets():
         _add_wide(
             builder,
             ("TARGET", module.name, target.name),
@@ -206,7 +206,7 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
 def _add_memories(builder: MapBuilder, datapath: Datapath) -> None:
     for module, memory in list_memories(datapath):
         key, block = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
-        subject, bits = f"Memory {memory.output} of {module.name}", address_width(memory.words)
+        subject, bits = f"Memory {memory.output} of {module.name}", compute_address_width(memory.words)
         builder.add(
             *key,
             "ADDRESS",

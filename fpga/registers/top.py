@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.count_action.verilog.text import fold_line
 from fpga.hdl.design import find_instances
 from fpga.registers.axi_stream import OUTPUT_BLOCK, make_axi_stream_parts
@@ -137,7 +137,7 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
     for register in table:
         for vector in list_vectors(register):
             yield f"wire {format_bit_range(vector.width)}{vector.name};"
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     for port in (*ports.inputs, *ports.outputs):
         mark = "(* maybe_unused *) " if port.name in unread else ""
         yield f"{mark}wire {format_bit_range(port.width)}{_name_wire(port.name, unread)};"
@@ -225,7 +225,7 @@ def _instantiate_register_file(table: RegisterMap) -> Iterator[str]:
 
 
 def _instantiate_datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     names = {port.name: _name_wire(port.name, unread) for port in (*ports.inputs, *ports.outputs)}
     return write_instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 

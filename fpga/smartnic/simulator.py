@@ -261,16 +261,16 @@ class SmartNic:
         bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
         datapath = load(_FPGA / "library" / f"{CONTROL}.ca").datapath
         values = _split_bits(
-            bits, ((f"{module.name}.{count.name}", count.width) for module, count in datapath.counts())
+            bits, ((f"{module.name}.{count.name}", count.width) for module, count in datapath.list_counts())
         )
         targets = _split_bits(
             bits[:, 32 * _COUNT_WORDS :],
-            ((f"{module.name}.{target.name}", target.width) for module, target in datapath.targets()),
+            ((f"{module.name}.{target.name}", target.width) for module, target in datapath.list_targets()),
         )
         fires = _split_bits(bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in values))
         target_names = {
             f"{module.name}.{count.name}": f"{module.name}.{count.target}"
-            for module, count in datapath.counts()
+            for module, count in datapath.list_counts()
             if count.accumulates
         }
         return Trace(

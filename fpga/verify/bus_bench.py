@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Port, list_output_ends, ports_of
+from fpga.count_action.ports import Port, list_output_ends, make_ports
 from fpga.registers.model import RegisterMap
 from fpga.registers.register_blocks import format_bit_range
 from fpga.registers.register_ports import list_axi_signals
@@ -47,7 +47,7 @@ class StreamPins:
 
 def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     """Return the text of a module with the ports of the datapath and random outputs, which writes `datapath.log`."""
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
     beats = {name: [f"{name}_data_o", *end_ports] for name, end_ports in _find_end_ports(datapath).items()}
     stream_ports = {f"{name}_valid_o" for name in streams} | {
@@ -71,7 +71,7 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
             f"    if (rst_i) {name}_valid_o <= '0;",
             f"    else if (!{name}_valid_o || {ready}) begin",
             f"      {name}_valid_o <= {_write_random(1)};",
-            *(f"      {port} <= {_write_random(ports.output(port).width)};" for port in beats[name]),
+            *(f"      {port} <= {_write_random(ports.find_output(port).width)};" for port in beats[name]),
             "    end",
         ]
     # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
@@ -95,7 +95,7 @@ def _find_end_ports(datapath: Datapath) -> dict[str, list[str]]:
             f"{module.name}_{end.output}_o" for _, end in list_output_ends(module, action.output)
         ]
         for module in datapath.modules
-        for action in module.streams()
+        for action in module.list_streams()
     }
 
 
@@ -111,7 +111,7 @@ def _write_arguments(names: Iterable[str]) -> str:
 
 def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
     """Return the ports in `datapath.log`, whose columns follow the column of the reset."""
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     return (*ports.inputs, *ports.outputs)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.hdl.design import Design
 from fpga.registers.origin import ORIGIN, Origin, read_origin
 from fpga.registers.register_list import Streams
@@ -56,7 +56,7 @@ class DeliveredFolder:
         # The datapath must be the same in both tops, so files in either list are included.
         sources = {**self.read_sources(Streams.AXI_STREAM), **self.read_sources(Streams.REGISTERS)}
         core_sources = tuple((name, text) for name, text in sources.items() if name not in excluded_names)
-        return Design(self.datapath.name, core_sources, ports_of(self.datapath))
+        return Design(self.datapath.name, core_sources, make_ports(self.datapath))
 
     def hash_files(self) -> dict[str, str]:
         """Return the SHA-256 of every file, by its path in the folder, except caches of simulators and pytest."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fpga.beats import Beats
 from fpga.count_action.model import Datapath, SignalKind
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.formal.replay import Difference, replay
 
 
@@ -24,7 +24,7 @@ class PortRecorder:
     def __init__(self, instance: Any, clock: Any, datapath: Datapath) -> None:
         import cocotb
 
-        ports = ports_of(datapath)
+        ports = make_ports(datapath)
         names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
         self._datapath = datapath
         self._handles = {name: getattr(instance, name) for name in names}

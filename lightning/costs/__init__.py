@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 
 if TYPE_CHECKING:
     from lightning.costs.cost import Costs, Line, estimate_costs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BASELINES", "PRESETS", "Baseline", "Costs", "Figure", "Line", "Preset", "estimate_costs"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
+    __getattr__, __dir__ = make_lazy_attributes(
         __name__,
         {
             "cost": "Costs Line estimate_costs",

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 
 if TYPE_CHECKING:
     from lightning.evaluation.accuracy import Evaluation, evaluate
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "Evaluation", "evaluate", "load_dataset"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
+    __getattr__, __dir__ = make_lazy_attributes(
         __name__,
         {
             "accuracy": "Evaluation evaluate",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 
 if TYPE_CHECKING:
     from lightning.execution.factory import open_executor
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
+    __getattr__, __dir__ = make_lazy_attributes(
         __name__,
         {
             "factory": "open_executor",

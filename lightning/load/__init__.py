@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 
 if TYPE_CHECKING:
     from lightning.load.datagrams import drive_datagrams
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "draw_schedule", "drive_datagrams", "drive_http"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(
+    __getattr__, __dir__ = make_lazy_attributes(
         __name__,
         {
             "datagrams": "drive_datagrams",

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 from lightning.load.http_messages import find_message_length
 from lightning.load.targets import Target
 from lightning.serving.packets.mmsg import (
@@ -33,9 +33,9 @@ HOST = "127.0.0.1"
 @contextlib.contextmanager
 def run_echo(scheme: str) -> Iterator[Target]:
     """Run an echo server in its own process, on the last core, and yield its target."""
-    command = module_command("lightning.load.echo", scheme)
+    command = make_module_command("lightning.load.echo", scheme)
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=make_child_environment()
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -110,7 +110,7 @@ class Session(Protocol):
         """Number of unsolicited messages received since the session was created."""
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         """Number of connections made so far; messages may have been missed between two of them."""
 
     def events(self, since: int) -> tuple[Event, ...]:
@@ -278,7 +278,7 @@ class SwitchDriver(ABC):
         with session.lock():
             events = session.event_count
             answer = query()
-            self._counts_at_read = events, session.connections
+            self._counts_at_read = events, session.connection_count
         return answer
 
     @contextmanager
@@ -288,9 +288,9 @@ class SwitchDriver(ABC):
         The queries of one read share a connection: after a reconnection reports may be missing, so the caller repeats
         the read.
         """
-        connections = self._session.connections
+        connections = self._session.connection_count
         yield
-        if self._session.connections != connections:
+        if self._session.connection_count != connections:
             raise make_connection_lost(self._address, "between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
@@ -386,7 +386,7 @@ class SwitchDriver(ABC):
         """Return True if the device must be read before a step: a change was reported, or may have been missed."""
         del step
         events, connections = self._counts_at_read
-        if self._session.connections != connections:
+        if self._session.connection_count != connections:
             return True
         new_events = self.events(events) if self._session.event_count > events else ()
         return any(self._reports_change(event) for event in new_events)

@@ -46,7 +46,7 @@ class Login:
 class CliSession(TransportSession):
     """Commands and replies at a prompt; several threads may share it.
 
-    A reply is the text between the echo of the command and the next prompt. Set `echoes` to False for a device
+    A reply is the text between the echo of the command and the next prompt. Set `has_echo` to False for a device
     that does not echo commands. Lines that match `unsolicited`, and all lines outside a reply (banners included),
     become events; a group `kind` in the pattern gives the event its kind. If the device pages long output, `pager`
     matches the text at the end of a page.
@@ -68,7 +68,7 @@ class CliSession(TransportSession):
         idle_limit_s: float | None = None,
         pager: re.Pattern[str] | None = None,
         logout: str = "",
-        echoes: bool = True,
+        has_echo: bool = True,
         line_end: bytes = b"\r",
     ) -> None:
         super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
@@ -77,7 +77,7 @@ class CliSession(TransportSession):
         self._idle_limit_s = idle_limit_s
         self._pager = pager
         self._logout = logout
-        self._echoes = echoes
+        self._has_echo = has_echo
         self._line_end = line_end
         login_prompts = (login.user_prompt, login.password_prompt) if login else ()
         self._prompts = _join_patterns(prompt, pager, *login_prompts)
@@ -108,7 +108,7 @@ class CliSession(TransportSession):
             encode_command(command, self._line_end)
             self.make_ready()
             deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
-            with self._closing_on_failure(command):
+            with self._close_on_failure(command):
                 lines = self._converse(command, deadline)
                 record_answer()
                 try:
@@ -138,7 +138,7 @@ class CliSession(TransportSession):
         self._decoder = Decoder(self._prompts)
         self._pending_events.clear()
         try:
-            with self._closing_on_failure(""):
+            with self._close_on_failure(""):
                 self._reach_prompt(make_answer_deadline(self._timeout_s, self._clock))
         except ConnectionLost as error:
             raise ConnectError(
@@ -150,25 +150,25 @@ class CliSession(TransportSession):
 
     def _reach_prompt(self, deadline: Deadline) -> None:
         """Read up to the first prompt for a command, and log in if the device asks for it."""
-        user_sent = False
-        while prompt := self._next_prompt(deadline, after_user=user_sent):
+        has_sent_user = False
+        while prompt := self._read_prompt(deadline, has_sent_user=has_sent_user):
             login = self._login
             if login and login.user_prompt.fullmatch(prompt):
-                if user_sent:
+                if has_sent_user:
                     raise self._make_login_failed(login.credentials)
-                user_sent = True
+                has_sent_user = True
                 self._type(login.credentials.user, deadline)
             elif login and login.password_prompt.fullmatch(prompt):
-                self._type(login.credentials.password, deadline, secret=True)
+                self._type(login.credentials.password, deadline, is_secret=True)
             else:
                 return
 
-    def _next_prompt(self, deadline: Deadline, *, after_user: bool) -> str:
+    def _read_prompt(self, deadline: Deadline, *, has_sent_user: bool) -> str:
         """Return the next prompt. Keep lines before it as events, except the echo of the user name; continue pages."""
         while True:
-            event = self._next_event(deadline)
+            event = self._read_event(deadline)
             if isinstance(event, Line):
-                if not (after_user and self._login and event.text == self._login.credentials.user):
+                if not (has_sent_user and self._login and event.text == self._login.credentials.user):
                     self._keep_line(event.text)
             elif not self._turn_page(event, deadline):
                 return event.text
@@ -185,10 +185,10 @@ class CliSession(TransportSession):
     def _converse(self, command: str, deadline: Deadline) -> tuple[str, ...]:
         """Send one command and return all lines of its reply."""
         self._type(command, deadline)
-        if self._echoes:
+        if self._has_echo:
             self._await_echo(command, deadline)
         lines: list[str] = []
-        while (line := self._next_line(deadline)) is not None:
+        while (line := self._read_line(deadline)) is not None:
             if self._unsolicited is not None and self._unsolicited.match(line):
                 self._keep_line(line)
             else:
@@ -199,7 +199,7 @@ class CliSession(TransportSession):
     def _await_echo(self, command: str, deadline: Deadline) -> None:
         """Skip output from before the device received the command, including another prompt."""
         while True:
-            event = self._next_event(deadline)
+            event = self._read_event(deadline)
             if isinstance(event, Prompt):
                 self._check_logged_in(event)
             elif _is_echo(event.text, command):
@@ -207,10 +207,10 @@ class CliSession(TransportSession):
             else:
                 self._keep_line(event.text)
 
-    def _next_line(self, deadline: Deadline) -> str | None:
+    def _read_line(self, deadline: Deadline) -> str | None:
         """Return the next line of a reply; None at its end."""
         while True:
-            event = self._next_event(deadline)
+            event = self._read_event(deadline)
             if isinstance(event, Line):
                 return event.text
             self._check_logged_in(event)
@@ -225,20 +225,20 @@ class CliSession(TransportSession):
         return True
 
     def _check_logged_in(self, prompt: Prompt) -> None:
-        if self._asks_for_login(prompt):
+        if self._is_login_prompt(prompt):
             raise make_connection_lost(self._device, "the device asks for a login again")
 
-    def _asks_for_login(self, prompt: Prompt) -> bool:
+    def _is_login_prompt(self, prompt: Prompt) -> bool:
         login = self._login
         return login is not None and any(
             pattern.fullmatch(prompt.text) for pattern in (login.user_prompt, login.password_prompt)
         )
 
-    def _type(self, command: str, deadline: Deadline, *, secret: bool = False) -> None:
-        wire.log_sent(self._device, "***" if secret else command)
+    def _type(self, command: str, deadline: Deadline, *, is_secret: bool = False) -> None:
+        wire.log_sent(self._device, "***" if is_secret else command)
         self._transport.send(encode_command(command, self._line_end), deadline)
 
-    def _next_event(self, deadline: Deadline) -> CliEvent:
+    def _read_event(self, deadline: Deadline) -> CliEvent:
         while not self._pending_events:
             self._decode(self._receive(deadline))
         return self._pending_events.popleft()
@@ -261,7 +261,7 @@ class CliSession(TransportSession):
             event = self._pending_events.popleft()
             if isinstance(event, Line):
                 self._keep_line(event.text)
-            elif self._asks_for_login(event):
+            elif self._is_login_prompt(event):
                 self._transport.close()
 
     def _keep_line(self, line: str) -> None:

@@ -105,14 +105,14 @@ class CookieJar:
         """The `Cookie` header, or no header without cookies.
 
         >>> jar = CookieJar()
-        >>> jar.take("JSESSIONID=1A2B; Path=/rest; HttpOnly")
+        >>> jar.store("JSESSIONID=1A2B; Path=/rest; HttpOnly")
         >>> jar.header
         (('Cookie', 'JSESSIONID=1A2B'),)
         """
         pairs = "; ".join(f"{name}={value}" for name, value in self._values.items())
         return (("Cookie", pairs),) if pairs else ()
 
-    def take(self, set_cookie: str) -> None:
+    def store(self, set_cookie: str) -> None:
         """Store the cookie of a `Set-Cookie` header; an empty value or `Max-Age=0` deletes it."""
         pair, *attributes = [part.strip() for part in set_cookie.split(";")]
         name, _, value = pair.partition("=")
@@ -157,7 +157,7 @@ class HttpConnection:
         self._body = bytearray()
         self._first_bytes = b""
 
-    def request(self, request: Request) -> bytes:
+    def encode_request(self, request: Request) -> bytes:
         """Return the bytes of one request, whose headers must include Host."""
         h11, body = self._h11, request.body
         headers = list(request.headers)

@@ -75,13 +75,13 @@ class HttpSession(TransportSession):
         self._http: HttpConnection | None = None
         self._cookies = CookieJar()
         self._has_answered = False
-        self._login_accepted = False
+        self._has_login_succeeded = False
 
     def open(self) -> None:
         """Connect, without a request: the driver's first request logs in."""
         with self._lock:
             self._cookies.clear()
-            self._has_answered = self._login_accepted = False
+            self._has_answered = self._has_login_succeeded = False
             super().open()
 
     def request(
@@ -105,7 +105,7 @@ class HttpSession(TransportSession):
         request = Request(method, target, tuple(headers), body)
         may_repeat = method in _READ_METHODS if is_read is None else is_read
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        with self._lock, self._closing_on_failure(request.line):
+        with self._lock, self._close_on_failure(request.line):
             had_login = bool(self._cookies)
             reply = self._ask(request, may_repeat, make_answer_deadline(timeout_s, self._clock))
             if reply.status == 401 and had_login:
@@ -128,7 +128,7 @@ class HttpSession(TransportSession):
         """Return the decoded resource at `target`. Raise `DeviceError` for a status that is not in `statuses`."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
         command = f"GET {target}"
-        with self._closing_on_failure(command):
+        with self._close_on_failure(command):
             if reply.status not in statuses:
                 raise self.make_refusal(reply, command)
             return decode(reply)
@@ -193,7 +193,9 @@ class HttpSession(TransportSession):
         self.make_ready()
         connection = self._http
         assert connection is not None  # set with every new connection
-        data = connection.request(request.with_headers(("Host", self._host), *self._login_headers()))
+        data = connection.encode_request(
+            request.with_headers(("Host", self._host), *self._make_login_headers())
+        )
         wire.log_sent(self._device, f"{request.line} {(request.body or b'').decode('utf-8', 'replace')}")
         self._transport.send(data, deadline)
         reply = self._await_reply(connection, deadline)
@@ -207,7 +209,7 @@ class HttpSession(TransportSession):
             try:
                 data = self._receive(deadline)
             except ConnectionLost:
-                reply = _reply_ended_by_close(connection)
+                reply = _finish_reply_on_close(connection)
                 if reply is None:
                     raise
             else:
@@ -219,11 +221,11 @@ class HttpSession(TransportSession):
         self._has_answered = True
         for name, value in connection.headers:
             if name == "set-cookie":
-                self._cookies.take(value)
+                self._cookies.store(value)
         if not connection.is_reusable:
             self._transport.close()
 
-    def _login_headers(self) -> Headers:
+    def _make_login_headers(self) -> Headers:
         """Return the headers of the login: the account, if there is one, and the cookies."""
         basic = () if self._credentials is None else (make_basic_authorization(self._credentials),)
         return (*basic, *self._cookies.header)
@@ -237,10 +239,10 @@ class HttpSession(TransportSession):
                 hint="Use an account with write access.",
             )
         if reply.status != 401:
-            self._login_accepted = True
+            self._has_login_succeeded = True
             return
         hint = "Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or pass credentials."
-        if self._login_accepted:
+        if self._has_login_succeeded:
             raise SessionExpired(
                 "the login was lost and could not be renewed", device=self._device, hint=hint
             )
@@ -254,7 +256,7 @@ class HttpSession(TransportSession):
         )
 
     @contextmanager
-    def _closing_on_failure(self, sent: str) -> Iterator[None]:
+    def _close_on_failure(self, sent: str) -> Iterator[None]:
         """Close the connection on an error, unless the reply is a complete refusal; add the request to the error."""
         try:
             yield
@@ -266,7 +268,7 @@ class HttpSession(TransportSession):
             raise
 
 
-def _reply_ended_by_close(connection: HttpConnection) -> HttpReply | None:
+def _finish_reply_on_close(connection: HttpConnection) -> HttpReply | None:
     """Return the reply of a server that ends a body by closing the connection, or None if it is incomplete."""
     try:
         return connection.feed(b"")

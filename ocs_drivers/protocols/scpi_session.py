@@ -32,14 +32,14 @@ _MAX_QUEUE_ENTRIES = 64
 class Dialect:
     """SCPI commands that differ between instruments.
 
-    `identity` is the query on every new connection; `decode_identity` decodes its answer. `errors` is the query for the
+    `identity_query` is sent on every new connection; `decode_identity` decodes its answer. `error_query` asks for the
     oldest entry of the error queue; it is empty for a device without a queue.
     """
 
     terminator: bytes = b"\n"
-    identity: str = scpi.IDENTITY_QUERY
+    identity_query: str = scpi.IDENTITY_QUERY
     decode_identity: Callable[[str], Identity] = scpi.decode_identity
-    errors: str = scpi.ERROR_QUERY
+    error_query: str = scpi.ERROR_QUERY
 
 
 STANDARD_DIALECT = Dialect()
@@ -124,7 +124,7 @@ class ScpiSession(TransportSession):
         The answer and the first entry of the queue take one round trip, every further entry another. A refused query
         has no answer, so the first reply is the entry of the queue.
         """
-        with self._exchange(f"{query};{self._dialect.errors}") as next_reply:
+        with self._exchange(f"{query};{self._dialect.error_query}") as next_reply:
             answer: _T | None = None
             reply = next_reply()
             if not scpi.is_queued_error(reply):
@@ -137,13 +137,13 @@ class ScpiSession(TransportSession):
 
     def drain_errors(self, command: str) -> tuple[DeviceError, ...]:
         """Read the device's error queue until it is empty; return its errors, oldest first."""
-        return self._read_rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), command)
+        return self._read_rest_of_queue(self.ask(self._dialect.error_query, scpi.decode_error), command)
 
     def _read_rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
         errors: list[DeviceError] = []
         while entry.number != 0 and len(errors) < _MAX_QUEUE_ENTRIES:
             errors.append(self._make_device_error(entry, sent))
-            entry = self.ask(self._dialect.errors, scpi.decode_error)
+            entry = self.ask(self._dialect.error_query, scpi.decode_error)
         return tuple(errors)
 
     def _make_device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
@@ -159,7 +159,7 @@ class ScpiSession(TransportSession):
         self._reader = scpi.ReplyReader()
         self._replies.clear()
         try:
-            with self._query(self._dialect.identity, self._timeout_s) as next_reply:
+            with self._query(self._dialect.identity_query, self._timeout_s) as next_reply:
                 identity = self._dialect.decode_identity(next_reply())
         except ConnectionLost as error:
             raise ConnectError(
@@ -191,14 +191,14 @@ class ScpiSession(TransportSession):
     def _query(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
         """Send a command and yield a function that returns its next reply."""
         deadline = make_answer_deadline(timeout_s, self._clock)
-        with self._closing_on_failure(command):
+        with self._close_on_failure(command):
             wire.log_sent(self._device, command)
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
-            yield lambda: self._next_reply(deadline)
+            yield lambda: self._read_reply(deadline)
             if self._replies:
                 raise ProtocolDesync("more replies than queries", received=self._replies[0])
 
-    def _next_reply(self, deadline: Deadline) -> str:
+    def _read_reply(self, deadline: Deadline) -> str:
         while not self._replies:
             data = self._receive(deadline)
             wire.log_received(self._device, data)

@@ -26,7 +26,7 @@ EARLY_S = 0.05
 class TransportSession(ABC):
     """One session with a device; a protocol adds `_start` and its exchanges.
 
-    An exchange holds the lock, calls `make_ready`, and runs inside `_closing_on_failure`, so that a late answer is
+    An exchange holds the lock, calls `make_ready`, and runs inside `_close_on_failure`, so that a late answer is
     never taken for the next one. The next exchange after a failure makes a new connection.
     """
 
@@ -40,7 +40,7 @@ class TransportSession(ABC):
         self._lock = threading.RLock()
         self._events: deque[Event] = deque(maxlen=MAX_STORED_EVENTS)
         self._event_count = 0
-        self._connections = 0
+        self._connection_count = 0
         self._is_in_use = False
 
     @abstractmethod
@@ -80,9 +80,9 @@ class TransportSession(ABC):
         return self._is_in_use
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         """Number of connections made so far. After a reconnection another device may answer; messages may be lost."""
-        return self._connections
+        return self._connection_count
 
     @property
     def event_count(self) -> int:
@@ -123,7 +123,7 @@ class TransportSession(ABC):
             if deadline.silence_s is not None and deadline.is_over:
                 raise make_timeout(self._device, deadline) from error
             raise
-        self._connections += 1
+        self._connection_count += 1
         self._start()
 
     def _receive(self, deadline: Deadline) -> bytes:
@@ -144,7 +144,7 @@ class TransportSession(ABC):
         self._events.append(Event(self._event_count, self._clock.now(), kind, lines))
 
     @contextmanager
-    def _closing_on_failure(self, sent: str) -> Iterator[None]:
+    def _close_on_failure(self, sent: str) -> Iterator[None]:
         """Close the connection on any exception, even Ctrl-C; add the device and the text sent to an `OcsError`."""
         try:
             yield

@@ -120,7 +120,7 @@ class Tl1Session(TransportSession):
                 before_resending()
                 reply = self._send(command, timeout_s)
             self._check_reply(reply, command.text)
-            with self._closing_on_failure(wire.redact(command.text)):
+            with self._close_on_failure(wire.redact(command.text)):
                 return decode(reply.lines)
 
     def ask_again(
@@ -214,31 +214,31 @@ class Tl1Session(TransportSession):
 
     def _make_command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
         return tl1.Command(
-            verb, self._next_tag(), aid=aid, positional=positional, is_short=self._dialect.is_short
+            verb, self._make_tag(), aid=aid, positional=positional, is_short=self._dialect.is_short
         )
 
-    def _next_tag(self) -> int:
+    def _make_tag(self) -> int:
         self._tag += 1
         return self._tag
 
     def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
         deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
-        reply = self._converse(replace(command, tag=self._next_tag()), deadline)
+        reply = self._converse(replace(command, tag=self._make_tag()), deadline)
         record_answer()
         return reply
 
     def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
         """Send one command and return its reply, with all parts joined."""
-        with self._closing_on_failure(wire.redact(command.text)):
+        with self._close_on_failure(wire.redact(command.text)):
             wire.log_sent(self._device, command.text)
             self._transport.send(command.text.encode("ascii") + b"\r\n", deadline)
-            pages = [self._next_reply(str(command.tag), deadline)]
+            pages = [self._read_reply(str(command.tag), deadline)]
             while pages[-1].has_more:
-                pages.append(self._next_reply(str(command.tag), deadline))
+                pages.append(self._read_reply(str(command.tag), deadline))
         lines = tuple(line for page in pages for line in page.lines)
         return replace(pages[-1], lines=lines)
 
-    def _next_reply(self, tag: str, deadline: Deadline) -> tl1.Reply:
+    def _read_reply(self, tag: str, deadline: Deadline) -> tl1.Reply:
         while not self._replies:
             self._decode(self._receive(deadline))
         reply = self._replies.popleft()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from lightbed.children import child_environment
+from lightbed.children import make_child_environment
 from lightbed.wording import describe_extra
 from testbed.lab.model import Lab, LabBoard
 from testbed.lab.simulated.lifecycle import list_simulated_labs
@@ -169,7 +169,7 @@ def _find_problem(script: str, arguments: Sequence[str]) -> str:
             capture_output=True,
             text=True,
             check=False,
-            env=child_environment(),
+            env=make_child_environment(),
             timeout=_BOARD_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:

@@ -17,7 +17,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 from lightbed.output_file import write_output
 from testbed.errors import HostError, InferenceError
 from testbed.measure.results.records import Inference, Latency
@@ -109,11 +109,11 @@ def prepare_trial(
 def _run_lightning(*arguments: str) -> str:
     """Return the output of a `lightning` command. Raises `InferenceError` with its message if it fails."""
     process = subprocess.run(
-        module_command("lightning.cli", *arguments),
+        make_module_command("lightning.cli", *arguments),
         capture_output=True,
         text=True,
         check=False,
-        env=child_environment(),
+        env=make_child_environment(),
     )
     if process.returncode:
         error_lines = process.stderr.strip().splitlines() or ["no message"]

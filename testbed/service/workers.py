@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 from testbed.commands.declare import Lane
 from testbed.service.requests import find_lane
 from testbed.service.runs import Run, RunStore
@@ -135,11 +135,11 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     }
     folder = get_run_folder(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
-    command = module_command("testbed.cli.submitted", run.id, str(runs_dir), *lab_assignments)
+    command = make_module_command("testbed.cli.submitted", run.id, str(runs_dir), *lab_assignments)
     with (folder / "process.log").open("ab") as log_file:
         process = subprocess.run(
             command,
-            env=child_environment(environment),
+            env=make_child_environment(environment),
             stdin=subprocess.DEVNULL,
             stdout=log_file,
             stderr=log_file,

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +17,7 @@ PACKAGES = [
     ".".join(path.parent.relative_to(ROOT).parts)
     for room in ("fpga", "lightning")
     for path in sorted((ROOT / room).rglob("__init__.py"))
-    if "= lazy_names(" in path.read_text(encoding="utf-8")
+    if "= make_lazy_attributes(" in path.read_text(encoding="utf-8")
 ]
 
 
@@ -71,7 +71,7 @@ def test_no_later_name_is_that_of_a_module(package):
 
 
 def test_a_later_name_is_imported_once():
-    find, names = lazy_names("fpga", {"beats": "Beats"})
+    find, names = make_lazy_attributes("fpga", {"beats": "Beats"})
 
     assert find("Beats") is import_module("fpga.beats").Beats
     assert "Beats" in names()

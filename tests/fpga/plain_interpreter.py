@@ -40,14 +40,14 @@ class Plain:
         self.datapath = datapath
         self.actions = [(module, action) for module in datapath.modules for action in module.actions]
         self.kinds = {(m.name, a.output): a for m, a in reversed(self.actions) if a.output}
-        self.base = {(m.name, c.name): 0 for m, c in datapath.counts()}
+        self.base = {(m.name, c.name): 0 for m, c in datapath.list_counts()}
         self.sticky = {(what, *key): 0 for what in ("overshoot", "saturated") for key in self.base}
-        self.target = {(m.name, t.name): t.reset for m, t in datapath.targets()}
+        self.target = {(m.name, t.name): t.reset for m, t in datapath.list_targets()}
         self.driven = dict.fromkeys(self.kinds, 0)
         self.valid = set()
         self.queues = {(s.name, i): [] for s in datapath.inputs if s.buffered for i in range(s.size)}
         self.heads, self.violated = {}, []
-        self.turn = {(m.name, c.name): 0 for m, c in datapath.counts()}
+        self.turn = {(m.name, c.name): 0 for m, c in datapath.list_counts()}
         self.open = set()
         self.words = {key: {} for key, action in self.kinds.items() if action.kind is ActionKind.MEMORY}
         self.samples = {key: [] for key, action in self.kinds.items() if action.kind is ActionKind.EMIT}
@@ -108,7 +108,7 @@ class Plain:
 
     def takers(self, ref):
         wanted = (ref.module, ref.name, ref.index)
-        for module, count in self.datapath.counts():
+        for module, count in self.datapath.list_counts():
             if any((t.module, t.name, t.index) == wanted and self.is_stream(t) for t in count.counted):
                 yield module, count
 
@@ -170,7 +170,7 @@ class Plain:
 
     def reached(self):
         found, gone = set(), set()
-        for module, count in self.datapath.counts():
+        for module, count in self.datapath.list_counts():
             step = self.increment(module, count)
             value, goal = self.base[module.name, count.name] + step, self.goal(module, count)
             takes = {(t.module, t.name, t.index) for t in count.counted if self.is_stream(t)}
@@ -258,7 +258,7 @@ class Plain:
         for what in ("overshoot", "saturated"):
             yield f"{what}_o", side_by_side([self.sticky[(what, *key)] for key in counts], 1)
         place = total = 0
-        for module, count in self.datapath.counts():
+        for module, count in self.datapath.list_counts():
             total |= self.base[module.name, count.name] << place
             place += count.width
         yield "count_o", total
@@ -268,7 +268,7 @@ class Plain:
     def clock(self):
         chosen = {
             (m.name, c.name): (c, self.chosen(m, c))
-            for m, c in self.datapath.counts()
+            for m, c in self.datapath.list_counts()
             if c.order and (m.name, c.name) in self.fires
         }
         ends = {key: not c.whole or self.ends(ref) for key, (c, ref) in chosen.items()}
@@ -283,11 +283,11 @@ class Plain:
                 on, key = (module.name, action.on), (module.name, action.output)
                 begins = on in self.fires or on in cleared or module.count(action.on).kind is CountKind.LEVEL
                 self.samples[key] = [] if begins else self.samples[key] + self.counted(module, action)
-        counts = [self.clock_count(module, count, cleared) for module, count in self.datapath.counts()]
+        counts = [self.clock_count(module, count, cleared) for module, count in self.datapath.list_counts()]
         self.base = dict(zip(self.base, counts, strict=True))
         if self.inputs["commit_i"]:
             shadow = self.inputs["target_shadow_i"]
-            for module, target in self.datapath.targets():
+            for module, target in self.datapath.list_targets():
                 self.target[module.name, target.name] = cut(shadow, target.width)
                 shadow >>= target.width
         self.clock_buffers()

@@ -28,7 +28,7 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.ports import WORD_BITS, ports_of
+from fpga.count_action.ports import WORD_BITS, make_ports
 
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
 
@@ -154,7 +154,7 @@ class _Builder:
     def add_sweeper(self) -> None:
         """Add a module that now and then clears counts: those above their target would stay there (R4, R8)."""
         name, swept = f"m{len(self.modules)}", {each.clears for m in self.modules for each in m.actions}
-        counts = [(module.name, count) for module, count in self.datapath().counts()]
+        counts = [(module.name, count) for module, count in self.datapath().list_counts()]
         accumulating = [(module, count.name) for module, count in counts if count.kind is ACCUMULATE]
         often = Count("c0", ACCUMULATE, "t0", (self._flag(),), width=5)
         seldom = Count("c1", LEVEL, "t1", tuple(self._flag() for _ in range(4)), width=3)
@@ -288,7 +288,7 @@ class _Builder:
         refs = [
             Ref(ref.name, ref.module, ref.index, lane)
             for ref in count.terms
-            for lane in range(max(1, graph.source(ref).lanes))
+            for lane in range(max(1, graph.find_source(ref).lanes))
         ][:80]
         if self.likely(0.2):
             self.random.shuffle(refs)
@@ -298,7 +298,7 @@ class _Builder:
         return tuple(refs)
 
     def _source(self, ref: Ref):
-        return Graph(self.datapath()).source(ref)
+        return Graph(self.datapath()).find_source(ref)
 
     def _offer(self, module: Module) -> None:
         """Offer what the modules after this one may look at."""
@@ -347,7 +347,7 @@ def _with_split_streams(module: Module) -> Module:
     place = chance.randint(0, len(module.counts))
     counts = (*module.counts[:place], other, *module.counts[place:])
     action = Action(ActionKind.PULSE, "split", "split_o")
-    if module.streams():
+    if module.list_streams():
         sent = chance.choice([each for each in module.actions if each.kind.drives is SignalKind.STREAM])
         action = replace(sent, on="split", output="split_o")
     return replace(
@@ -392,7 +392,7 @@ def constructive_stimulus(datapath: Datapath, cycles: int, seed: int = 0):
 class _Stimulus:
     def __init__(self, datapath, cycles, generator):
         self.datapath, self.cycles, self.generator = datapath, cycles, generator
-        self.ports = ports_of(datapath)
+        self.ports = make_ports(datapath)
         self._signals = {signal.name: signal for signal in datapath.inputs}
         self.bits = {port.name: self._port(port) for port in self.ports.inputs}
 
@@ -440,7 +440,7 @@ class _Stimulus:
     def _targets(self):
         """Return what stands in the shadow bank: new in every phase, and mostly within reach."""
         fields = []
-        for module, target in self.datapath.targets():
+        for module, target in self.datapath.list_targets():
             counts = [count for count in module.counts if count.target == target.name]
             values = self._target(counts, target)
             bits = values[:, None] >> np.arange(target.width, dtype=np.uint64) & np.uint64(1)

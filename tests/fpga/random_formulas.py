@@ -57,7 +57,7 @@ def _with_packets(datapath, name, generator):
         streams.append(Ref(stream))
     order = generator.choice(arbitration.ORDERS)
     count = Count("c0", CountKind.LEVEL, "t0", tuple(streams), order=order, whole=True)
-    values = arbitration.picks(count, name)
+    values = arbitration.make_picks(count, name)
     count = replace(count, picks=tuple(Ref(f"#{place}", name) for place in range(len(values))))
     actions = []
 
@@ -66,7 +66,7 @@ def _with_packets(datapath, name, generator):
         values.extend(operands)
         actions.append(Action(kind, "c0", output, refs, width, **more))
 
-    widths = arbitration.registers(order, takes_whole_frames=True, stream_count=len(streams))
+    widths = arbitration.list_registers(order, takes_whole_frames=True, stream_count=len(streams))
     for end, operand in arbitration.make_next_numbers(count, name).items():
         add(f"c0_{end}", widths[end], [operand], part_of="c0")
     samples = arbitration.select_samples(count, name, lanes)
@@ -111,7 +111,7 @@ def constructs(datapath: Datapath) -> Counter[str]:
     found.update("wide stream" for each in datapath.inputs if each.width > 32)
     graph = Graph(datapath)
     for module in datapath.modules:
-        found.update("split" for count in module.counts if graph.rivals(module, count))
+        found.update("split" for count in module.counts if graph.find_rivals(module, count))
         found.update(f"emit {each.reduction}" for each in module.list_actions(ActionKind.EMIT))
         found.update("merge" for each in module.actions if each.merges)
         found.update(each.kind for each in module.claims)
@@ -211,7 +211,7 @@ class _Maker:
         return replace(count, terms=packets if whole else count.terms, order=order, whole=whole)
 
     def kept_by(self, count):
-        widths = arbitration.registers(
+        widths = arbitration.list_registers(
             count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
         )
         for name, operand in arbitration.make_next_numbers(count, self.here.name).items():
@@ -222,7 +222,8 @@ class _Maker:
     def merge(self, count):
         """Return a stream of what is chosen, and its ends, where the streams are alike."""
         lanes = {
-            self.lanes.get((each.module, each.name)) or self.graph.source(each).lanes for each in count.terms
+            self.lanes.get((each.module, each.name)) or self.graph.find_source(each).lanes
+            for each in count.terms
         }
         if len(lanes) > 1:
             return
@@ -268,7 +269,7 @@ class _Maker:
         chooses = self.chooses(count)
         if chooses is not None:
             made = replace(chooses, gate=self.gate(count))
-            return replace(made, picks=tuple(map(self.kept, arbitration.picks(made, self.here.name))))
+            return replace(made, picks=tuple(map(self.kept, arbitration.make_picks(made, self.here.name))))
         aim = self.aim(count)
         made = replace(self.between(count), aim=aim, gate=self.gate(count))
         return replace(made, width=self.random.randint(33, 48)) if self.likely(0.1) else made
@@ -341,7 +342,7 @@ class _Maker:
             ref = self.random.choice(self.streams)
             if what < 0.1:
                 return Operation("valid", (Ref(ref.name, ref.module, ref.index),))
-            lane = self.random.randrange(self.graph.source(ref).lanes)
+            lane = self.random.randrange(self.graph.find_source(ref).lanes)
             return Ref(ref.name, ref.module, ref.index, lane)
         if what < 0.7:
             return Operation("count", (Ref(self.random.choice(self.here.counts).name, self.here.name),))
@@ -375,6 +376,6 @@ class _Maker:
 
 def uses_values(datapath: Datapath) -> int:
     """Return how many conditions and samples are formulas."""
-    refs = [each.ref for _, count in datapath.counts() for each in count.gate]
+    refs = [each.ref for _, count in datapath.list_counts() for each in count.gate]
     refs += [ref for module in datapath.modules for action in module.actions for ref in action.refs]
     return sum(map(is_value, refs))

@@ -162,12 +162,12 @@ _TELESCENT = telescent.CommandSet()
 def decode_rome_ports(dialect: rome.Dialect, ports_a_side: int, lines: Lines) -> Any:
     board = rome.Board(_NOBODY, ports_a_side, ports_a_side)
     table = rome_table.decode_ports(lines, dialect, board)
-    return table, table.unfit_ports(), table.connections(())
+    return table, table.find_unfit_ports(), table.connections(())
 
 
 def telescent_cells(lines: Lines) -> Any:
     table = telescent.Table(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
-    return table, table.pending, table.outputs, table.unfit_ports(force=True), table.connections
+    return table, table.pending, table.outputs, table.find_unfit_ports(allow_locked=True), table.connections
 
 
 _SCREEN_DECODERS: tuple[Decode, ...] = (
@@ -225,7 +225,7 @@ def events_of_telnet(pieces: Sequence[bytes]) -> list[Any]:
 def events_of_http(pieces: Sequence[bytes]) -> list[Any]:
     """Return the reply to one GET, after which the device closes the connection."""
     connection = http.HttpConnection()
-    connection.request(http.Request("GET", "/x", (("Host", "h"),)))
+    connection.encode_request(http.Request("GET", "/x", (("Host", "h"),)))
     waiting = [*filter(None, pieces), b""]
     try:
         reply = None
@@ -242,7 +242,7 @@ def cookies(connection: http.HttpConnection) -> Any:
     jar = http.CookieJar()
     for name, value in connection.headers:
         if name == "set-cookie":
-            jar.take(value)
+            jar.store(value)
     return jar.header
 
 

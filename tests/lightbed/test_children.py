@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lightbed
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 
 
 @pytest.mark.process
@@ -17,14 +17,14 @@ def test_a_folder_of_the_same_name_in_the_current_folder_is_not_taken_for_ours(t
     for name in ("sim", "lightbed", "testbed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('that of somebody else')")
-    command = module_command("sim.twins", "--list")
+    command = make_module_command("sim.twins", "--list")
     done = subprocess.run(
-        command, env=child_environment(), cwd=tmp_path, capture_output=True, text=True, check=True
+        command, env=make_child_environment(), cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "polatis" in done.stdout
 
 
 def test_our_folder_comes_first_and_what_was_there_stays():
     root = str(Path(lightbed.__file__).resolve().parent.parent)
-    assert child_environment({"A": "b"}) == {"A": "b", "PYTHONPATH": root}
-    assert child_environment({"PYTHONPATH": "/x"})["PYTHONPATH"] == f"{root}{os.pathsep}/x"
+    assert make_child_environment({"A": "b"}) == {"A": "b", "PYTHONPATH": root}
+    assert make_child_environment({"PYTHONPATH": "/x"})["PYTHONPATH"] == f"{root}{os.pathsep}/x"

@@ -20,7 +20,7 @@ skip_without("httptools")
 
 import uvicorn
 
-from lightbed.http_server import GRACE_S, Acceptor, HeadAsGet, Limits, Server
+from lightbed.http_server import MIN_LIFETIME_S, Acceptor, HeadAsGet, Limits, Server
 
 pytestmark = [pytest.mark.socket]
 HALF_HEADER = b"GET / HTTP/1.1\r\nHost: a\r\nX-Long: "
@@ -153,7 +153,7 @@ def test_of_one_address_the_oldest_unfinished_makes_room(serve, connect):
     streams = [connect(port, b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n") for _ in range(6)]
     for stream in streams:  # whole requests do not count
         read_until(stream, b"on ")
-    threading.Event().wait(GRACE_S)
+    threading.Event().wait(MIN_LIFETIME_S)
     connect(port, HALF_HEADER)
     assert read_all(half[0]).startswith(b"HTTP/1.1 503 ")
     half[1].settimeout(0.05)

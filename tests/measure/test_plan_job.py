@@ -65,15 +65,15 @@ def session(tmp_path_factory):
 def an_iteration(seed):
     """Return computing on every host, transfers of drawn sizes, and an AllReduce of all."""
     random, job = np.random.default_rng(seed), TaskGraphBuilder(HOSTS)
-    last = [job.compute(host, 0.002) for host in range(HOSTS)]
+    last = [job.add_compute(host, 0.002) for host in range(HOSTS)]
     for _ in range(3):
         order = random.permutation(HOSTS).tolist()
         moved = [
-            job.transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
+            job.add_transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
             for host, target in enumerate(order)
             if host != target
         ]
-    job.allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
+    job.add_allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
     return job.build()
 
 
@@ -120,7 +120,7 @@ def test_the_header_of_each_message_is_planned():
     """Of many short messages headers are a part of what links carry; the hosts send each part by its set of routes."""
     topology, job = find_topology(5, 2), TaskGraphBuilder(5)
     for target in (1, 1, 1, 2, 2):
-        job.transfer(0, target, 100)
+        job.add_transfer(0, target, 100)
     graph = job.build()
     made = make_host_job(graph, route_job(topology, graph, tries=1), 100.0, factor=1.0)
     passed = np.zeros(len(topology.edges), dtype=int)

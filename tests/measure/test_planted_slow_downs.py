@@ -61,15 +61,15 @@ done
 def an_iteration():
     """Return computing on every host, three rounds of transfers, and an AllReduce of all."""
     random, job = np.random.default_rng(0), TaskGraphBuilder(HOSTS)
-    last = [job.compute(host, 0.002) for host in range(HOSTS)]
+    last = [job.add_compute(host, 0.002) for host in range(HOSTS)]
     for _ in range(3):
         order = random.permutation(HOSTS).tolist()
         moved = [
-            job.transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
+            job.add_transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
             for host, target in enumerate(order)
             if host != target
         ]
-    job.allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
+    job.add_allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
     return job.build()
 
 

@@ -369,7 +369,7 @@ async def perform(bench, step):
             bench.device.power_off()
             bench.device.boot()
         case ("edit", port):
-            bench.device.change(bench.device.matrix.without_ports([port]))
+            bench.device.change(bench.device.matrix.plan_port_removal([port]))
         case (kind, source, output):
             bench.ask(kind, source, output)
 

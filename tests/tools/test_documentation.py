@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from testbed.lab.hosts.nccl_rules import NCCL_VERSION
-from tools.documentation import interface, rooms
-from tools.documentation.nccl_rules import attribute_table, nesting_table, text_table
-from tools.documentation.resources import resources_table
+from tools.documentation import architecture, interface
+from tools.documentation.nccl_rules import write_attribute_table, write_nesting_table, write_text_table
+from tools.documentation.resources import write_resources_table
 
 ROOT = Path(__file__).parents[2]
 NOT_IN_THE_TABLE = re.compile(r"decisions/(0.*|template)\.md")
@@ -22,13 +22,13 @@ def test_the_page_of_the_public_interface_lists_what_packages_export():
 
     assert (
         page.partition("\n\n| package")[2]
-        == "\n".join(interface.interface_table())[len("| package") :] + "\n"
+        == "\n".join(interface.write_interface_table())[len("| package") :] + "\n"
     )
 
 
 def test_the_page_of_resources_has_every_module_as_it_was_last_accepted():
     page = (ROOT / "docs" / "reference" / "resources.md").read_text(encoding="utf-8")
-    table = "\n".join(resources_table())
+    table = "\n".join(write_resources_table())
 
     assert f"\n\n{table}\n\n" in page
     assert "`preamble_finder`" in table
@@ -38,7 +38,12 @@ def test_the_page_of_resources_has_every_module_as_it_was_last_accepted():
 def test_the_page_of_nccl_has_every_rule_of_its_reader():
     page = (ROOT / "docs" / "reference" / "nccl-files.md").read_text(encoding="utf-8")
 
-    for table in (text_table(), nesting_table(), attribute_table("topology"), attribute_table("graph")):
+    for table in (
+        write_text_table(),
+        write_nesting_table(),
+        write_attribute_table("topology"),
+        write_attribute_table("graph"),
+    ):
         lines = "\n".join(table)
         assert f"\n\n{lines}\n" in page
         assert lines.count("\n") > 5
@@ -46,7 +51,7 @@ def test_the_page_of_nccl_has_every_rule_of_its_reader():
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_contracts():
-    assert rooms.PICTURE.read_text(encoding="utf-8") == rooms.draw()
+    assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.draw()
 
 
 def test_public_names_exist():
@@ -72,9 +77,9 @@ def test_pages_of_commands_name_every_command():
     pytest.importorskip("typer")
     pytest.importorskip("qick")
     pytest.importorskip("lark")
-    from tools.documentation.command_pages import PROGRAMS, command_pages
+    from tools.documentation.command_pages import PROGRAMS, make_command_pages
 
-    pages = command_pages()
+    pages = make_command_pages()
 
     assert {path.rpartition("/")[2] for path in pages} == {f"{program}.md" for program in PROGRAMS}
     testbed = pages["reference/commands/testbed.md"]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tools.installation import environments, system, translations
-from tools.installation.environments import Environment, Installer, digest, locked_version
+from tools.installation.environments import Environment, Installer, compute_digest, find_locked_version
 from tools.installation.processes import InstallError
 from tools.installation.progress import Line
 from tools.installation.python2 import find_python2
-from tools.installation.uv import Uv, cache_home, can_link
+from tools.installation.uv import Uv, can_link, find_cache_home
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,26 +30,26 @@ def test_a_package_is_missing_once_however_many_programs_it_has(tmp_path, monkey
     monkeypatch.setattr(system, "_PATH", str(tmp_path / "none"))
     needs = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables"}
     path = programs(tmp_path, "ip")
-    assert system.missing_packages(needs, path) == ["iproute2", "nftables"]
+    assert system.find_missing_packages(needs, path) == ["iproute2", "nftables"]
     programs(tmp_path, "tc", "nft")
-    assert system.missing_packages(needs, path) == []
+    assert system.find_missing_packages(needs, path) == []
 
 
 def test_a_program_may_have_to_be_in_a_folder_of_its_own(tmp_path):
     path = programs(tmp_path, "python3")
-    assert system.missing_packages({f"{tmp_path}/none/python3": "python3"}, path) == ["python3"]
-    assert system.missing_packages({f"{tmp_path}/none:{tmp_path}/python3": "python3"}, "") == []
+    assert system.find_missing_packages({f"{tmp_path}/none/python3": "python3"}, path) == ["python3"]
+    assert system.find_missing_packages({f"{tmp_path}/none:{tmp_path}/python3": "python3"}, "") == []
 
 
 def test_caches_lie_in_the_users_folder_or_in_the_checkout(tmp_path, monkeypatch):
     checkout, home = tmp_path / "checkout", tmp_path / "home"
     home.mkdir()
     in_checkout = checkout / ".tools" / "cache"
-    assert cache_home(checkout, {"HOME": str(home)}) == home / ".cache"
-    assert cache_home(checkout, {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/x"}) == home / "x"
-    assert cache_home(checkout, {}) == in_checkout
+    assert find_cache_home(checkout, {"HOME": str(home)}) == home / ".cache"
+    assert find_cache_home(checkout, {"HOME": str(home), "XDG_CACHE_HOME": f"{home}/x"}) == home / "x"
+    assert find_cache_home(checkout, {}) == in_checkout
     monkeypatch.setattr(os, "geteuid", lambda: home.stat().st_uid + 1)  # as with sudo
-    assert cache_home(checkout, {"HOME": str(home)}) == in_checkout
+    assert find_cache_home(checkout, {"HOME": str(home)}) == in_checkout
 
 
 def test_a_place_without_links_is_told(tmp_path, monkeypatch):
@@ -66,15 +66,15 @@ def test_a_place_without_links_is_told(tmp_path, monkeypatch):
 
 
 def test_a_digest_tells_parts_apart():
-    assert digest(("ab", "c")) != digest(("a", "bc"))
-    assert digest(("ab", b"c")) == digest((b"ab", "c"))
+    assert compute_digest(("ab", "c")) != compute_digest(("a", "bc"))
+    assert compute_digest(("ab", b"c")) == compute_digest((b"ab", "c"))
 
 
 def test_versions_are_those_of_the_lock():
     lock = "numpydoc==1.9 \\\nnumpy==2.4.6 \\\n    --hash=sha256:0"
-    assert locked_version(lock, "numpy") == "2.4.6"
+    assert find_locked_version(lock, "numpy") == "2.4.6"
     with pytest.raises(InstallError, match="make lock"):
-        locked_version(lock, "nump")
+        find_locked_version(lock, "nump")
 
 
 def test_uv_is_the_locked_one_or_the_one_that_is_named(tmp_path):
@@ -107,7 +107,7 @@ def checkout(tmp_path, monkeypatch):
 def steps_left(root):
     """Return the keys of what is to be done."""
     installer = Installer(root, Path("/usr/bin/python3"), Uv(root, Path("/usr/bin/python3"), {}))
-    steps = [*installer.steps(), *installer.host_steps(), *installer.board_steps()]
+    steps = [*installer.list_steps(), *installer.list_host_steps(), *installer.list_board_steps()]
     return [step.key for step in steps if not step.is_done()]
 
 
@@ -120,7 +120,7 @@ def stamp_all(root, monkeypatch):
         (root / name).mkdir()
     installer = Installer(root, Path("/usr/bin/python3"), Uv(root, Path("/usr/bin/python3"), {}))
     line = Line("", io.StringIO(), lambda: 0.0, lambda _: None)
-    for step in (*installer.steps(), *installer.host_steps(), *installer.board_steps()):
+    for step in (*installer.list_steps(), *installer.list_host_steps(), *installer.list_board_steps()):
         step.act(line)
 
 
@@ -173,7 +173,7 @@ def test_an_environment_of_one_lock_is_made_again_with_another_lock(tmp_path, mo
     lock.parent.mkdir()
     (tmp_path / f".venv-{name}").mkdir()
     installer = Installer(tmp_path, Path("/usr/bin/python3"), Uv(ROOT, Path("/usr/bin/python3"), {}))
-    steps = {"clients": installer.clients_steps, "docs": installer.docs_steps}[name]
+    steps = {"clients": installer.list_clients_steps, "docs": installer.list_docs_steps}[name]
     for version in ("1", "2"):
         lock.write_text(f"a=={version}\n")
         (step,) = steps()
@@ -214,7 +214,7 @@ def test_clients_of_python_2_are_made_or_the_line_says_why_not(tmp_path, monkeyp
     (tmp_path / "requirements").mkdir()
     (tmp_path / "requirements" / "clients-python2.lock").write_text("a==1\n")
     uv = Uv(ROOT, Path("/usr/bin/python3"), {"PATH": str(python.parent)})
-    (step,) = Installer(tmp_path, Path("/usr/bin/python3"), uv).python2_steps()
+    (step,) = Installer(tmp_path, Path("/usr/bin/python3"), uv).list_python2_steps()
     line = Line("", io.StringIO(), lambda: 0.0, lambda _: None)
     step.act(line)
     launcher = tmp_path / ".venv-clients-python2" / "bin" / "python"

@@ -42,7 +42,7 @@ def test_a_step_is_one_line_with_its_time():
         "install: 2/3 title of locked ... 1 min 15 s",
         "install: 3/3 title of torch ... the CPU build, 10 s",
     ]
-    assert progress.remembered == pytest.approx({"uv": 2.04, "locked": 75, "torch": 10})
+    assert progress.durations_s == pytest.approx({"uv": 2.04, "locked": 75, "torch": 10})
 
 
 def test_the_time_left_is_known_from_the_last_time():
@@ -77,7 +77,7 @@ def test_a_step_that_fails_says_so_and_is_not_remembered():
     with pytest.raises(OSError, match="disk"), progress.step("uv", "uv"):
         raise OSError("disk")
     assert progress.stream.getvalue() == "install: 1/3 uv ... not done\n"
-    assert progress.remembered == {}
+    assert progress.durations_s == {}
 
 
 def test_durations_are_remembered_between_installations(tmp_path):

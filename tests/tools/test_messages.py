@@ -24,13 +24,13 @@ QUOTES = frozenset({"sim/twins"})
 def test_the_tables_of_a_page_are_those_of_the_classes(page):
     text = page.read_text(encoding="utf-8")
     assert messages.TABLE.search(text)
-    assert messages.render(text) == text
+    assert messages.update_tables(text) == text
 
 
 @pytest.fixture(scope="module")
 def every_message():
     """Write the page with every message, and return its lines with the file of each."""
-    lines = list(messages.message_page())
+    lines = list(messages.write_message_page())
     target = messages.ROOT / "build/messages.md"
     target.parent.mkdir(exist_ok=True)
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")

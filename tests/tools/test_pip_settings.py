@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.installation.pip_settings import configuration_files, read_configuration, translate_settings
+from tools.installation.pip_settings import list_configuration_files, read_configuration, translate_settings
 
 DEBUGGED = """env_var:
   PIP_CERT='/etc/one.crt'
@@ -39,7 +39,7 @@ def options(tmp_path):
     paths = {name: tmp_path / f"{order}.conf" for order, name in enumerate(("named", "user", "machine"))}
     for name, path in paths.items():
         path.write_text(texts[name])
-    files = configuration_files(DEBUGGED.format(**paths))
+    files = list_configuration_files(DEBUGGED.format(**paths))
     assert files == [paths["machine"], paths["user"], paths["named"]]
     environ = {
         "PIP_CERT": "/etc/one.crt",

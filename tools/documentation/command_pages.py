@@ -19,64 +19,64 @@ from testbed.commands.table import load_command
 PROGRAMS = {"testbed": testbed, "countaction": countaction, "lightning": lightning}
 
 
-def command_pages() -> dict[str, str]:
+def make_command_pages() -> dict[str, str]:
     """Return a page of Markdown for each program, by its path in the documentation."""
     return {
-        f"reference/commands/{name}.md": "\n".join(_page(name, module.build_app()))
+        f"reference/commands/{name}.md": "\n".join(_write_page(name, module.build_app()))
         for name, module in PROGRAMS.items()
     }
 
 
-def _page(name: str, app: Any) -> Iterator[str]:
+def _write_page(name: str, app: Any) -> Iterator[str]:
     yield f"# `{name}`\n"
-    yield from _help(app)
-    for words, command in _commands(app, (name,)):
+    yield from _write_help(app)
+    for words, command in _list_commands(app, (name,)):
         yield f"## `{' '.join(words)}`\n"
-        yield from _help(command)
-        yield f"    {' '.join(words)} {' '.join(_usage(command))}\n"
-        yield from _parameters(command)
+        yield from _write_help(command)
+        yield f"    {' '.join(words)} {' '.join(_list_usage_words(command))}\n"
+        yield from _write_parameters(command)
         declared = load_command(" ".join(words[1:])) if name == "testbed" else None
         for document in list_document_types(declared) if declared is not None else ():
-            yield from _document(document)
+            yield from _write_document(document)
 
 
-def _commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _list_commands(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield the words and the command of everything that can be run below a group, including runnable groups."""
     for name, command in group.commands.items():
         is_group = hasattr(command, "commands")
         if not is_group or command.invoke_without_command:
             yield (*words, name), command
         if is_group:
-            yield from _commands(command, (*words, name))
+            yield from _list_commands(command, (*words, name))
 
 
-def _help(command: Any) -> Iterator[str]:
+def _write_help(command: Any) -> Iterator[str]:
     text = inspect.cleandoc(command.help or "").replace("\b", "").replace("\f", "")
     if text:
         yield f"{text}\n"
 
 
-def _usage(command: Any) -> Iterator[str]:
+def _list_usage_words(command: Any) -> Iterator[str]:
     if any(parameter.param_type_name == "option" for parameter in command.params):
         yield "[OPTIONS]"
     for parameter in command.params:
         if parameter.param_type_name == "argument":
-            name = _argument(parameter)
+            name = _format_argument(parameter)
             yield (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
 
 
-def _argument(parameter: Any) -> str:
+def _format_argument(parameter: Any) -> str:
     """Return the name of an argument in capitals, without the brackets of an optional argument."""
     metavar = str(parameter.metavar or parameter.name).rstrip(".")
     return (metavar[1:-1] if re.fullmatch(r"\[[^]]*\]", metavar) else metavar).upper()
 
 
-def _parameters(command: Any) -> Iterator[str]:
+def _write_parameters(command: Any) -> Iterator[str]:
     rows = [
         row
         for parameter in command.params
         if not getattr(parameter, "hidden", False)
-        for row in [_row(parameter)]
+        for row in [_format_row(parameter)]
     ]
     if rows:
         yield "| argument or option | meaning | default |\n|---|---|---|"
@@ -84,15 +84,15 @@ def _parameters(command: Any) -> Iterator[str]:
         yield ""
 
 
-def _document(document: type[Document]) -> Iterator[str]:
+def _write_document(document: type[Document]) -> Iterator[str]:
     """Yield the table of the keys of a `--json` document and of its records."""
     yield f"`--json` prints: {inspect.cleandoc(document.__doc__ or '')}\n"
     yield "| key | type |\n|---|---|"
-    yield from (f"| `{key}` | {_escape(kind)} |" for key, kind in _keys(document, ""))
+    yield from (f"| `{key}` | {_escape(kind)} |" for key, kind in _list_keys(document, ""))
     yield ""
 
 
-def _keys(record: type, prefix: str) -> Iterator[tuple[str, str]]:
+def _list_keys(record: type, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield keys and types. Keys of records in a list are `list[].key`, in a mapping `mapping.NAME.key`."""
     hints = get_type_hints(record)
     for field in dataclasses.fields(record):
@@ -100,9 +100,9 @@ def _keys(record: type, prefix: str) -> Iterator[tuple[str, str]]:
         kind = hints[field.name]
         optional = ", may be left out" if field.metadata.get("omit_none") else ""
         record_type, suffix = _find_record_type(kind)
-        yield key, ("object" if record_type and not suffix else _type_name(kind)) + optional
+        yield key, ("object" if record_type and not suffix else _format_type(kind)) + optional
         if record_type:
-            yield from _keys(record_type, f"{key}{suffix}.")
+            yield from _list_keys(record_type, f"{key}{suffix}.")
 
 
 def _find_record_type(kind: Any) -> tuple[type | None, str]:
@@ -123,19 +123,19 @@ def _find_record_type(kind: Any) -> tuple[type | None, str]:
     return None, ""
 
 
-def _type_name(kind: Any) -> str:
+def _format_type(kind: Any) -> str:
     """Return the name of a type in JSON terms.
 
-    >>> _type_name(tuple[tuple[int, int], ...] | None)
+    >>> _format_type(tuple[tuple[int, int], ...] | None)
     'list of lists of integers, or null'
     """
     if isinstance(kind, UnionType):
-        names = [_type_name(member) for member in get_args(kind) if member is not NoneType]
+        names = [_format_type(member) for member in get_args(kind) if member is not NoneType]
         return ", or ".join([*names, *(["null"] if NoneType in get_args(kind) else [])])
     if get_origin(kind) is tuple:
-        return f"list of {_plural(_type_name(get_args(kind)[0]))}"
+        return f"list of {_make_plural(_format_type(get_args(kind)[0]))}"
     if get_origin(kind) is dict:
-        return f"mapping of names to {_plural(_type_name(get_args(kind)[1]))}"
+        return f"mapping of names to {_make_plural(_format_type(get_args(kind)[1]))}"
     if get_origin(kind) is Literal:
         return ", ".join(f'"{choice}"' for choice in get_args(kind))
     return _NAMES.get(kind, "object")
@@ -144,7 +144,7 @@ def _type_name(kind: Any) -> str:
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any value"}
 
 
-def _plural(name: str) -> str:
+def _make_plural(name: str) -> str:
     noun, space, remainder = name.partition(" ")
     return f"{noun}s{space}{remainder}"
 
@@ -153,9 +153,9 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _row(parameter: Any) -> str:
+def _format_row(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        name = _argument(parameter)
+        name = _format_argument(parameter)
     else:
         name = ", ".join((*parameter.opts, *parameter.secondary_opts))
     meaning = " ".join((getattr(parameter, "help", None) or "").split())

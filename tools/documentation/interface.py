@@ -45,7 +45,7 @@ def list_exports(package: str) -> list[str]:
     return sorted((name for name in names if not name.startswith("_")), key=str.casefold)
 
 
-def interface_table() -> Iterator[str]:
+def write_interface_table() -> Iterator[str]:
     """Yield the rows of the table in `docs/reference/api.md`."""
     yield "| package | what it is for | names |"
     yield "|---|---|---|"
@@ -53,14 +53,14 @@ def interface_table() -> Iterator[str]:
         yield f"| `{package}` | {line} | {', '.join(f'`{name}`' for name in list_exports(package))} |"
 
 
-def module_pages() -> dict[str, str]:
+def make_module_pages() -> dict[str, str]:
     """Return a page for each public package, by its path in the documentation; mkdocstrings fills the pages."""
     return {f"reference/modules/{package}.md": f"# `{package}`\n\n::: {package}\n" for package in PUBLIC} | {
-        "reference/modules/README.md": "\n".join(_index())
+        "reference/modules/README.md": "\n".join(_write_index())
     }
 
 
-def _index() -> Iterator[str]:
+def _write_index() -> Iterator[str]:
     yield "# Modules\n"
     yield "Docstrings of the [public interface](../api.md).\n"
     for package, line in PUBLIC.items():

@@ -26,7 +26,7 @@ FINDINGS = ROOT / "docs/reference/findings.md"
 TABLE = re.compile(r"(<!-- table: (?P<source>[^>]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A table between two comments; the first comment names its source."""
 
-SPEAKING = frozenset(
+MESSAGE_FUNCTIONS = frozenset(
     {
         "Finding",
         "FindingKind",
@@ -56,7 +56,7 @@ def _describe(error: type[LightbedError]) -> str:
     return text[:1].lower() + text[1:] if not re.match(r"[A-Z][\w-]*[A-Z]|`|Ctrl|If-|Idem", text) else text
 
 
-def error_table(modules: str) -> Iterator[str]:
+def write_error_table(modules: str) -> Iterator[str]:
     """Yield the table of all error classes that the modules define; `modules` is a list separated by spaces."""
     yield "| code | class | who | when |"
     yield "|---|---|---|---|"
@@ -66,7 +66,7 @@ def error_table(modules: str) -> Iterator[str]:
                 yield f"| `{error.code}` | `{error.__name__}` | {error.who} | {_describe(error)} |"
 
 
-def finding_table() -> Iterator[str]:
+def write_finding_table() -> Iterator[str]:
     """Yield the table of all kinds of findings, in the order of `KINDS`."""
     yield "| kind | meaning | hint |"
     yield "|---|---|---|"
@@ -74,12 +74,12 @@ def finding_table() -> Iterator[str]:
         yield f"| `{name}` | {kind.meaning} | {kind.hint} |"
 
 
-def render(text: str) -> str:
+def update_tables(text: str) -> str:
     """Return the text of a page with updated tables."""
 
     def table(match: re.Match[str]) -> str:
         source = match["source"]
-        lines = finding_table() if source == "findings" else error_table(source)
+        lines = write_finding_table() if source == "findings" else write_error_table(source)
         return "\n".join([match[1].rstrip("\n"), "", *lines, "", match[3]])
 
     return TABLE.sub(table, text)
@@ -108,7 +108,7 @@ def collect_messages(path: Path) -> Iterator[tuple[int, str]]:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func).rpartition(".")[2]
-            if id(call) in raised_ids or name in SPEAKING or name.endswith("Error"):
+            if id(call) in raised_ids or name in MESSAGE_FUNCTIONS or name.endswith("Error"):
                 for value in (*call.args, *(keyword.value for keyword in call.keywords)):
                     text = get_text(value)
                     if text and " " in text.strip():
@@ -117,7 +117,7 @@ def collect_messages(path: Path) -> Iterator[tuple[int, str]]:
         yield line, text
 
 
-def message_page() -> Iterator[str]:
+def write_message_page() -> Iterator[str]:
     """Yield the lines of the page with every message."""
     yield "# Every message\n"
     for package in PACKAGES:
@@ -131,10 +131,10 @@ def message_page() -> Iterator[str]:
 def main() -> None:
     """Update the tables, and write the page of messages."""
     for page in (ERRORS, FINDINGS):
-        page.write_text(render(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(update_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
     target = ROOT / "build/messages.md"
     target.parent.mkdir(exist_ok=True)
-    target.write_text("\n".join(message_page()) + "\n", encoding="utf-8")
+    target.write_text("\n".join(write_message_page()) + "\n", encoding="utf-8")
     print(target)
 
 

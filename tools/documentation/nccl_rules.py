@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from testbed.lab.hosts.nccl_rules import ATTRIBUTE_RULES, CHILDREN_BY_ELEMENT, TEXT_RULES, FileKind
 
 
-def nesting_table() -> Iterator[str]:
+def write_nesting_table() -> Iterator[str]:
     """Yield the lines of the table of elements."""
     yield "| file | element | elements inside |"
     yield "|---|---|---|"
@@ -17,7 +17,7 @@ def nesting_table() -> Iterator[str]:
                 yield f"| {file} | `{name}` | {', '.join(f'`{element}`' for element in inside)} |"
 
 
-def text_table() -> Iterator[str]:
+def write_text_table() -> Iterator[str]:
     """Yield the lines of the table of rules that are not about one attribute."""
     yield "| part | rule | source |"
     yield "|---|---|---|"
@@ -25,7 +25,7 @@ def text_table() -> Iterator[str]:
         yield f"| {rule.subject} | {rule.meaning} | {rule.source} |"
 
 
-def attribute_table(file: FileKind) -> Iterator[str]:
+def write_attribute_table(file: FileKind) -> Iterator[str]:
     """Yield the lines of the table of attributes of a file; attributes with one meaning share a line."""
     yield "| element | attribute | required | value | source |"
     yield "|---|---|---|---|---|"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fpga.hdl.synthesis import BASELINE
 
 
-def resources_table() -> Iterator[str]:
+def write_resources_table() -> Iterator[str]:
     """Yield the lines of the table in `docs/reference/resources.md`."""
     cells = json.loads(BASELINE.read_text(encoding="ascii"))
     yield "| module | look-up tables | flip-flops |"

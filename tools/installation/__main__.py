@@ -13,8 +13,8 @@ from pathlib import Path
 from tools.installation import system
 from tools.installation.environments import Installer, Step
 from tools.installation.processes import InstallError
-from tools.installation.progress import Line, Progress, duration, read_durations, write_durations
-from tools.installation.uv import Uv, cache_home
+from tools.installation.progress import Line, Progress, format_duration, read_durations, write_durations
+from tools.installation.uv import Uv, find_cache_home
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("all", "test", "board", "clients", "docs", "uv")
@@ -30,7 +30,7 @@ def print_line(text: str) -> None:
     print(f"install: {text}", file=sys.stderr, flush=True)
 
 
-def lock() -> None:
+def acquire_lock() -> None:
     """Acquire the lock of this checkout, and wait while another installation holds it.
 
     Child processes inherit the lock, so it is released when this process and all its children have ended.
@@ -44,15 +44,15 @@ def lock() -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def system_steps(key: str, needs: dict[str, str], failure_texts: tuple[str, str]) -> list[Step]:
+def make_system_steps(key: str, needs: dict[str, str], failure_texts: tuple[str, str]) -> list[Step]:
     """Return the step that installs missing Debian packages.
 
     If that fails, the step succeeds, but its line gives the consequence and the command (`failure_texts`).
     """
-    missing = system.missing_packages(needs, os.environ.get("PATH", os.defpath))
+    missing = system.find_missing_packages(needs, os.environ.get("PATH", os.defpath))
 
     def act(line: Line) -> None:
-        failure = system.apt_install(missing, line.tick)
+        failure = system.install_packages(missing, line.tick)
         if failure:
             consequence, remedy = failure_texts
             line.detail = (
@@ -72,20 +72,23 @@ def list_steps(part: str, uv: Uv, python: Path) -> list[Step]:
     installer = Installer(ROOT, python, uv)
     uv_step = Step("uv", f"uv {uv.version}, which installs the rest", uv.is_installed, fetch)
     if part == "test":
-        return [*system_steps("test packages", system.TESTS, WITHOUT_TESTS), *installer.test_steps()]
+        return [
+            *make_system_steps("test packages", system.TESTS, WITHOUT_TESTS),
+            *installer.list_test_steps(),
+        ]
     if part == "uv":
         return [uv_step]
     if part == "board":
-        return [uv_step, *installer.steps(), *installer.board_steps()]
+        return [uv_step, *installer.list_steps(), *installer.list_board_steps()]
     if part == "clients":
-        return [uv_step, *installer.clients_steps()]
+        return [uv_step, *installer.list_clients_steps()]
     if part == "docs":
-        return [uv_step, *installer.docs_steps()]
+        return [uv_step, *installer.list_docs_steps()]
     return [
-        *system_steps("lab packages", system.LAB, WITHOUT_LAB),
+        *make_system_steps("lab packages", system.LAB, WITHOUT_LAB),
         uv_step,
-        *installer.steps(),
-        *installer.host_steps(),
+        *installer.list_steps(),
+        *installer.list_host_steps(),
     ]
 
 
@@ -96,17 +99,17 @@ def install(part: str) -> None:
     steps = [step for step in list_steps(part, uv, Path(sys.executable)) if not step.is_done()]
     if not steps:
         return
-    durations = cache_home(ROOT, os.environ) / "lightbed" / "install-seconds.json"
+    durations = find_cache_home(ROOT, os.environ) / "lightbed" / "install-seconds.json"
     progress = Progress([step.key for step in steps], sys.stderr, read_durations(durations))
     try:
         for step in steps:
             with progress.step(step.key, step.title) as line:
                 step.act(line)
     finally:
-        for note in uv.notes():
+        for note in uv.list_notes():
             print_line(note)
-    write_durations(durations, progress.remembered)
-    print_line(f"done in {duration(time.monotonic() - start)}")
+    write_durations(durations, progress.durations_s)
+    print_line(f"done in {format_duration(time.monotonic() - start)}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -117,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
-    lock()
+    acquire_lock()
     try:
         install(part)
     except InstallError as error:

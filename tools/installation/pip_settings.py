@@ -37,7 +37,7 @@ class UvSettings:
     """Warnings that pip would print."""
 
 
-def configuration_files(debug_output: str) -> list[Path]:
+def list_configuration_files(debug_output: str) -> list[Path]:
     """Return the files that pip reads, in increasing precedence, from the output of `pip config debug`."""
     kind, files = "", []
     for line in debug_output.splitlines():
@@ -55,10 +55,10 @@ def read_configuration(files: Sequence[Path], environ: Mapping[str, str]) -> dic
         parser = configparser.RawConfigParser()
         parser.read(file, encoding=locale.getpreferredencoding(do_setlocale=False))
         for section in parser.sections():
-            options |= {(section, _option(name)): text for name, text in parser.items(section)}
+            options |= {(section, _format_option(name)): text for name, text in parser.items(section)}
     for name, text in environ.items():
         if name.startswith("PIP_"):
-            options[":env:", _option(name.removeprefix("PIP_"))] = text
+            options[":env:", _format_option(name.removeprefix("PIP_"))] = text
     return {
         option: text
         for section in _SECTIONS
@@ -67,7 +67,7 @@ def read_configuration(files: Sequence[Path], environ: Mapping[str, str]) -> dic
     }
 
 
-def _option(name: str) -> str:
+def _format_option(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
@@ -88,13 +88,13 @@ def translate_settings(
         **(
             {}
             if no_index
-            else _with_torch_index(environ, torch_index)
+            else _add_torch_index(environ, torch_index)
             if any(name in environ for name in _INDEXES_OF_UV)
-            else _index_variables(options, torch_index)
+            else _make_index_variables(options, torch_index)
         ),
         **({"UV_FIND_LINKS": ",".join(links)} if links else {}),
-        **_connection_variables(options),
-        **_certificate_variables(options, environ, has_system_certificates=has_system_certificates),
+        **_make_connection_variables(options),
+        **_make_certificate_variables(options, environ, has_system_certificates=has_system_certificates),
     }
     variables = {
         name: text
@@ -104,7 +104,7 @@ def translate_settings(
     return UvSettings(variables, ("--no-index",) if no_index else (), tuple(notes))
 
 
-def _index_variables(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
+def _make_index_variables(options: Mapping[str, str], torch_index: str) -> dict[str, str]:
     """Return the variables for the indexes in pip's order; a version that several have is taken from the first of them.
 
     uv queries its default index last, so the last index becomes the default. Without UV_INDEX_STRATEGY, uv would
@@ -113,7 +113,9 @@ def _index_variables(options: Mapping[str, str], torch_index: str) -> dict[str, 
     extra = [*options.get("extra-index-url", "").split(), *torch_index.split()]
     if "index-url" not in options and not extra:
         return {}
-    *extra_indexes, default_index = [_address(text) for text in (options.get("index-url", PYPI), *extra)]
+    *extra_indexes, default_index = [
+        _format_address(text) for text in (options.get("index-url", PYPI), *extra)
+    ]
     if not extra_indexes:
         return {"UV_DEFAULT_INDEX": default_index}
     return {
@@ -123,7 +125,7 @@ def _index_variables(options: Mapping[str, str], torch_index: str) -> dict[str, 
     }
 
 
-def _with_torch_index(environ: Mapping[str, str], torch_index: str) -> dict[str, str]:
+def _add_torch_index(environ: Mapping[str, str], torch_index: str) -> dict[str, str]:
     """Return the variables that add the torch index to indexes that were set for uv itself."""
     if not torch_index:
         return {}
@@ -137,7 +139,7 @@ def _find_links(options: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """Return the folders and pages of wheels, and notes on missing folders, which are errors for uv but not for pip."""
     links, notes = [], []
     for text in options.get("find-links", "").split():
-        address = _address(text)
+        address = _format_address(text)
         path = _get_path(address)
         if path is None or path.exists():
             links.append(address)
@@ -146,7 +148,7 @@ def _find_links(options: Mapping[str, str]) -> tuple[list[str], list[str]]:
     return links, notes
 
 
-def _connection_variables(options: Mapping[str, str]) -> dict[str, str]:
+def _make_connection_variables(options: Mapping[str, str]) -> dict[str, str]:
     variables = {}
     if hosts := options.get("trusted-host", "").split():
         variables["UV_INSECURE_HOST"] = " ".join(hosts)
@@ -163,25 +165,25 @@ def _connection_variables(options: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-def _certificate_variables(
+def _make_certificate_variables(
     options: Mapping[str, str], environ: Mapping[str, str], *, has_system_certificates: bool
 ) -> dict[str, str]:
     """Return the variables for trusted certificates: those of pip, or else those of the environment or the system."""
     if certificates := options.get("cert"):
-        return _certificate_variables_at(certificates)
+        return _make_path_variables(certificates)
     if any(environ.get(name) for name in _CERTIFICATES):
         return {}
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):  # read by pip
         if certificates := environ.get(name):
-            return _certificate_variables_at(certificates)
+            return _make_path_variables(certificates)
     return {"UV_SYSTEM_CERTS": "1"} if has_system_certificates else {}
 
 
-def _certificate_variables_at(path: str) -> dict[str, str]:
+def _make_path_variables(path: str) -> dict[str, str]:
     return {"SSL_CERT_DIR" if Path(path).is_dir() else "SSL_CERT_FILE": path}
 
 
-def _address(text: str) -> str:
+def _format_address(text: str) -> str:
     """Return `text` if it is a URL, or the `file:` URL of a path.
 
     Spaces and commas separate values, so they are escaped.

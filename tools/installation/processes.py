@@ -10,9 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_TICK_S = 1.0
-_END_S = 10.0
-_LAST_LINES = 25
+_TICK_INTERVAL_S = 1.0
+_END_TIMEOUT_S = 10.0
+_LAST_LINE_COUNT = 25
 
 
 class InstallError(Exception):
@@ -29,7 +29,7 @@ class ProcessResult:
     @property
     def last_lines(self) -> str:
         """The last lines of the output, which usually hold the reason of a failure."""
-        return "\n".join(self.output.strip().splitlines()[-_LAST_LINES:])
+        return "\n".join(self.output.strip().splitlines()[-_LAST_LINE_COUNT:])
 
 
 def run(
@@ -70,13 +70,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(PermissionError):
             send_signal()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
+            process.wait(_END_TIMEOUT_S)
             return
 
 
 def _wait(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> int:
     while True:
         try:
-            return process.wait(_TICK_S)
+            return process.wait(_TICK_INTERVAL_S)
         except subprocess.TimeoutExpired:
             tick()

@@ -13,10 +13,10 @@ from typing import TextIO
 _ERASE = "\r\x1b[K"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a time for people.
 
-    >>> duration(0.4), duration(59.6), duration(154)
+    >>> format_duration(0.4), format_duration(59.6), format_duration(154)
     ('0.4 s', '60 s', '2 min 34 s')
     """
     if seconds < 9.95:
@@ -26,23 +26,25 @@ def duration(seconds: float) -> str:
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def time_left(steps: Sequence[str], remembered: Mapping[str, float], elapsed_s: float) -> float | None:
+def estimate_time_left_s(
+    steps: Sequence[str], durations_s: Mapping[str, float], elapsed_s: float
+) -> float | None:
     """Return the seconds until all `steps` are done, if the first of them has run for `elapsed_s`.
 
     Returns None if a step has no remembered duration, or if the first one takes longer than remembered.
 
-    >>> time_left(["torch", "host"], {"torch": 10, "host": 2}, 4)
+    >>> estimate_time_left_s(["torch", "host"], {"torch": 10, "host": 2}, 4)
     8
-    >>> time_left(["torch", "host"], {"torch": 10}, 4) is None
+    >>> estimate_time_left_s(["torch", "host"], {"torch": 10}, 4) is None
     True
-    >>> time_left(["torch", "host"], {"torch": 10, "host": 2}, 11) is None
+    >>> estimate_time_left_s(["torch", "host"], {"torch": 10, "host": 2}, 11) is None
     True
     """
-    if not all(step in remembered for step in steps):
+    if not all(step in durations_s for step in steps):
         return None
-    if steps and elapsed_s > remembered[steps[0]]:
+    if steps and elapsed_s > durations_s[steps[0]]:
         return None
-    return sum(remembered[step] for step in steps) - elapsed_s
+    return sum(durations_s[step] for step in steps) - elapsed_s
 
 
 def format_state(elapsed_s: float, left_s: float | None, detail: str = "") -> str:
@@ -51,8 +53,8 @@ def format_state(elapsed_s: float, left_s: float | None, detail: str = "") -> st
     >>> format_state(12, 31.2, "the CPU build")
     'the CPU build, 12 s, about 31 s left'
     """
-    remaining_text = "" if left_s is None or left_s < 1 else f"about {duration(round(left_s))} left"
-    return ", ".join(part for part in (detail, duration(elapsed_s), remaining_text) if part)
+    remaining_text = "" if left_s is None or left_s < 1 else f"about {format_duration(round(left_s))} left"
+    return ", ".join(part for part in (detail, format_duration(elapsed_s), remaining_text) if part)
 
 
 @dataclass(slots=True)
@@ -61,8 +63,8 @@ class Line:
 
     title: str
     stream: TextIO
-    elapsed: Callable[[], float]
-    left: Callable[[float], float | None]
+    measure_elapsed_s: Callable[[], float]
+    estimate_left_s: Callable[[float], float | None]
     detail: str = ""
     """Result of the step in words, printed at the end."""
 
@@ -74,8 +76,10 @@ class Line:
     def tick(self) -> None:
         """Update the time, if the stream is a terminal."""
         if self.stream.isatty():
-            elapsed_s = self.elapsed()
-            self.stream.write(f"{_ERASE}{self.title} ... {format_state(elapsed_s, self.left(elapsed_s))}")
+            elapsed_s = self.measure_elapsed_s()
+            self.stream.write(
+                f"{_ERASE}{self.title} ... {format_state(elapsed_s, self.estimate_left_s(elapsed_s))}"
+            )
             self.stream.flush()
 
     def end(self, state: str) -> None:
@@ -91,7 +95,7 @@ class Progress:
 
     plan: Sequence[str]
     stream: TextIO
-    remembered: dict[str, float] = field(default_factory=dict)
+    durations_s: dict[str, float] = field(default_factory=dict)
     """Duration of each step in an earlier run, in s."""
     clock: Callable[[], float] = time.monotonic
 
@@ -105,7 +109,7 @@ class Progress:
             f"install: {position + 1}/{len(self.plan)} {title}",
             self.stream,
             lambda: self.clock() - start,
-            lambda elapsed_s: time_left(following, self.remembered, elapsed_s),
+            lambda elapsed_s: estimate_time_left_s(following, self.durations_s, elapsed_s),
         )
         line.begin()
         try:
@@ -114,8 +118,10 @@ class Progress:
             line.end("not done")
             raise
         elapsed_s = self.clock() - start
-        line.end(format_state(elapsed_s, time_left(following[1:], self.remembered, 0), line.detail))
-        self.remembered[key] = elapsed_s
+        line.end(
+            format_state(elapsed_s, estimate_time_left_s(following[1:], self.durations_s, 0), line.detail)
+        )
+        self.durations_s[key] = elapsed_s
 
 
 def read_durations(path: Path) -> dict[str, float]:

@@ -18,7 +18,7 @@ _PRINT_PATH = "import sys; assert sys.version_info[:2] == (2, 7); sys.stdout.wri
 
 def find_python2(environ: Mapping[str, str] = os.environ) -> Path | None:
     """Return the Python 2.7 on the `PATH`, or else of pyenv, or None."""
-    for candidate in _candidates(environ):
+    for candidate in _list_candidates(environ):
         result = run(
             [candidate, "-c", _PRINT_PATH]
         )  # a shim of pyenv exists even if its Python is not selected
@@ -27,7 +27,7 @@ def find_python2(environ: Mapping[str, str] = os.environ) -> Path | None:
     return None
 
 
-def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
+def _list_candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     on_path = shutil.which("python2.7", path=environ.get("PATH", os.defpath))
     if on_path:
         yield Path(on_path)
@@ -35,7 +35,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     yield from sorted(pyenv.glob("versions/2.7*/bin/python2.7"), reverse=True)
 
 
-def pip_command(python: Path, lock: Path, packages: Path) -> list[str | Path]:
+def make_pip_command(python: Path, lock: Path, packages: Path) -> list[str | Path]:
     """Return the command that installs the packages of a lock file into a folder.
 
     Python 2.7.18 includes pip 19, but not virtualenv. Nothing is compiled: without a wheel the command fails at once.

@@ -49,7 +49,7 @@ TESTS = {
 }
 
 
-def missing_packages(needs: Mapping[str, str], path: str) -> list[str]:
+def find_missing_packages(needs: Mapping[str, str], path: str) -> list[str]:
     """Return the packages of `needs` (program -> package) whose programs are not on `path`, without duplicates.
 
     If a program contains a slash, the text before its last slash is searched instead of `path`.
@@ -70,7 +70,7 @@ def has_leftover_policy() -> bool:
         return False
 
 
-def root_prefix() -> list[str] | None:
+def find_root_prefix() -> list[str] | None:
     """Return the prefix that runs a command as root, or None if that is impossible. May ask for a password."""
     if os.geteuid() == 0:
         return []
@@ -83,11 +83,11 @@ def root_prefix() -> list[str] | None:
     return ["sudo"] if subprocess.run(["sudo", "-v"], check=False).returncode == 0 else None
 
 
-def apt_install(packages: Iterable[str], tick: Callable[[], None] = lambda: None) -> str:
+def install_packages(packages: Iterable[str], tick: Callable[[], None] = lambda: None) -> str:
     """Install Debian packages without starting their services. Return the reason of a failure, or ""."""
     if shutil.which("apt-get") is None:
         return "there is no apt-get"
-    prefix = root_prefix()
+    prefix = find_root_prefix()
     if prefix is None:
         return "root is required"
     result = run([*prefix, _SCRIPT, *packages], tick=tick)

@@ -63,6 +63,6 @@ def choose_build(
     )
 
 
-def no_retry_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def make_no_retry_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return variables with which uv does not retry, because this machine may be unable to reach an index."""
     return {"UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": environ.get("UV_HTTP_TIMEOUT", "15")}

@@ -16,7 +16,7 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 from tools.installation import system
 from tools.installation.pip_settings import (
     UvSettings,
-    configuration_files,
+    list_configuration_files,
     read_configuration,
     translate_settings,
 )
@@ -87,7 +87,14 @@ class Uv:
             old.unlink()
         with TemporaryDirectory(dir=self.folder) as scratch:
             command: list[str | Path] = [
-                *(self._pip_python() or self._make_pip(), "-m", "pip", "download", "--quiet", "--no-input"),
+                *(
+                    self._find_pip_python() or self._make_pip(),
+                    "-m",
+                    "pip",
+                    "download",
+                    "--quiet",
+                    "--no-input",
+                ),
                 *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", self.lock),
                 *("--dest", scratch),
             ]
@@ -105,7 +112,7 @@ class Uv:
             program.chmod(0o755)
             program.rename(self.path)  # last, so that a killed download leaves no program
 
-    def _pip_python(self) -> Path | None:
+    def _find_pip_python(self) -> Path | None:
         """Return an interpreter with pip: this one, or that of the environment for pip; None without either."""
         if find_spec("pip") is not None:
             return self.python
@@ -121,7 +128,7 @@ class Uv:
         make: list[str | Path] = [self.python, "-m", "venv", "--clear", self.folder / "pip"]
         if run(make).status:
             package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
-            system.apt_install([package])
+            system.install_packages([package])
             result = run(make)
             if result.status:
                 raise InstallError(
@@ -135,31 +142,35 @@ class Uv:
     def settings(self) -> UvSettings:
         """The settings of uv: pip's configuration, and the cache folder."""
         pip_settings = translate_settings(
-            self._pip_configuration(),
+            self._read_pip_configuration(),
             self.environ,
             torch_index=self.environ.get("TORCH_INDEX", ""),
             has_system_certificates=any(path.exists() for path in _SYSTEM_CERTIFICATES),
         )
-        environment = {**pip_settings.environment, **self._cache(), "UV_PYTHON_DOWNLOADS": "never"}
+        environment = {
+            **pip_settings.environment,
+            **self._make_cache_variables(),
+            "UV_PYTHON_DOWNLOADS": "never",
+        }
         return UvSettings(environment, pip_settings.options, pip_settings.notes)
 
-    def notes(self) -> tuple[str, ...]:
+    def list_notes(self) -> tuple[str, ...]:
         """Return the warnings on pip's configuration, if uv has used it."""
         return self.settings.notes if "settings" in vars(self) else ()
 
-    def _pip_configuration(self) -> dict[str, str]:
-        python = self._pip_python()
+    def _read_pip_configuration(self) -> dict[str, str]:
+        python = self._find_pip_python()
         if python is None:
             return {}  # without pip there are only the settings of the given uv
         command: list[str | Path] = [python, "-m", "pip", "config", "debug"]
         debug_output = run(command, environment={**self.environ, **_READ_ALL}).output
-        return read_configuration(configuration_files(debug_output), self.environ)
+        return read_configuration(list_configuration_files(debug_output), self.environ)
 
-    def _cache(self) -> dict[str, str]:
+    def _make_cache_variables(self) -> dict[str, str]:
         """Return the variables for the cache of uv: a folder from which files can be hard-linked, or else copying."""
         if self.environ.get("UV_CACHE_DIR"):
             return {}
-        for folder in (cache_home(self.root, self.environ) / "uv", self.folder / "cache" / "uv"):
+        for folder in (find_cache_home(self.root, self.environ) / "uv", self.folder / "cache" / "uv"):
             if can_link(folder, self.folder):
                 return {"UV_CACHE_DIR": str(folder)}
         return {"UV_CACHE_DIR": str(folder), "UV_LINK_MODE": self.environ.get("UV_LINK_MODE", "copy")}
@@ -176,7 +187,7 @@ class Uv:
         return run([self.path, "--quiet", *arguments], environment=variables, tick=tick)
 
 
-def cache_home(root: Path, environ: Mapping[str, str]) -> Path:
+def find_cache_home(root: Path, environ: Mapping[str, str]) -> Path:
     """Return the folder for caches: the user's, or one in the checkout if that belongs to somebody else.
 
     With sudo, HOME may be that of another user, who could not remove files of root.

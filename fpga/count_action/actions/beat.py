@@ -15,8 +15,8 @@ from fpga.count_action.actions.kind import (
     Statements,
     Texts,
 )
-from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenate
-from fpga.count_action.defaults import beat_width, is_beat_signed
+from fpga.count_action.actions.proof import CLOCKED, Check, Proof, concatenate, write_bit
+from fpga.count_action.defaults import compute_beat_width, is_beat_signed
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import count_bits, get_bit_interval
 from fpga.count_action.model import MAX_LANES, Action, ActionKind, Datapath, Module
@@ -52,27 +52,27 @@ class Beat(Kind):
         if action.merges:
             names = [end_action.output.removeprefix(f"{action.output}_") for end_action in end_actions]
             words = ["merge", *([f"with {' and '.join(names)}"] if end_actions else [])]
-            width, signed = count_bits(*texts.graph.merge_intervals(action))
+            width, signed = count_bits(*texts.graph.compute_merged_interval(action))
         else:
-            words = ["stream", ", ".join(texts.runs(action.refs, ".data"))]
-            sources = [texts.graph.source(ref) for ref in action.refs]
+            words = ["stream", ", ".join(texts.write_runs(action.refs, ".data"))]
+            sources = [texts.graph.find_source(ref) for ref in action.refs]
             width, signed = (
-                beat_width(source.width for source in sources),
+                compute_beat_width(source.width for source in sources),
                 is_beat_signed(source.signed for source in sources),
             )
         words += [f"width {action.width}"] if action.width != width else []
         words += ["signed" if action.signed else "unsigned"] if action.signed != signed else []
         if not action.merges:
             words += [
-                f"{word} {texts.value(end.refs[0])}"
+                f"{word} {texts.write_value(end.refs[0])}"
                 for word, end in zip(("last", "keep"), end_actions, strict=False)
             ]
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         width, signed = (
-            beat_width(source.width for source in sources),
+            compute_beat_width(source.width for source in sources),
             is_beat_signed(source.signed for source in sources),
         )
         lanes = sum(source.lanes for source in sources)
@@ -102,7 +102,7 @@ class Beat(Kind):
         if not edge.fires(module, action.on):
             return None
         return sum(
-            (edge.sample(ref) & (1 << action.width) - 1) << lane * action.width
+            (edge.read_sample(ref) & (1 << action.width) - 1) << lane * action.width
             for lane, ref in enumerate(action.refs)
         )
 
@@ -110,25 +110,25 @@ class Beat(Kind):
         return statements.send(module, action, action.refs)
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
-        return hardware.beat(module, action, hardware.samples(action))
+        return hardware.write_beat(module, action, hardware.write_samples(action))
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
-        yield beat_check(
+        yield make_beat_check(
             proof, module, action, concatenate(proof.fit(ref, action.width) for ref in action.refs)
         )
 
 
-def beat_check(proof: Proof, module: Module, action: Action, data: str) -> Check:
+def make_beat_check(proof: Proof, module: Module, action: Action, data: str) -> Check:
     """Return the check that a beat is sent with `data` when its count fires."""
     name = f"{module.name}_{action.output}"
     ports = {
         **CLOCKED,
-        "fire_i": proof.fire(module, action.on),
+        "fire_i": proof.write_fire(module, action.on),
         "data_i": data,
         "ready_i": f"ready_{name}",
         "valid_o": f"{name}_valid_o",
         "data_o": f"{name}_data_o",
         "stalled_o": f"{name}_valid_o[0] && !ready_{name}",
     }
-    parameters = {"Width": proof.beat_width(module, action), "Alone": bit(False)}
+    parameters = {"Width": proof.find_beat_width(module, action), "Alone": write_bit(False)}
     return Check("count_action_beat", module.name, action.output, parameters, ports)

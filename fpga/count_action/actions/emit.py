@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fpga.count_action.actions.beat import beat_check
+from fpga.count_action.actions.beat import make_beat_check
 from fpga.count_action.actions.kind import (
     ActionSyntax,
     Edge,
@@ -16,16 +16,16 @@ from fpga.count_action.actions.kind import (
     Shape,
     Statements,
     Texts,
-    when,
+    write_if,
 )
 from fpga.count_action.actions.proof import (
     ALWAYS,
     CLOCKED,
     Check,
     Proof,
-    bit,
     concatenate,
     declare_hidden_wire,
+    write_bit,
 )
 from fpga.count_action.defaults import EMIT_WIDTH, is_beat_signed
 from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
@@ -68,15 +68,15 @@ class Emit(Kind):
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         sign = " + " if action.reduction == "sum" else ", "
-        words = [f"emit {action.reduction}", sign.join(texts.runs(action.refs, ".data"))]
+        words = [f"emit {action.reduction}", sign.join(texts.write_runs(action.refs, ".data"))]
         words += ["with index"] if action.with_index else []
         words += [f"shift {action.shift}"] if action.shift else []
         words += [f"width {action.width}"] if action.width != EMIT_WIDTH else []
-        if action.signed != is_beat_signed(texts.graph.source(ref).signed for ref in action.refs):
+        if action.signed != is_beat_signed(texts.graph.find_source(ref).signed for ref in action.refs):
             words.append("signed" if action.signed else "unsigned")
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         return Shape(
             2 if action.words.get("with_index") else 1,
@@ -132,20 +132,20 @@ class Emit(Kind):
 
     def _add_samples(self, edge: Edge, module: Module, action: Action) -> int:
         """Return the sum including the samples of this cycle, modulo 2^width."""
-        total: int = edge.memory(module, action.output)
+        total: int = edge.read_memory(module, action.output)
         if edge.adds(module, action.on):
-            total += sum(edge.sample(ref) for ref in action.refs if edge.moves(ref))
+            total += sum(edge.read_sample(ref) for ref in action.refs if edge.moves(ref))
         return total & (1 << action.width) - 1
 
     def _find_extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
         """Return the extreme of all samples so far, including those of this cycle, in the action's width and sign."""
-        extreme: Extreme = edge.memory(module, action.output)
+        extreme: Extreme = edge.read_memory(module, action.output)
         if not edge.adds(module, action.on):
             return extreme
         mask = (1 << action.width) - 1
         for ref in action.refs:
             if edge.moves(ref):
-                sample = decode_number(edge.sample(ref) & mask, action.width, signed=action.signed)
+                sample = decode_number(edge.read_sample(ref) & mask, action.width, signed=action.signed)
                 is_more_extreme = (
                     sample > extreme.value if action.reduction == "max" else sample < extreme.value
                 )
@@ -157,33 +157,34 @@ class Emit(Kind):
     # Registers of the fast simulator. Sum: `a`. Extreme: `a` is the sample, `h` is 1 if there is one, `k` is its index,
     # `q` the number of samples. A level count keeps nothing between cycles, so with a level count these are variables.
 
-    def register_suffixes(self, module: Module, action: Action) -> str:
+    def list_register_suffixes(self, module: Module, action: Action) -> str:
         return _register_suffixes(action) if module.count(action.on).accumulates else ""
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         if action.reduction != "sum":
             yield from self._collect_extreme(statements, module, action)
         elif module.count(action.on).accumulates:
-            name = statements.register(module, action, "a")
-            yield when(
-                statements.is_counting(module, action), [f"{name} = {_make_total(statements, action, name)}"]
+            name = statements.find_register(module, action, "a")
+            yield write_if(
+                statements.write_counting(module, action),
+                [f"{name} = {_make_total(statements, action, name)}"],
             )
 
     def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
         extreme, has_best, index, counted_number = (
-            statements.register(module, action, register_suffix)
+            statements.find_register(module, action, register_suffix)
             for register_suffix in _register_suffixes(action)
         )
-        sample, is_counted = (statements.register(module, action, letter) for letter in "zu")
+        sample, is_counted = (statements.find_register(module, action, letter) for letter in "zu")
         if not module.count(action.on).accumulates:
             yield from (f"{name} = 0" for name in (extreme, has_best, index, counted_number))
         for ref in action.refs:
             move_conditions = [
                 condition
-                for condition in (statements.is_counting(module, action), statements.beats_move(ref))
+                for condition in (statements.write_counting(module, action), statements.write_moves(ref))
                 if condition != "1"
             ]
-            yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
+            yield f"{sample} = {statements.write_sample(ref, action.width, signed=action.signed)}"
             yield f"{is_counted} = {' & '.join(dict.fromkeys(move_conditions)) or '1'}"
             relation = f"{sample} > {extreme}" if action.reduction == "max" else f"{extreme} > {sample}"
             updates = [
@@ -191,55 +192,62 @@ class Emit(Kind):
                 f"{index} = {counted_number} & {_mask(action)}",
                 f"{has_best} = 1",
             ]
-            yield when(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
+            yield write_if(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
             yield f"{counted_number} = {counted_number} + {is_counted}"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        total = statements.register(module, action, "a")
+        total = statements.find_register(module, action, "a")
         accumulates = module.count(action.on).accumulates
         if action.reduction != "sum":
             samples = [f"({total} >> {action.shift} & {_mask(action)})"]
-            samples += [statements.register(module, action, "k")] if action.with_index else []
+            samples += [statements.find_register(module, action, "k")] if action.with_index else []
             yield from statements.send(module, action, samples)
         else:
             if not accumulates:
                 yield f"{total} = {_make_total(statements, action)}"
-            value = statements.number(total, action.width, signed=action.signed)
+            value = statements.write_number(total, action.width, signed=action.signed)
             shifted_value = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
             yield from statements.send(module, action, [shifted_value])
         if accumulates:
             yield from (
-                f"{statements.register(module, action, register_suffix)} = 0"
+                f"{statements.find_register(module, action, register_suffix)} = 0"
                 for register_suffix in _register_suffixes(action)
             )
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        ports = {"clear_i": hardware.clear(module, action), "take_i": hardware.take(module, action)}
+        ports = {
+            "clear_i": hardware.write_clear(module, action),
+            "take_i": hardware.write_counted_bits(module, action),
+        }
         parameters: dict[str, object] = {"Samples": len(action.refs)}
         common_connections = {
             "Width": action.width,
-            "Accumulate": hardware.bit(module.count(action.on).accumulates),
+            "Accumulate": hardware.write_bit(module.count(action.on).accumulates),
             "Shift": action.shift,
-            "Signed": hardware.bit(action.signed),
+            "Signed": hardware.write_bit(action.signed),
         }
         if action.reduction == "sum":
-            width, signed = hardware.sample_type(action)
-            parameters |= {"SampleWidth": width, "SampleSigned": hardware.bit(signed), **common_connections}
-            ports |= {"samples_i": hardware.samples(action, width), "sum_o": f"{name}_sum"}
-            yield hardware.wire(f"{name}_sum", action.width)
-            yield from hardware.block("count_action_sum", f"u_{name}_sum", parameters, ports)
-            yield from hardware.beat(module, action, f"{name}_sum")
+            width, signed = hardware.find_sample_type(action)
+            parameters |= {
+                "SampleWidth": width,
+                "SampleSigned": hardware.write_bit(signed),
+                **common_connections,
+            }
+            ports |= {"samples_i": hardware.write_samples(action, width), "sum_o": f"{name}_sum"}
+            yield hardware.declare_wire(f"{name}_sum", action.width)
+            yield from hardware.write_block("count_action_sum", f"u_{name}_sum", parameters, ports)
+            yield from hardware.write_beat(module, action, f"{name}_sum")
             return
         parameters |= {
             **common_connections,
-            "Minimum": hardware.bit(action.reduction == "min"),
-            "WithIndex": hardware.bit(action.with_index),
+            "Minimum": hardware.write_bit(action.reduction == "min"),
+            "WithIndex": hardware.write_bit(action.with_index),
         }
-        ports |= {"samples_i": hardware.samples(action), "beat_o": f"{name}_extreme"}
-        yield hardware.wire(f"{name}_extreme", hardware.beat_width(module, action))
-        yield from hardware.block("count_action_extreme", f"u_{name}_extreme", parameters, ports)
-        yield from hardware.beat(module, action, f"{name}_extreme")
+        ports |= {"samples_i": hardware.write_samples(action), "beat_o": f"{name}_extreme"}
+        yield hardware.declare_wire(f"{name}_extreme", hardware.find_beat_width(module, action))
+        yield from hardware.write_block("count_action_extreme", f"u_{name}_extreme", parameters, ports)
+        yield from hardware.write_beat(module, action, f"{name}_extreme")
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of the sum or extreme sample, and the check of the beat.
@@ -247,20 +255,20 @@ class Emit(Kind):
         The value of a level count is checked only when it fires: no beat moves in any other cycle.
         """
         count = module.count(action.on)
-        fire = proof.fire(module, count.name)
+        fire = proof.write_fire(module, count.name)
         name, wire = f"{module.name}_{action.output}", "sum" if action.reduction == "sum" else "extreme"
-        bit_count = action.width if wire == "sum" else proof.beat_width(module, action)
+        bit_count = action.width if wire == "sum" else proof.find_beat_width(module, action)
         parameters = {
             "Samples": len(action.refs),
             "Width": action.width,
-            "Accumulate": bit(count.accumulates),
+            "Accumulate": write_bit(count.accumulates),
             "Shift": action.shift,
-            "Signed": bit(action.signed),
+            "Signed": write_bit(action.signed),
         }
         ports: dict[str, object] = {
             **CLOCKED,
-            "clear_i": f"{fire} || {proof.clear(module, count)}",
-            "take_i": concatenate(f"({proof.take(module, count, ref)})" for ref in action.refs),
+            "clear_i": f"{fire} || {proof.write_clear(module, count)}",
+            "take_i": concatenate(f"({proof.write_counted(module, count, ref)})" for ref in action.refs),
             "samples_i": concatenate(proof.fit(ref, action.width) for ref in action.refs),
             "check_i": ALWAYS if count.accumulates else fire,
             "expected_o": f"expected_{name}",
@@ -275,7 +283,10 @@ class Emit(Kind):
             declarations.append(declare_hidden_wire(f"u_{name}_sum.terms", len(action.refs) * action.width))
             registers = {"base_i": ("sum_q", action.width)}
         else:
-            parameters |= {"Minimum": bit(action.reduction == "min"), "WithIndex": bit(action.with_index)}
+            parameters |= {
+                "Minimum": write_bit(action.reduction == "min"),
+                "WithIndex": write_bit(action.with_index),
+            }
             ports |= {"beat_o": f"\\dut.{name}_extreme "}
             registers = {
                 "any_i": ("any_q", 1),
@@ -290,7 +301,7 @@ class Emit(Kind):
         yield Check(
             f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(declarations)
         )
-        yield beat_check(proof, module, action, f"expected_{name}")
+        yield make_beat_check(proof, module, action, f"expected_{name}")
 
 
 def _register_suffixes(action: Action) -> str:
@@ -305,7 +316,7 @@ def _make_total(statements: Statements, action: Action, base: str = "") -> str:
     """Return the expression of `base` plus the samples counted in this cycle, modulo 2^width."""
     groups: dict[str, list[str]] = {}
     for ref in action.refs:
-        groups.setdefault(statements.beats_move(ref), []).append(statements.sample(ref))
+        groups.setdefault(statements.write_moves(ref), []).append(statements.write_sample(ref))
     parts = [base] if base else []
     for moves, samples in groups.items():
         total = " + ".join(samples)

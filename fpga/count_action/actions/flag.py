@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, Texts
-from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, bit
+from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, write_bit
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Count, Module
@@ -34,21 +34,25 @@ class Pulse(Kind):
         return int(edge.fires(module, action.on))
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        yield f"{statements.register(module, action)} = {statements.fire(module, action)}"
+        yield f"{statements.find_register(module, action)} = {statements.write_fire(module, action)}"
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        ports = {"set_i": hardware.fire(module, action), "clear_i": hardware.bit(True), "flag_o": f"{name}_o"}
-        return hardware.block("count_action_flag", f"u_{name}_flag", {}, ports)
+        ports = {
+            "set_i": hardware.write_fire(module, action),
+            "clear_i": hardware.write_bit(True),
+            "flag_o": f"{name}_o",
+        }
+        return hardware.write_block("count_action_flag", f"u_{name}_flag", {}, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         ports = {
             **CLOCKED,
-            "set_i": proof.any_fire(module, [action]),
+            "set_i": proof.write_any_fire(module, [action]),
             "clear_i": ALWAYS,
             "flag_o": f"{module.name}_{action.output}_o",
         }
-        yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(False)}, ports)
+        yield Check("count_action_flag", module.name, action.output, {"ClearWins": write_bit(False)}, ports)
 
 
 class Flag(Kind):
@@ -59,14 +63,16 @@ class Flag(Kind):
     shared_group = "flag"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        name = statements.register(module, action)
-        set_actions, clear_actions = _split_drivers(module.drivers(action.output))
+        name = statements.find_register(module, action)
+        set_actions, clear_actions = _split_drivers(module.list_drivers(action.output))
         set_condition = (
-            " | ".join(dict.fromkeys(statements.fire(module, set_action) for set_action in set_actions))
+            " | ".join(dict.fromkeys(statements.write_fire(module, set_action) for set_action in set_actions))
             or "0"
         )
         clear_condition = (
-            " | ".join(dict.fromkeys(statements.fire(module, clear_action) for clear_action in clear_actions))
+            " | ".join(
+                dict.fromkeys(statements.write_fire(module, clear_action) for clear_action in clear_actions)
+            )
             or "0"
         )
         if any(clear_action.wins for clear_action in clear_actions):
@@ -76,20 +82,20 @@ class Flag(Kind):
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        drivers = module.drivers(action.output)
+        drivers = module.list_drivers(action.output)
         set_actions = [driver for driver in drivers if driver.kind is ActionKind.SET]
         clear_actions = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
         ports = {
-            "set_i": hardware.any_fire(module, set_actions),
-            "clear_i": hardware.any_fire(module, clear_actions),
+            "set_i": hardware.write_any_fire(module, set_actions),
+            "clear_i": hardware.write_any_fire(module, clear_actions),
             "flag_o": f"{name}_o",
         }
         parameters = (
-            {"ClearWins": hardware.bit(True)}
+            {"ClearWins": hardware.write_bit(True)}
             if any(clear_action.wins for clear_action in clear_actions)
             else {}
         )
-        return hardware.block("count_action_flag", f"u_{name}_flag", parameters, ports)
+        return hardware.write_block("count_action_flag", f"u_{name}_flag", parameters, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         drivers = [candidate for candidate in module.actions if candidate.output == action.output]
@@ -97,12 +103,14 @@ class Flag(Kind):
         set_actions = [driver for driver in drivers if driver.kind is not ActionKind.CLEAR_FLAG]
         ports = {
             **CLOCKED,
-            "set_i": proof.any_fire(module, set_actions),
-            "clear_i": proof.any_fire(module, clear_actions),
+            "set_i": proof.write_any_fire(module, set_actions),
+            "clear_i": proof.write_any_fire(module, clear_actions),
             "flag_o": f"{module.name}_{action.output}_o",
         }
         clear_wins = any(clear_action.wins for clear_action in clear_actions)
-        yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(clear_wins)}, ports)
+        yield Check(
+            "count_action_flag", module.name, action.output, {"ClearWins": write_bit(clear_wins)}, ports
+        )
 
 
 class SetFlag(Flag):
@@ -204,13 +212,13 @@ def _split_drivers(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Acti
 
 def _group_flag_drivers(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
     """Return the setting and the clearing actions of each flag that has both."""
-    drivers = {flag: _split_drivers(module.drivers(flag)) for flag in module.outputs()}
+    drivers = {flag: _split_drivers(module.list_drivers(flag)) for flag in module.map_outputs()}
     return {flag: (sets, clears) for flag, (sets, clears) in drivers.items() if sets and clears}
 
 
 def _can_meet(graph: Graph, module: Module, count: Count, rival: Count) -> bool:
     """Return whether two counts can fire in one cycle: they share no stream, and their conditions agree."""
-    if count in graph.rivals(module, rival) or rival in graph.rivals(module, count):
+    if count in graph.find_rivals(module, rival) or rival in graph.find_rivals(module, count):
         return False
     conditions = {(condition.ref, condition.negated) for condition in count.gate}
     return not any((condition.ref, not condition.negated) in conditions for condition in rival.gate)

@@ -23,7 +23,7 @@ from fpga.count_action.model import Action, ActionKind, Datapath, Module, Ref
 Lines: TypeAlias = Iterator[str]
 
 
-def when(condition: str, lines: Iterable[str]) -> str:
+def write_if(condition: str, lines: Iterable[str]) -> str:
     """Return an `if` statement of the fast simulator that executes `lines` when `condition` is 1."""
     return "\n".join([f"if {condition}:", *(f"    {line}" for line in lines)])
 
@@ -59,13 +59,13 @@ class Texts(Protocol):
 
     graph: Graph
 
-    def sample(self, ref: Ref) -> str:
+    def write_sample(self, ref: Ref) -> str:
         """Return the text of a sample, a flag, a number or a formula."""
 
-    def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
+    def write_runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
         """Yield the texts of references; consecutive elements, or consecutive lanes of a beat, become one range."""
 
-    def value(self, ref: Ref) -> str:
+    def write_value(self, ref: Ref) -> str:
         """Return the text of a formula, in brackets."""
 
 
@@ -84,35 +84,35 @@ class Edge(Protocol):
     def moves(self, ref: Ref) -> bool:
         """Return whether every beat on which a sample depends moves (R7)."""
 
-    def sample(self, ref: Ref) -> int:
+    def read_sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula."""
 
-    def output(self, module: Module, name: str) -> int:
+    def read_output(self, module: Module, name: str) -> int:
         """Return the current value of an output: the bits of a beat, a flag or a number."""
 
-    def memory(self, module: Module, name: str) -> Any:
+    def read_memory(self, module: Module, name: str) -> Any:
         """Return the state that an action keeps between cycles besides its output."""
 
 
 class Statements(Protocol):
     """Expressions of the fast simulator, over 64-bit integers. A condition is 0 or 1."""
 
-    def fire(self, module: Module, action: Action) -> str:
+    def write_fire(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action fires."""
 
-    def is_counting(self, module: Module, action: Action) -> str:
+    def write_counting(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action is enabled and its module is not stalled."""
 
-    def beats_move(self, ref: Ref) -> str:
+    def write_moves(self, ref: Ref) -> str:
         """Return the condition that every beat on which a sample depends moves (R7)."""
 
-    def register(self, module: Module, action: Action, letter: str = "r") -> str:
+    def find_register(self, module: Module, action: Action, letter: str = "r") -> str:
         """Return the name of a register or variable of an action; `r` holds a flag or a number."""
 
-    def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
+    def write_sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
         """Return the number in a sample. `width` and `signed` default to those of the sample."""
 
-    def number(self, name: str, width: int, *, signed: bool) -> str:
+    def write_number(self, name: str, width: int, *, signed: bool) -> str:
         """Return the number in the lowest `width` bits of a variable."""
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
@@ -122,48 +122,48 @@ class Statements(Protocol):
 class Hardware(Protocol):
     """Wires of the generated top."""
 
-    def fire(self, module: Module, action: Action) -> str:
+    def write_fire(self, module: Module, action: Action) -> str:
         """Return the wire that is 1 when the count of an action fires."""
 
-    def clear(self, module: Module, action: Action) -> str:
+    def write_clear(self, module: Module, action: Action) -> str:
         """Return the condition that restarts the sum of an action: its count fires or is cleared."""
 
-    def take(self, module: Module, action: Action) -> str:
+    def write_counted_bits(self, module: Module, action: Action) -> str:
         """Return a bit vector: bit i is 1 if sample i is counted in this cycle."""
 
-    def samples(self, action: Action, width: int | None = None) -> str:
+    def write_samples(self, action: Action, width: int | None = None) -> str:
         """Return the concatenated samples, the first in the lowest bits. The action's width is the default."""
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
 
-    def is_below(self, ref: Ref, bound: int) -> str:
+    def write_range_check(self, ref: Ref, bound: int) -> str:
         """Return the condition that a sample is from 0 to `bound` - 1."""
 
-    def sample_type(self, action: Action) -> tuple[int, bool]:
+    def find_sample_type(self, action: Action) -> tuple[int, bool]:
         """Return the width and the sign that all samples have.
 
         Return the action's width and False if the samples differ, or if they are wider than the action.
         """
 
-    def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
+    def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
 
-    def block(
+    def write_block(
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
     ) -> Lines:
         """Yield an instance of a block of `fpga/rtl`, connected to clock and reset."""
 
-    def wire(self, name: str, width: int) -> str:
+    def declare_wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""
 
-    def bit(self, value: object) -> str:
+    def write_bit(self, value: object) -> str:
         """Return a constant of one bit: 1 if `value` is true."""
 
-    def beat(self, module: Module, action: Action, data: str) -> Lines:
+    def write_beat(self, module: Module, action: Action, data: str) -> Lines:
         """Yield the output register of a beat."""
 
-    def beat_width(self, module: Module, action: Action) -> int:
+    def find_beat_width(self, module: Module, action: Action) -> int:
         """Return the number of bits of a beat."""
 
 
@@ -199,7 +199,7 @@ class Kind:
         """Return the verb with its operands, in the syntax that `parse` reads."""
         raise NotImplementedError
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the output's shape. Call `samples` only if needed: it raises `SourceError` if streams form a cycle."""
         return Shape(1, 1, signed=False)
 
@@ -217,7 +217,7 @@ class Kind:
         """Yield warnings about possible mistakes."""
         return iter(())
 
-    def largest(self, action: Action) -> int:
+    def compute_largest(self, action: Action) -> int:
         """Return the largest number that an action drives."""
         return (1 << action.width) - 1
 
@@ -241,11 +241,11 @@ class Kind:
 
     # Fast simulator
 
-    def register_suffixes(self, module: Module, action: Action) -> str:
+    def list_register_suffixes(self, module: Module, action: Action) -> str:
         """Return the suffix letters of the registers besides the output; reset and clear set these registers to 0."""
         return ""
 
-    def array_words(self, action: Action) -> int:
+    def count_array_words(self, action: Action) -> int:
         """Return the number of words of its array (register `a`), or 0 if it has no array. A reset keeps the array."""
         return 0
 

@@ -19,7 +19,7 @@ from fpga.count_action.actions.kind import (
     Shape,
     Statements,
     Texts,
-    when,
+    write_if,
 )
 from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, Proof, declare_hidden_wire
 from fpga.count_action.diagnostics import Diagnostics, did_you_mean, find_out_of_range, make_diagnostic, quote
@@ -41,10 +41,10 @@ _EXACT_BITS = 64
 """Width of addresses in the checks, in bits: it holds the value of any formula exactly."""
 
 
-def address_width(words: int) -> int:
+def compute_address_width(words: int) -> int:
     """Return the number of bits of an address.
 
-    >>> address_width(2), address_width(256), address_width(257)
+    >>> compute_address_width(2), compute_address_width(256), compute_address_width(257)
     (1, 8, 9)
     """
     return max(1, (words - 1).bit_length())
@@ -53,7 +53,9 @@ def address_width(words: int) -> int:
 def make_load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signal, Signal, Signal]:
     """Return the external inputs through which a driver loads a memory: load, address and word."""
     name, part_of = f"{module}_{memory}", f"{module}.{memory}"
-    address = Signal(f"{name}_address", SignalKind.NUMBER, width=address_width(words), part_of=part_of)
+    address = Signal(
+        f"{name}_address", SignalKind.NUMBER, width=compute_address_width(words), part_of=part_of
+    )
     return (
         Signal(f"{name}_load", SignalKind.FLAG, part_of=part_of),
         address,
@@ -116,7 +118,7 @@ class Memory(Kind):
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         return f"memory {action.output}: {action.words} of {action.width} bits"
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         return Shape(1, action.width or 1, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -164,10 +166,10 @@ class Memory(Kind):
         return {}
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
-        words: Mapping[int, int] = edge.memory(module, action.output)
+        words: Mapping[int, int] = edge.read_memory(module, action.output)
         load, address, word = action.refs
-        if edge.sample(load):
-            word_address, value = edge.sample(address), edge.sample(word)
+        if edge.read_sample(load):
+            word_address, value = edge.read_sample(address), edge.read_sample(word)
         else:
             store = next(
                 (
@@ -179,34 +181,36 @@ class Memory(Kind):
             )
             if store is None:
                 return words
-            word_address, value = edge.sample(store.refs[1]), edge.sample(store.refs[0])
+            word_address, value = edge.read_sample(store.refs[1]), edge.read_sample(store.refs[0])
         if not 0 <= word_address < action.words:
             return words
         return {**words, word_address: value & (1 << action.width) - 1}
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         load, address, _ = action.refs
-        if edge.sample(load) or any(edge.fires(module, store.on) for store in list_stores(module, action)):
+        if edge.read_sample(load) or any(
+            edge.fires(module, store.on) for store in list_stores(module, action)
+        ):
             return None
-        words: Mapping[int, int] = edge.memory(module, action.output)
-        return words.get(edge.sample(address), 0)
+        words: Mapping[int, int] = edge.read_memory(module, action.output)
+        return words.get(edge.read_sample(address), 0)
 
-    def array_words(self, action: Action) -> int:
+    def count_array_words(self, action: Action) -> int:
         return action.words
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
         array, fetched_word, word_address, is_inside, busy, value, read_back = (
-            statements.register(module, action, letter)
+            statements.find_register(module, action, letter)
             for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
         )
         read = find_read(module, action)
         if read is not None:
-            yield f"{word_address} = {statements.sample(read.refs[0])}"
+            yield f"{word_address} = {statements.write_sample(read.refs[0])}"
             yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
             yield f"{fetched_word} = 0"
-            yield when(is_inside, [f"{fetched_word} = {array}[{word_address}]"])
-        load, address, word = (statements.sample(ref) for ref in action.refs)
+            yield write_if(is_inside, [f"{fetched_word} = {array}[{word_address}]"])
+        load, address, word = (statements.write_sample(ref) for ref in action.refs)
         yield f"{busy} = {load}"
         yield f"{word_address} = {address}"
         yield f"{value} = {word}"
@@ -214,18 +218,20 @@ class Memory(Kind):
             stored_ref, store_address = store.refs
             lines = [
                 f"{busy} = 1",
-                f"{word_address} = {statements.sample(store_address)}",
-                f"{value} = {statements.sample(stored_ref, action.width, signed=False)}",
+                f"{word_address} = {statements.write_sample(store_address)}",
+                f"{value} = {statements.write_sample(stored_ref, action.width, signed=False)}",
             ]
-            yield when(f"{statements.fire(module, store)} & ({load} ^ 1)", lines)
+            yield write_if(f"{statements.write_fire(module, store)} & ({load} ^ 1)", lines)
         yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
         yield f"{read_back} = 0"
-        yield when(f"{is_inside} & ({busy} ^ 1)", [f"{read_back} = {array}[{word_address}]"])
-        yield when(f"{is_inside} & {busy}", [f"{array}[{word_address}] = {value}"])
+        yield write_if(f"{is_inside} & ({busy} ^ 1)", [f"{read_back} = {array}[{word_address}]"])
+        yield write_if(f"{is_inside} & {busy}", [f"{array}[{word_address}] = {value}"])
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        name, read_back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
-        yield when(f"{busy} ^ 1", [f"{name} = {read_back}"])
+        name, read_back, busy = (
+            statements.find_register(module, action, letter) for letter in ("r", "mo", "mb")
+        )
+        yield write_if(f"{busy} ^ 1", [f"{name} = {read_back}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name, stores, read = (
@@ -233,47 +239,47 @@ class Memory(Kind):
             list_stores(module, action),
             find_read(module, action),
         )
-        bits = address_width(action.words)
+        bits = compute_address_width(action.words)
         load, address, word = action.refs
-        is_inside, word_address, value = hardware.bit(0), f"{bits}'d0", f"{action.width}'d0"
+        is_inside, word_address, value = hardware.write_bit(0), f"{bits}'d0", f"{action.width}'d0"
         for store in reversed(stores):
             choice = (
-                hardware.is_below(store.refs[1], action.words),
+                hardware.write_range_check(store.refs[1], action.words),
                 hardware.fit(store.refs[1], bits),
                 hardware.fit(store.refs[0], action.width),
             )
             if store is stores[-1]:
                 is_inside, word_address, value = choice
             else:
-                fire = hardware.fire(module, store)
+                fire = hardware.write_fire(module, store)
                 is_inside, word_address, value = (
                     f"{fire} ? {chosen} : {alternative}"
                     for chosen, alternative in zip(choice, (is_inside, word_address, value), strict=True)
                 )
         number = f"{name}_unused"
         if read is None:
-            yield hardware.wire(number, action.width)
+            yield hardware.declare_wire(number, action.width)
         else:
             number = f"{module.name}_{read.output}_o"
         ports = {
-            "store_i": hardware.any_fire(module, stores),
+            "store_i": hardware.write_any_fire(module, stores),
             "store_inside_i": is_inside,
             "store_address_i": word_address,
             "store_word_i": value,
             "load_i": hardware.fit(load, 1),
-            "load_inside_i": hardware.is_below(address, action.words),
+            "load_inside_i": hardware.write_range_check(address, action.words),
             "load_address_i": hardware.fit(address, bits),
             "load_word_i": hardware.fit(word, action.width),
             "loaded_o": f"{name}_o",
-            "read_i": hardware.bit(0) if read is None else hardware.fire(module, read),
-            "read_inside_i": hardware.bit(0)
+            "read_i": hardware.write_bit(0) if read is None else hardware.write_fire(module, read),
+            "read_inside_i": hardware.write_bit(0)
             if read is None
-            else hardware.is_below(read.refs[0], action.words),
+            else hardware.write_range_check(read.refs[0], action.words),
             "read_address_i": f"{bits}'d0" if read is None else hardware.fit(read.refs[0], bits),
             "number_o": number,
         }
         parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
-        yield from hardware.block("count_action_memory", f"u_{name}_memory", parameters, ports)
+        yield from hardware.write_block("count_action_memory", f"u_{name}_memory", parameters, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of a memory. It watches one word, whose address the prover chooses."""
@@ -290,14 +296,15 @@ class Memory(Kind):
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
-            fires = (proof.fire(module, write.on) for write in writes)
+            fires = (proof.write_fire(module, write.on) for write in writes)
             return (
                 "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
             )
 
         store_addresses = [split_address(write.refs[1]) for write in writes]
         read_ports = [
-            (proof.fire(module, read_action.on), *split_address(read_action.refs[0])) for read_action in reads
+            (proof.write_fire(module, read_action.on), *split_address(read_action.refs[0]))
+            for read_action in reads
         ]
         numbers = [f"{module.name}_{read.output}_o" for read in reads]
         load_inside, load_address = split_address(action.refs[1])
@@ -305,7 +312,7 @@ class Memory(Kind):
         hidden_names = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
             **CLOCKED,
-            "store_i": proof.any_fire(module, writes),
+            "store_i": proof.write_any_fire(module, writes),
             "store_inside_i": select((inside for inside, _ in store_addresses), NEVER),
             "store_address_i": select((address for _, address in store_addresses), f"{bits}'d0"),
             "store_word_i": select(
@@ -369,7 +376,7 @@ class StoreWord(_Access):
         return {"samples": (value, address), "words": words}
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
-        value, address = (texts.sample(ref) for ref in action.refs)
+        value, address = (texts.write_sample(ref) for ref in action.refs)
         return f"store {value} in {action.memory}[{address}]{' by priority' if action.ranked else ''}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -390,9 +397,9 @@ class Read(_Access):
         return {"name": name, "samples": (address,), "words": {"memory": str(memory)}}
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
-        return f"read {action.memory}[{texts.sample(action.refs[0])}] as {action.output}"
+        return f"read {action.memory}[{texts.write_sample(action.refs[0])}] as {action.output}"
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         return Shape(1, action.width or 1, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -409,13 +416,13 @@ class Read(_Access):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        words: Mapping[int, int] = edge.memory(module, action.memory)
-        return words.get(edge.sample(action.refs[0]), 0)
+        words: Mapping[int, int] = edge.read_memory(module, action.memory)
+        return words.get(edge.read_sample(action.refs[0]), 0)
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        name, memory = statements.register(module, action), module.outputs()[action.memory]
-        fetched_word = statements.register(module, memory, "mq")
-        yield when(statements.fire(module, action), [f"{name} = {fetched_word}"])
+        name, memory = statements.find_register(module, action), module.map_outputs()[action.memory]
+        fetched_word = statements.find_register(module, memory, "mq")
+        yield write_if(statements.write_fire(module, action), [f"{name} = {fetched_word}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         """Yield nothing: the block of the memory drives the number."""

@@ -14,10 +14,10 @@ from fpga.count_action.actions.kind import (
     Shape,
     Statements,
     Texts,
-    when,
+    write_if,
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof
-from fpga.count_action.defaults import beat_width, number_width
+from fpga.count_action.defaults import compute_beat_width, compute_number_width
 from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
@@ -36,11 +36,11 @@ class Advance(Kind):
         return {"name": name, "width": width, "numbers": {"modulo": modulo}}
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
-        width = "" if action.width == number_width(action.modulo) else f" width {action.width}"
+        width = "" if action.width == compute_number_width(action.modulo) else f" width {action.width}"
         return f"advance {action.output} modulo {action.modulo}{width}"
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        width = number_width(action.numbers["modulo"]) if action.width is None else action.width
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+        width = compute_number_width(action.numbers["modulo"]) if action.width is None else action.width
         return Shape(1, width, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -54,7 +54,7 @@ class Advance(Kind):
             hint = f"Give it {needed_bits} bits." if needed_bits <= MAX_WIDTH else "Use a smaller modulo."
             yield make_diagnostic(action.location, message, hint)
 
-    def largest(self, action: Action) -> int:
+    def compute_largest(self, action: Action) -> int:
         return action.modulo - 1
 
     def describe(self, action: Action, name: str) -> str:
@@ -63,24 +63,24 @@ class Advance(Kind):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        return (edge.output(module, action.output) + 1) % action.modulo
+        return (edge.read_output(module, action.output) + 1) % action.modulo
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        name = statements.register(module, action)
-        yield f"next_{name} = {name} + {statements.fire(module, action)}"
+        name = statements.find_register(module, action)
+        yield f"next_{name} = {name} + {statements.write_fire(module, action)}"
         yield f"{name} = next_{name} & ((next_{name} == {action.modulo}) - 1)"
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
         parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
-        ports = {"advance_i": hardware.fire(module, action), "number_o": f"{name}_o"}
-        return hardware.block("count_action_advance", f"u_{name}_advance", parameters, ports)
+        ports = {"advance_i": hardware.write_fire(module, action), "number_o": f"{name}_o"}
+        return hardware.write_block("count_action_advance", f"u_{name}_advance", parameters, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
         ports = {
             **CLOCKED,
-            "advance_i": proof.fire(module, action.on),
+            "advance_i": proof.write_fire(module, action.on),
             "number_o": f"{module.name}_{action.output}_o",
         }
         yield Check("count_action_advance", module.name, action.output, parameters, ports)
@@ -102,16 +102,16 @@ class Store(Kind):
     def write(self, texts: Texts, module: Module, action: Action) -> str:
         (ref,) = action.refs
         order_text = " by priority" if action.ranked else ""
-        return f"store {texts.sample(ref)} width {action.width} as {action.output}{order_text}"
+        return f"store {texts.write_sample(ref)} width {action.width} as {action.output}{order_text}"
 
-    def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the shape of the stored number; `keep` of a stream has one bit per lane (R18)."""
         if action.width is not None:
             return Shape(1, action.width, signed=False)
         width = (
             sum(sample.lanes for sample in samples())
             if action.part_of
-            else beat_width(sample.width for sample in samples())
+            else compute_beat_width(sample.width for sample in samples())
         )
         return Shape(1, width, signed=False)
 
@@ -129,7 +129,7 @@ class Store(Kind):
         for module in graph.datapath.modules:
             for action in module.list_actions(ActionKind.STORE):
                 if action.part_of and action.output == f"{action.part_of}_last":
-                    source = graph.source(action.refs[0])
+                    source = graph.find_source(action.refs[0])
                     if source.signed or source.width > 1:
                         message = f"the `last` of {quote(action.part_of)} has values besides 0 and 1 (R18)"
                         yield make_diagnostic(action.location, message, "Store a condition, such as `!= 0`.")
@@ -141,38 +141,41 @@ class Store(Kind):
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         """Return the stored sample; None if the count does not fire, or if an earlier store of the number fires."""
-        stores = (driver for driver in module.drivers(action.output) if edge.fires(module, driver.on))
+        stores = (driver for driver in module.list_drivers(action.output) if edge.fires(module, driver.on))
         if next(stores, None) is not action:
             return None
-        return edge.sample(action.refs[0]) & (1 << action.width) - 1
+        return edge.read_sample(action.refs[0]) & (1 << action.width) - 1
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        for driver in reversed(module.drivers(action.output)):  # reversed, so that the first store wins
-            sample = statements.sample(driver.refs[0], driver.width, signed=False)
-            yield when(statements.fire(module, driver), [f"{statements.register(module, driver)} = {sample}"])
+        for driver in reversed(module.list_drivers(action.output)):  # reversed, so that the first store wins
+            sample = statements.write_sample(driver.refs[0], driver.width, signed=False)
+            yield write_if(
+                statements.write_fire(module, driver),
+                [f"{statements.find_register(module, driver)} = {sample}"],
+            )
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        *ranked_stores, unranked_store = module.drivers(action.output)
-        data = hardware.samples(unranked_store)
+        *ranked_stores, unranked_store = module.list_drivers(action.output)
+        data = hardware.write_samples(unranked_store)
         for driver in reversed(ranked_stores):
-            data = f"{hardware.fire(module, driver)} ? {hardware.samples(driver)} : {data}"
+            data = f"{hardware.write_fire(module, driver)} ? {hardware.write_samples(driver)} : {data}"
         ports = {
-            "fire_i": hardware.any_fire(module, (*ranked_stores, unranked_store)),
+            "fire_i": hardware.write_any_fire(module, (*ranked_stores, unranked_store)),
             "data_i": data,
             "number_o": f"{name}_o",
         }
-        return hardware.block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
+        return hardware.write_block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         stores = [store for store in module.actions if store.output == action.output]
         value = "".join(
-            f"{proof.fire(module, store.on)} ? {proof.fit(store.refs[0], action.width)} : "
+            f"{proof.write_fire(module, store.on)} ? {proof.fit(store.refs[0], action.width)} : "
             for store in stores
         )
         ports = {
             **CLOCKED,
-            "fire_i": proof.any_fire(module, stores),
+            "fire_i": proof.write_any_fire(module, stores),
             "data_i": f"{value}{action.width}'d0",
             "number_o": f"{module.name}_{action.output}_o",
         }

@@ -29,7 +29,7 @@ class Check:
     ports: Mapping[str, object]
     declarations: tuple[str, ...] = ()
 
-    def lines(self, name: str) -> Iterator[str]:
+    def write_lines(self, name: str) -> Iterator[str]:
         """Yield the SystemVerilog of the instance."""
         yield from self.declarations
         parameters = ", ".join(f".{key}({value})" for key, value in self.parameters.items())
@@ -47,7 +47,7 @@ HIDDEN_WIRE = r"hierconn \*\) logic \[(\d+):0\] \\dut\.(\S+) ;"
 """Pattern of a `declare_hidden_wire` declaration: the groups are its highest bit and its name."""
 
 
-def bit(value: bool) -> str:
+def write_bit(value: bool) -> str:
     """Return a constant of one bit."""
     return f"1'b{int(value)}"
 
@@ -60,20 +60,20 @@ def concatenate(first_lowest: Iterable[str]) -> str:
 class Proof(Protocol):
     """Expressions over the ports of a top, independent of the code that generates the top."""
 
-    def fire(self, module: Module, count: str) -> str:
+    def write_fire(self, module: Module, count: str) -> str:
         """Return the condition that a count fires."""
 
-    def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
+    def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
 
-    def clear(self, module: Module, count: Count) -> str:
+    def write_clear(self, module: Module, count: Count) -> str:
         """Return the condition that an action clears the count (R5)."""
 
-    def take(self, module: Module, count: Count, ref: Ref) -> str:
+    def write_counted(self, module: Module, count: Count, ref: Ref) -> str:
         """Return the condition that a sample is counted in this cycle (R11)."""
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
 
-    def beat_width(self, module: Module, action: Action) -> int:
+    def find_beat_width(self, module: Module, action: Action) -> int:
         """Return the number of bits of a beat."""

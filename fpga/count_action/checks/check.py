@@ -29,7 +29,7 @@ from fpga.count_action.diagnostics import (
     quote,
 )
 from fpga.count_action.graph import Graph, list_read_signals
-from fpga.count_action.language.syntax import MAX_NAME, RESERVED
+from fpga.count_action.language.syntax import MAX_NAME_LENGTH, RESERVED_WORDS
 from fpga.count_action.model import (
     MAX_INPUT_WIDTH,
     MAX_LANES,
@@ -46,13 +46,13 @@ from fpga.count_action.model import (
     Target,
     is_value,
 )
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.count_action.verilog.text import KEYWORDS
 
 
 def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
     """Return the errors of a datapath; if there are none, it can be simulated, built and proven."""
-    problems = tuple(_Parts(datapath).problems())
+    problems = tuple(_PartChecker(datapath).find_problems())
     if problems:
         return problems
     return (*_find_name_clashes(datapath), *find_broken_rules(Graph(datapath))) or tuple(
@@ -76,7 +76,7 @@ def _find_name_clashes(datapath: Datapath) -> Diagnostics:
 
 
 def _find_port_clashes(datapath: Datapath) -> Diagnostics:
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     names = {"clk_i", "rst_i"}
     parts: list[Signal | Module] = [*datapath.inputs, *datapath.modules]
     for port in (*ports.inputs, *ports.outputs):
@@ -88,7 +88,7 @@ def _find_port_clashes(datapath: Datapath) -> Diagnostics:
 
 
 @dataclass
-class _Parts:
+class _PartChecker:
     """Checks of each part of a datapath, regardless of the rules between parts."""
 
     datapath: Datapath
@@ -98,7 +98,7 @@ class _Parts:
         self._signals = {signal.name: signal for signal in self.datapath.inputs}
         self._modules = {module.name: module for module in self.datapath.modules}
 
-    def problems(self) -> Diagnostics:
+    def find_problems(self) -> Diagnostics:
         if self.datapath.name in KEYWORDS:
             message = f"datapath name {quote(self.datapath.name)} is a SystemVerilog keyword"
             yield make_diagnostic(None, message, "Rename the datapath, or its file.")
@@ -124,7 +124,7 @@ class _Parts:
             yield make_diagnostic(module.location, f"module {quote(module.name)} counts nothing", hint)
         counts = [("count", count.name, count.location) for count in module.counts]
         outputs = [
-            (KINDS[action.kind].noun, name, action.location) for name, action in module.outputs().items()
+            (KINDS[action.kind].noun, name, action.location) for name, action in module.map_outputs().items()
         ]
         yield from find_duplicates([*counts, *outputs])
         yield from find_duplicates([("target", target.name, target.location) for target in module.targets])
@@ -192,7 +192,7 @@ class _Parts:
             return
         elif self._graph.drivers[ref.module, ref.name][0][1].kind is ActionKind.MEMORY:
             yield make_diagnostic(location, *explain_memory_in_formula(ref.name))
-        source = self._graph.source(ref)
+        source = self._graph.find_source(ref)
         yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, location)
         yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, location)
 
@@ -215,8 +215,8 @@ class _Parts:
 
     def _find_clear_errors(self, action: Action) -> Diagnostics:
         owner, name = action.clears or ("", "")
-        if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
-            count_names = [f"{module.name}.{count.name}" for module, count in self.datapath.counts()]
+        if all((owner, name) != (module.name, count.name) for module, count in self.datapath.list_counts()):
+            count_names = [f"{module.name}.{count.name}" for module, count in self.datapath.list_counts()]
             message = f"there is no count {quote(f'{owner}.{name}')} to clear"
             yield make_diagnostic(action.location, message, did_you_mean(name, count_names))
 
@@ -265,15 +265,15 @@ def _find_target_errors(target: Target) -> Diagnostics:
 def find_name_errors(kind: str, name: str, location: Location | None) -> Diagnostics:
     """Yield an error if a name is not valid."""
     article = "an" if kind[0] in "aeio" else "a"
-    if len(name) > MAX_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         message = f"{quote(name)}, the name of {article} {kind}, has {len(name)} characters"
         yield make_diagnostic(
-            location, message, f"Shorten it to {MAX_NAME}, or the names of which it consists."
+            location, message, f"Shorten it to {MAX_NAME_LENGTH}, or the names of which it consists."
         )
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         message = f"{quote(name)} cannot be the name of {article} {kind}"
         yield make_diagnostic(location, message, "Use letters, digits and underscores.")
-    elif name in RESERVED:
+    elif name in RESERVED_WORDS:
         yield make_diagnostic(
             location,
             f"{quote(name)} is a keyword of the language and cannot be a name",

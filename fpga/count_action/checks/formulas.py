@@ -41,7 +41,7 @@ def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Di
         ]
         yield from errors
         if not errors:
-            yield from _find_too_large(graph, module, value)
+            yield from _find_large_values(graph, module, value)
 
 
 def find_value_errors(module: Module, ref: Ref, location: Location | None) -> Diagnostics:
@@ -98,7 +98,7 @@ def _find_operator_errors(value: Operand) -> Diagnostics:
     if not isinstance(value, Operation):
         return
     operand_count = len(value.operands)
-    if value.operator not in OPERATORS or operand_count not in _OPERANDS.get(
+    if value.operator not in OPERATORS or operand_count not in _OPERAND_COUNTS.get(
         value.operator, range(1, 1 << 20)
     ):
         message = (
@@ -124,7 +124,7 @@ def _is_slice(operand: Operand) -> bool:
     return isinstance(operand, Operation) and operand.operator == "slice"
 
 
-_OPERANDS: dict[str, range] = {
+_OPERAND_COUNTS: dict[str, range] = {
     **dict.fromkeys(["not", "valid", *STORED], range(1, 2)),
     **dict.fromkeys(["+", "-", "<<", ">>", "and", "or", *COMPARISONS], range(2, 3)),
     **dict.fromkeys(["if", "slice"], range(3, 4)),
@@ -158,9 +158,9 @@ def _list_stored_names(owner: Module, operator: str) -> list[str]:
     return [target.name for target in owner.targets]
 
 
-def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
+def _find_large_values(graph: Graph, module: Module, value: Operand) -> Diagnostics:
     if isinstance(value, Operation) and value.operator not in STORED | {"valid"}:
-        errors = [error for operand in value.operands for error in _find_too_large(graph, module, operand)]
+        errors = [error for operand in value.operands for error in _find_large_values(graph, module, operand)]
         if errors:
             yield errors[0]
             return

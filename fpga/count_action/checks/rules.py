@@ -35,8 +35,8 @@ def find_broken_rules(graph: Graph) -> Diagnostics:
     yield from _find_lost_pulses(graph)
     for module in graph.datapath.modules:
         yield from find_choice_errors(graph, module)
-    for module, count in graph.datapath.counts():
-        yield from _find_unreachable(graph, module, count)
+    for module, count in graph.datapath.list_counts():
+        yield from _find_unreachable_targets(graph, module, count)
     yield from _find_dead_counts(graph)
 
 
@@ -76,10 +76,12 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
 
 def _find_shared_level_streams(graph: Graph) -> Diagnostics:
     for (_, name, index), takers in graph.takers.items():
-        level_taker = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
+        level_taker = next(((owner, count) for owner, count in takers if count.kind is CountKind.LEVEL), None)
         if level_taker is None:
             continue
-        foreign_taker = next((f"{m.name}.{c.name}" for m, c in takers if m != level_taker[0]), None)
+        foreign_taker = next(
+            (f"{owner.name}.{count.name}" for owner, count in takers if owner != level_taker[0]), None
+        )
         if foreign_taker is not None:
             level_name = f"{level_taker[0].name}.{level_taker[1].name}"
             message = (
@@ -105,7 +107,7 @@ def _find_stream_cycles(graph: Graph) -> Diagnostics:
 
 
 def _find_lost_pulses(graph: Graph) -> Diagnostics:
-    for module, count in graph.datapath.counts():
+    for module, count in graph.datapath.list_counts():
         if not can_stall(module):
             continue
         for term in dict.fromkeys(count.counted):
@@ -130,7 +132,7 @@ def describe_ref(ref: Ref) -> str:
 # ------------------------------------------------------------------ what can be reached (R1, R4, R10)
 
 
-def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics:
+def _find_unreachable_targets(graph: Graph, module: Module, count: Count) -> Diagnostics:
     largest = max(compute_max_increment(graph, count), compute_max_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
@@ -181,11 +183,11 @@ def compute_max_decrement(graph: Graph, count: Count) -> int:
 
 
 def _find_max_term(graph: Graph, term: Ref) -> int:
-    source = graph.source(term)
+    source = graph.find_source(term)
     if source.kind is not SignalKind.NUMBER:
         return 1
     driver = None if term.module is None else graph.drivers[term.module, term.name][0][1]
-    return 2**source.width - 1 if driver is None else KINDS[driver.kind].largest(driver)
+    return 2**source.width - 1 if driver is None else KINDS[driver.kind].compute_largest(driver)
 
 
 def _find_dead_counts(graph: Graph) -> Diagnostics:
@@ -194,14 +196,14 @@ def _find_dead_counts(graph: Graph) -> Diagnostics:
     while True:  # least fixed point: repeatedly add the counts whose inputs can occur
         started_counts = {
             (module.name, count.name)
-            for module, count in graph.datapath.counts()
+            for module, count in graph.datapath.list_counts()
             if (module.name, count.name) not in triggerable_counts
             and not _find_missing_trigger(graph, count, triggerable_counts)
         }
         if not started_counts:
             break
         triggerable_counts |= started_counts
-    for module, count in graph.datapath.counts():
+    for module, count in graph.datapath.list_counts():
         if (module.name, count.name) not in triggerable_counts:
             trigger = _find_missing_trigger(graph, count, triggerable_counts)
             name = quote(f"{module.name}.{count.name}")
@@ -270,12 +272,12 @@ def _find_order_errors(graph: Graph, count: Count) -> Diagnostics:
 
 
 def _find_register_errors(module: Module, count: Count) -> Diagnostics:
-    picks = arbitration.picks(count, module.name)
+    picks = arbitration.make_picks(count, module.name)
     if [module.value(pick) for pick in count.picks] != picks:
         yield make_diagnostic(
             count.location,
             f"the picks of {quote(count.name)} are not {count.order}",
-            "Use arbitration.picks.",
+            "Use arbitration.make_picks.",
         )
     for name, operand in arbitration.make_next_numbers(count, module.name).items():
         action = next(
@@ -283,7 +285,7 @@ def _find_register_errors(module: Module, count: Count) -> Diagnostics:
         )
         if action is None or not _is_stored(module, action, count, operand):
             message = f"no action stores `{count.name}_{name}`, which {quote(count.name)} needs to choose"
-            yield make_diagnostic(count.location, message, "Use arbitration.next_numbers.")
+            yield make_diagnostic(count.location, message, "Use arbitration.make_next_numbers.")
 
 
 def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -> bool:
@@ -293,7 +295,7 @@ def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -
 
 def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
     count = module.count(action.on)
-    lanes = {graph.source(term).lanes for term in count.terms}
+    lanes = {graph.find_source(term).lanes for term in count.terms}
     is_valid = bool(count.order) and len(lanes) == 1
     if is_valid:
         samples = arbitration.select_samples(count, module.name, lanes.pop())

@@ -24,7 +24,7 @@ from fpga.count_action.model import (
 
 def find_possible_mistakes(graph: Graph) -> Diagnostics:
     """Yield a warning for each possible mistake."""
-    for module, count in graph.datapath.counts():
+    for module, count in graph.datapath.list_counts():
         yield from _find_overshoots(graph, module, count)
         yield from _find_missed_pulses(graph, module, count)
         yield from _find_stuck_level_counts(graph, module, count)
@@ -37,7 +37,7 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
                 "Remove one of the conditions: with both it never counts.",
             )
     yield from _find_uncounted_samples(graph)
-    yield from _find_unused(graph)
+    yield from _find_unused_names(graph)
     yield from _find_endless_triggers(graph)
     yield from _find_idle_clears(graph)
     yield from _find_lost_stores(graph)
@@ -109,7 +109,7 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
 
 def _describe_stream(graph: Graph, ref: Ref) -> str:
     """Return a stream in the syntax of the language, with its bit if several streams share the name."""
-    return describe_ref(ref) + (f" (bit {ref.index})" if graph.source(ref).size > 1 else "")
+    return describe_ref(ref) + (f" (bit {ref.index})" if graph.find_source(ref).size > 1 else "")
 
 
 def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
@@ -117,7 +117,7 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
 
     The terms that are left do not reach the target of such a count.
     """
-    for rival in graph.rivals(module, count):
+    for rival in graph.find_rivals(module, count):
         streams = {get_stream_key(term) for term in rival.terms}
         is_unconditional = not rival.gate and not rival.order and rival.aim is None and not rival.constant
         takes_all = (
@@ -163,7 +163,7 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
     """Yield the signals whose bits a condition combines, except operands of comparisons and sums."""
-    pending_operands: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
+    pending_operands: list[Operand] = [graph.find_formula(ref) if is_value(ref) else ref]
     while pending_operands:
         operand = pending_operands.pop()
         if isinstance(operand, Ref):
@@ -176,7 +176,7 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in (candidate for candidate in module.actions if candidate.on):
             streams = {get_stream_key(term) for term in module.count(action.on).counted}
-            for ref in (stream for sample in action.refs for stream in graph.streams(sample)):
+            for ref in (stream for sample in action.refs for stream in graph.find_streams(sample)):
                 if get_stream_key(ref) not in streams:
                     name = quote(action.output or action.memory)
                     message = (
@@ -191,7 +191,7 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
                     break
 
 
-def _find_unused(graph: Graph) -> Diagnostics:
+def _find_unused_names(graph: Graph) -> Diagnostics:
     input_names = {
         ref.name
         for module in graph.datapath.modules

@@ -18,7 +18,7 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import MAX_LANES, Location
 
-LARGEST = 2**56
+MAX_MAGNITUDE = 2**56
 """Largest magnitude of an intermediate result; the results themselves are much smaller."""
 
 Values = Mapping[str, int]
@@ -43,7 +43,7 @@ def evaluate(number: Number, values: Values) -> int:
         raise SourceError(number.location, message, f"{did_you_mean(name, values)} {hint}".strip())
     left, right = evaluate(number.left, values), evaluate(number.right, values)
     result = _operate(number, left, right)
-    if abs(result) > LARGEST:
+    if abs(result) > MAX_MAGNITUDE:
         message = f"this number is about 2^{result.bit_length() - 1}, which is too large"
         raise SourceError(number.location, message, "The largest count is 2^48 - 1.")
     return result

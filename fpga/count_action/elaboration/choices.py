@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fpga.count_action.arbitration import MAX_STREAMS, registers
+from fpga.count_action.arbitration import MAX_STREAMS, list_registers
 from fpga.count_action.diagnostics import SourceError, quote
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
 from fpga.count_action.elaboration.targets import find_count
@@ -43,7 +43,7 @@ def check_choice(
 def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
     """Yield the actions that store the numbers of an arbiter: the turn, and whether a packet is open."""
     if count.order:
-        for name, width in registers(
+        for name, width in list_registers(
             count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
         ).items():
             yield FlatAction(
@@ -52,7 +52,7 @@ def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
             )  # fmt: skip
 
 
-def merge_ends(action: FlatAction, end_kinds: tuple[str, ...]) -> Iterator[FlatAction]:
+def make_end_actions(action: FlatAction, end_kinds: tuple[str, ...]) -> Iterator[FlatAction]:
     """Yield the actions that store the `last` flag and the kept lanes of the selected beat."""
     for end_kind in end_kinds:
         width = 1 if end_kind == "last" else None

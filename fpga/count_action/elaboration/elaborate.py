@@ -10,7 +10,7 @@ from fpga.count_action.actions.memory import DECLARE_MEMORY, make_load_inputs
 from fpga.count_action.defaults import COUNT_WIDTH
 from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, evaluate_range
-from fpga.count_action.elaboration.choices import check_choice, make_arbiter_actions, merge_ends
+from fpga.count_action.elaboration.choices import check_choice, make_arbiter_actions, make_end_actions
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatClaim,
@@ -51,19 +51,19 @@ from fpga.count_action.model import MAX_WIDTH, MAX_WORDS, CountKind, SignalKind
 class Elaborator(FormulaElaborator):
     """Expands the modules of one datapath, up to a limit on the number of items."""
 
-    def module(self, instance: Instance) -> FlatModule:
+    def elaborate_module(self, instance: Instance) -> FlatModule:
         """Return a module with its ranges expanded. Errors go to the report."""
         values = instance.values
         module = FlatModule(instance.name, instance.location, frozenset(values), {})
         for name, wire in instance.wires.items():
-            with self.report.part():
+            with self.report.catch_errors():
                 module.wires[name] = (flatten_reference(wire.reference, instance.index), wire)
-        module.inputs = self.inputs(instance.text.inputs, values)
+        module.inputs = self.elaborate_inputs(instance.text.inputs, values)
         for target in instance.text.targets:
-            with self.report.part():
+            with self.report.catch_errors():
                 module.targets.append(_make_target(target, values, module.targets))
         self._tables = {}
-        with self.report.part():
+        with self.report.catch_errors():
             self._tables = find_table_indices(instance.text, values)
             for table in instance.text.tables:
                 module.targets += make_entry_targets(table, values)
@@ -71,7 +71,7 @@ class Elaborator(FormulaElaborator):
         self._registers = frozenset(target.name for target in module.targets) & values.keys()
         memories: dict[str, FlatAction] = {}
         for memory_text in instance.text.memories:
-            with self.report.part():
+            with self.report.catch_errors():
                 memory, inputs = self._elaborate_memory(memory_text, module.name, values)
                 if memory.name in memories:
                     first_location = memories[memory.name].location
@@ -82,16 +82,16 @@ class Elaborator(FormulaElaborator):
                 module.inputs += inputs
         self._memories = frozenset(memories)
         for count in instance.text.counts:
-            with self.report.part():
+            with self.report.catch_errors():
                 for index_values in iterate_index(count.index, values):
                     module.counts.append(self._elaborate_count(count, index_values, len(module.counts)))
                     module.actions += make_arbiter_actions(module.counts[-1])
         for action in instance.text.actions:
-            with self.report.part():
+            with self.report.catch_errors():
                 for index_values in iterate_index(action.index, values):
                     module.actions += self._elaborate_action(action, index_values, memories)
         for claim in instance.text.claims:
-            with self.report.part():
+            with self.report.catch_errors():
                 module.claims.append(self._elaborate_claim(claim, values, len(module.claims)))
         return module
 
@@ -104,16 +104,16 @@ class Elaborator(FormulaElaborator):
             text.kind, text.name or _make_default_name("property", index), formula, text.location
         )
 
-    def inputs(self, input_texts: tuple[InputText, ...], values: Values) -> list[FlatInput]:
+    def elaborate_inputs(self, input_texts: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
         inputs = []
         for text in input_texts:
-            with self.report.part():
+            with self.report.catch_errors():
                 inputs += _make_inputs(text, values)
         return inputs
 
     def _elaborate_count(self, text: CountText, values: Values, index: int) -> FlatCount:
-        self._count_item(text.location)
+        self._check_item_limit(text.location)
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
@@ -190,7 +190,7 @@ class Elaborator(FormulaElaborator):
         self, text: ActionText, values: Values, memories: Mapping[str, FlatAction]
     ) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
-        self._count_item(text.location)
+        self._check_item_limit(text.location)
         verb = text.verb_text
         samples = [sample for operand in verb.samples for sample in self._expand_operand(operand, values)]
         sends_stream = VERBS[verb.verb].kind.drives is SignalKind.STREAM
@@ -224,7 +224,7 @@ class Elaborator(FormulaElaborator):
             self._make_packet_flag(flat_action, *end, values)
             for end in zip(("last", "keep"), verb.ends, strict=False)
         ]
-        return [flat_action, *packet_flags, *merge_ends(flat_action, verb.merged_ends)]
+        return [flat_action, *packet_flags, *make_end_actions(flat_action, verb.merged_ends)]
 
     def _make_packet_flag(
         self, action: FlatAction, name: str, operand: Operand, values: Values
@@ -243,7 +243,7 @@ class Elaborator(FormulaElaborator):
 
     def _expand_index_values(self, term: Term, values: Values) -> Iterator[Values]:
         for term_values in iterate_term(term, values):
-            self._count_item(term.location)
+            self._check_item_limit(term.location)
             yield term_values
 
 

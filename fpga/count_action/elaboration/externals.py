@@ -20,14 +20,14 @@ _MAX_COMPARISONS = 40_000
 
 
 @dataclass
-class _Entry:
-    declared: FlatInput | None = None
+class _InputRecord:
+    declaration: FlatInput | None = None
     has_single_elements: bool = False
     indices: set[int | None] = field(default_factory=set)
     lanes: set[int] = field(default_factory=set)
     suffixes: set[str] = field(default_factory=set)
     first_location: Location | None = None
-    base: int = 0
+    first_index: int = 0
     signal: Signal | None = None
 
 
@@ -35,65 +35,67 @@ class ExternalInputs:
     """The external inputs of one datapath, in the order of their first appearance."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
+        self._records: dict[str, _InputRecord] = {}
 
     def __contains__(self, name: str) -> bool:
-        return name in self._entries
+        return name in self._records
 
-    def names(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of the inputs."""
-        return list(self._entries)
+        return list(self._records)
 
     def declare(self, declaration: FlatInput, *, element: int | None = None) -> None:
         """Record a declaration, of one element if given. Raise `SourceError` if it contradicts an earlier one."""
-        entry = self._entries.setdefault(declaration.name, _Entry())
+        record = self._records.setdefault(declaration.name, _InputRecord())
         if element is not None:
-            entry.indices.add(element)
-            entry.has_single_elements = True
-        if entry.declared is None:
-            entry.declared = declaration
+            record.indices.add(element)
+            record.has_single_elements = True
+        if record.declaration is None:
+            record.declaration = declaration
             return
-        entry.declared = _unify(entry.declared, declaration)
+        record.declaration = _merge_declarations(record.declaration, declaration)
 
-    def use(self, reference: FlatReference) -> None:
+    def record_use(self, reference: FlatReference) -> None:
         """Record a use of an input."""
-        entry = self._entries.setdefault(reference.name, _Entry())
-        entry.indices.add(reference.index)
-        entry.suffixes.add(reference.suffix)
-        entry.first_location = entry.first_location or reference.location
+        record = self._records.setdefault(reference.name, _InputRecord())
+        record.indices.add(reference.index)
+        record.suffixes.add(reference.suffix)
+        record.first_location = record.first_location or reference.location
         if reference.lane is not None:
-            entry.lanes.add(reference.lane)
+            record.lanes.add(reference.lane)
 
     def infer_signals(self, report: Report, other_names: Iterable[str]) -> None:
         """Determine the signal of every input. Warn of an undeclared input whose name may be a misspelling."""
-        declared_names = [name for name, entry in self._entries.items() if entry.declared]
+        declared_names = [name for name, record in self._records.items() if record.declaration]
         candidates = list(dict.fromkeys([*declared_names, *other_names]))
         # Texts with very many names are generated: they have no misspellings, and a comparison would take long.
-        must_check_spelling = len(self._entries) * (len(candidates) + len(self._entries)) <= _MAX_COMPARISONS
-        for name, entry in self._entries.items():
-            with report.part():
-                if entry.declared is None and must_check_spelling:
-                    _warn_if_misspelt(name, entry, candidates, report)
+        must_check_spelling = len(self._records) * (len(candidates) + len(self._records)) <= _MAX_COMPARISONS
+        for name, record in self._records.items():
+            with report.catch_errors():
+                if record.declaration is None and must_check_spelling:
+                    _warn_if_misspelt(name, record, candidates, report)
                 candidates.append(name)
-                _set_signal(name, entry, report)
+                _set_signal(name, record, report)
 
-    def signals(self) -> tuple[Signal, ...]:
+    def list_signals(self) -> tuple[Signal, ...]:
         """Return the inputs; inputs that load memories come last. Call `infer_signals` first."""
-        signals = (entry.signal for entry in self._entries.values() if entry.signal)
+        signals = (record.signal for record in self._records.values() if record.signal)
         return tuple(sorted(signals, key=lambda input_signal: input_signal.loads_memory))
 
-    def signal(self, name: str) -> Signal | None:
+    def find_signal(self, name: str) -> Signal | None:
         """Return the input of that name, or None if `infer_signals` found an error in it."""
-        return self._entries[name].signal
+        return self._records[name].signal
 
     def get_element_index(self, reference: FlatReference) -> int:
         """Return the index, from 0, of an element of an input. Raise `SourceError` if there is no such element."""
-        entry = self._entries[reference.name]
-        signal = entry.signal
+        record = self._records[reference.name]
+        signal = record.signal
         assert signal is not None
-        begin, end = entry.base, entry.base + signal.size - 1
+        begin, end = record.first_index, record.first_index + signal.size - 1
         is_single = (
-            entry.declared is not None and entry.declared.span is None and not entry.has_single_elements
+            record.declaration is not None
+            and record.declaration.span is None
+            and not record.has_single_elements
         )
         if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
             name, bits_text = reference.name, f"{signal.width} bits"
@@ -115,11 +117,11 @@ class ExternalInputs:
         if not begin <= reference.index <= end:
             message = f"{quote(reference.name)} has elements {begin} to {end}, not {reference.index}"
             raise SourceError(reference.location, message, "Change the range here or where it is declared.")
-        return reference.index - entry.base
+        return reference.index - record.first_index
 
     def find_first_lane(self, name: str) -> int:
         """Return the number of the first lane of an input: 0 or 1."""
-        return find_first_lane(self._entries[name].lanes)
+        return find_first_lane(self._records[name].lanes)
 
 
 def find_first_lane(lanes: set[int]) -> int:
@@ -127,7 +129,7 @@ def find_first_lane(lanes: set[int]) -> int:
     return 0 if 0 in lanes else 1
 
 
-def _unify(earlier_declaration: FlatInput, later_declaration: FlatInput) -> FlatInput:
+def _merge_declarations(earlier_declaration: FlatInput, later_declaration: FlatInput) -> FlatInput:
     shape = (
         earlier_declaration.kind,
         earlier_declaration.lanes,
@@ -164,15 +166,15 @@ def _unify(earlier_declaration: FlatInput, later_declaration: FlatInput) -> Flat
     return replace(earlier_declaration, span=max(earlier_declaration.span, later_declaration.span, key=len))
 
 
-def _set_signal(name: str, entry: _Entry, report: Report) -> None:
-    signal = _make_declared_signal(entry) if entry.declared else _infer_signal(name, entry)
+def _set_signal(name: str, record: _InputRecord, report: Report) -> None:
+    signal = _make_declared_signal(record) if record.declaration else _infer_signal(name, record)
     if signal.size * signal.lanes > MAX_LANES:
         message = (
             f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
         )
-        raise SourceError(signal.location or _find_location(entry), message, "Split it.")
-    entry.signal = signal
-    if entry.declared is None:
+        raise SourceError(signal.location or _find_location(record), message, "Split it.")
+    record.signal = signal
+    if record.declaration is None:
         description = f"{signal.size} streams" if signal.size > 1 else "a stream"
         if signal.kind is SignalKind.FLAG:
             description = f"{signal.size} flags" if signal.size > 1 else "a flag"
@@ -180,27 +182,27 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
             description += f" of {signal.width} bits"
         report.inferences.append(
             make_diagnostic(
-                entry.first_location, f"{quote(name)} is assumed to be an external input: {description}"
+                record.first_location, f"{quote(name)} is assumed to be an external input: {description}"
             )
         )
 
 
-def _find_location(entry: _Entry) -> Location:
-    location = entry.declared.location if entry.declared else entry.first_location
+def _find_location(record: _InputRecord) -> Location:
+    location = record.declaration.location if record.declaration else record.first_location
     assert location is not None
     return location
 
 
-def _make_declared_signal(entry: _Entry) -> Signal:
-    declaration = entry.declared
+def _make_declared_signal(record: _InputRecord) -> Signal:
+    declaration = record.declaration
     assert declaration is not None
     if declaration.span is not None:
-        entry.base, size = declaration.span.start, len(declaration.span)
-    elif entry.has_single_elements:
-        entry.base, size = _infer_extent(entry)
+        record.first_index, size = declaration.span.start, len(declaration.span)
+    elif record.has_single_elements:
+        record.first_index, size = _infer_extent(record)
     else:
-        indices = {index for index in entry.indices if index is not None}
-        entry.base, size = (1, 1) if indices == {1} else (0, 1)
+        indices = {index for index in record.indices if index is not None}
+        record.first_index, size = (1, 1) if indices == {1} else (0, 1)
     return Signal(
         declaration.name,
         declaration.kind,
@@ -214,30 +216,30 @@ def _make_declared_signal(entry: _Entry) -> Signal:
     )
 
 
-def _infer_signal(name: str, entry: _Entry) -> Signal:
-    entry.base, size = _infer_extent(entry)
-    if entry.suffixes & {"valid", "data"}:
-        return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, location=entry.first_location)
-    return Signal(name, SignalKind.FLAG, size, location=entry.first_location)
+def _infer_signal(name: str, record: _InputRecord) -> Signal:
+    record.first_index, size = _infer_extent(record)
+    if record.suffixes & {"valid", "data"}:
+        return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, location=record.first_location)
+    return Signal(name, SignalKind.FLAG, size, location=record.first_location)
 
 
-def _infer_extent(entry: _Entry) -> tuple[int, int]:
+def _infer_extent(record: _InputRecord) -> tuple[int, int]:
     """Return the index of the first element and the number of elements, from the indices that are used."""
-    indices = [index for index in entry.indices if index is not None]
+    indices = [index for index in record.indices if index is not None]
     if not indices:
         return 0, 1
     base = 0 if 0 in indices else 1
-    return base, len(check_span(base, max(indices), _find_location(entry)))
+    return base, len(check_span(base, max(indices), _find_location(record)))
 
 
-def _warn_if_misspelt(name: str, entry: _Entry, candidates: list[str], report: Report) -> None:
+def _warn_if_misspelt(name: str, record: _InputRecord, candidates: list[str], report: Report) -> None:
     similar_name = find_similar(name, candidates)
     if similar_name and is_misspelling(name, similar_name):
         message = f"{quote(name)} is not declared, and is similar to {quote(similar_name)}"
         hint = (
             f"Write {quote(similar_name)} if that is intended; otherwise declare {quote(name)} in `inputs`."
         )
-        report.warnings.append(make_diagnostic(entry.first_location, message, hint))
+        report.warnings.append(make_diagnostic(record.first_location, message, hint))
 
 
 def is_misspelling(name: str, candidate: str) -> bool:

@@ -29,7 +29,7 @@ from fpga.count_action.language.syntax import (
 )
 from fpga.count_action.model import Location
 
-ENDS = frozenset({"last", "keep"})
+END_SIGNALS = frozenset({"last", "keep"})
 """Fields of a beat of a packet besides its samples (R18)."""
 _MAX_ITEMS = 65_536
 """Largest number of terms, samples, counts and actions of a datapath after expansion."""
@@ -49,12 +49,12 @@ class FormulaElaborator:
     _memories: frozenset[str] = frozenset()
     """Memories of the module, which formulas cannot read."""
 
-    def _count_item(self, location: Location) -> None:
+    def _check_item_limit(self, location: Location) -> None:
         """Count an item of the datapath. Raise the errors of the report if there are too many."""
         self._items += 1
         if self._items > _MAX_ITEMS:
             message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
-            self.report.error(SourceError(location, message, "Use smaller ranges.").diagnostic)
+            self.report.add_error(SourceError(location, message, "Use smaller ranges.").diagnostic)
             self.report.raise_errors()
 
     def _expand_operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
@@ -63,7 +63,7 @@ class FormulaElaborator:
             for index_values in iterate_term(operand, values):
                 yield from self._expand_operand(operand.value, index_values)
             return
-        self._count_item(operand.location)
+        self._check_item_limit(operand.location)
         if isinstance(operand, Formula):
             parts = tuple(
                 part
@@ -190,7 +190,7 @@ def flatten_reference(reference: Reference, values: Values) -> FlatReference:
             "Write the index after the name.",
         )
     # `last` and `keep` of a stream are signals of their own, STREAM_last and STREAM_keep.
-    if len(parts) == 3 and parts[-1][0] in ENDS:
+    if len(parts) == 3 and parts[-1][0] in END_SIGNALS:
         name, lane_of_end = parts.pop()
         stream, _ = parts.pop()
         parts.append((f"{stream}_{name}", lane_of_end))

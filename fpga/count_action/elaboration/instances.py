@@ -16,7 +16,7 @@ from fpga.count_action.diagnostics import (
     quote,
 )
 from fpga.count_action.elaboration.arithmetic import (
-    LARGEST,
+    MAX_MAGNITUDE,
     evaluate,
     evaluate_range,
     list_indices,
@@ -62,7 +62,7 @@ def make_instances(
     instances: dict[str, Instance] = {}
     unused_names = dict.fromkeys(parameters)
     for statement in tree.statements:
-        with report.part():
+        with report.catch_errors():
             new_instances: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
                 new_instances = [
@@ -86,7 +86,7 @@ def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Repor
         earlier_module = modules.setdefault(module.name, module)
         if earlier_module is not module:
             message = f"there is already a module {quote(module.name)} at {earlier_module.location}"
-            report.error(make_diagnostic(module.location, message, "Give this one another name."))
+            report.add_error(make_diagnostic(module.location, message, "Give this one another name."))
     return modules
 
 
@@ -188,7 +188,7 @@ def _bind(
             report.inferences.append(make_diagnostic(parameter_location, message))
             _warn_if_misspelt(parameter_name, text, values, parameter_location, report)
     for key, value in values.items():
-        if abs(value) > LARGEST:
+        if abs(value) > MAX_MAGNITUDE:
             raise SourceError(
                 location, f"parameter {quote(key)} is {value}, which is too large", "Choose a smaller value."
             )

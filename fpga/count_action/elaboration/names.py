@@ -27,7 +27,7 @@ from fpga.count_action.elaboration.flat import (
     StoredValue,
     list_references,
 )
-from fpga.count_action.elaboration.formulas import ENDS
+from fpga.count_action.elaboration.formulas import END_SIGNALS
 from fpga.count_action.model import ActionKind, Location
 
 
@@ -66,18 +66,18 @@ class Names:
 
     def _record_inputs(self) -> None:
         for file_input in self._file_inputs:
-            with self._report.part():
+            with self._report.catch_errors():
                 self.externals.declare(file_input)
         for module in self.modules.values():
             self._record_declarations(module)
             for reference in self._find_references(module):
-                with self._report.part():
+                with self._report.catch_errors():
                     self._record_use(module, reference)
             self._report_unknown_wires(module)
         for module in self.modules.values():
             for claim in module.claims:
                 for reference in self._find_signals(module, claim.holds):
-                    with self._report.part():
+                    with self._report.catch_errors():
                         self._check_used_elsewhere(module, reference)
 
     def _check_used_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
@@ -86,13 +86,16 @@ class Names:
         if isinstance(target, FlatReference) and target.name not in self.externals:
             message = f"a property reads {quote(str(reference))}, which nothing else uses"
             counts = self.counts[module.name]
-            hint = did_you_mean(target.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
+            hint = (
+                did_you_mean(target.name, [*self.externals.list_names(), *counts])
+                or "Declare it in `inputs`."
+            )
             raise SourceError(reference.location, message, hint)
 
     def _record_declarations(self, module: FlatModule) -> None:
         declared_inputs: dict[str, FlatInput] = {}
         for entry in module.inputs:
-            with self._report.part():
+            with self._report.catch_errors():
                 if entry.name in declared_inputs:
                     first_location = declared_inputs[entry.name].location
                     message = f"input {quote(entry.name)} is declared twice, first at {first_location}"
@@ -144,7 +147,7 @@ class Names:
             return
         if target.name not in self._declared[module.name] | _find_wired_names(module):
             self._check_not_driven_elsewhere(module, target)
-        self.externals.use(target)
+        self.externals.record_use(target)
 
     def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
         if reference.name in self.modules:
@@ -167,7 +170,7 @@ class Names:
         for name, (_, wire) in module.wires.items():
             if name not in names:
                 message = f"{quote(module.name)} has no input {quote(name)} to wire"
-                self._report.error(make_diagnostic(wire.location, message, did_you_mean(name, names)))
+                self._report.add_error(make_diagnostic(wire.location, message, did_you_mean(name, names)))
 
     def _find_references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Yield the references of a module to signals, except those in its properties."""
@@ -220,7 +223,7 @@ class Names:
         if (end := self._resolve_end(module, reference)) is not None:
             return end
         if reference.module is not None:
-            return self.output(reference)
+            return self.resolve_output(reference)
         own_output = Output(module.name, reference.label)
         if own_output in self.drivers and VERBS[self.drivers[own_output].verb].kind is ActionKind.MEMORY:
             raise SourceError(reference.location, *explain_memory_in_formula(reference.name))
@@ -267,7 +270,7 @@ class Names:
         Raise `SourceError` if stream `x` has no such field.
         """
         stream, name = reference.module, f"{reference.module}_{reference.name}"
-        if stream is None or stream in self.modules or reference.name not in ENDS:
+        if stream is None or stream in self.modules or reference.name not in END_SIGNALS:
             return None
         if Output(module.name, name) in self.drivers:
             return Output(module.name, name)
@@ -275,7 +278,9 @@ class Names:
             stream_reference, _ = module.wires[stream]
             name = f"{stream_reference.label}_{reference.name}"
             if stream_reference.module is not None:
-                return self.output(replace(reference, name=name, module=stream_reference.module, index=None))
+                return self.resolve_output(
+                    replace(reference, name=name, module=stream_reference.module, index=None)
+                )
             return replace(reference, name=name, module=None)
         if name in self._declared[module.name]:
             return replace(reference, name=name, module=None)
@@ -288,10 +293,10 @@ class Names:
         if reference.module is None or reference.name != "keep" or reference.index is not None:
             return 0
         target = self.resolve(module, reference)
-        signal = None if isinstance(target, Output) else self.externals.signal(target.name)
+        signal = None if isinstance(target, Output) else self.externals.find_signal(target.name)
         return signal.size if signal is not None and signal.size > 1 else 0
 
-    def output(self, reference: FlatReference) -> Output:
+    def resolve_output(self, reference: FlatReference) -> Output:
         """Return the output of another module that a reference names. Raise `SourceError` if there is none."""
         assert reference.module is not None
         if reference.module not in self.modules:
@@ -335,7 +340,7 @@ class Names:
                 wire.location, message, "Wire it to an external input that has as many elements."
             )
         if target.module is not None:
-            return self.output(target)
+            return self.resolve_output(target)
         index = reference.index if target.index is None else target.index
         return replace(reference, name=target.name, index=index)
 

@@ -58,13 +58,13 @@ class Beats:
         for module in self._names.modules.values():
             for module_input in module.inputs:
                 if module_input.name in module.wires:
-                    with self._report.part():
+                    with self._report.catch_errors():
                         self._check_wire(module_input, *module.wires[module_input.name])
 
     def _check_wire(self, entry: FlatInput, reference: FlatReference, wire: object) -> None:
         if reference.module is None:
             return
-        output = self._names.output(reference)
+        output = self._names.resolve_output(reference)
         kind = self._find_kind(output)
         if kind is not entry.kind:
             message = f"{quote(entry.name)} is a {entry.kind.value} and {reference} is a {kind.value}"
@@ -109,7 +109,7 @@ class Beats:
         """Return the kind of an output, or of an external input."""
         if isinstance(target, Output):
             return self._find_kind(target)
-        signal = self._names.externals.signal(target.name)
+        signal = self._names.externals.find_signal(target.name)
         assert signal is not None
         return signal.kind
 
@@ -128,7 +128,7 @@ class Beats:
                 return [self._find_shape(Output(output.module, action.part_of))]
             return [self._find_operand_shape(module, operand) for operand in action.samples]
 
-        return VERBS[action.verb].shape(action, samples)
+        return VERBS[action.verb].compute_shape(action, samples)
 
     def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
         """Return the shapes of the streams of a `merge`. Raise `SourceError` if their numbers of lanes differ (R19)."""
@@ -184,18 +184,18 @@ class Beats:
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
             return self._find_shape(target)
-        signal = self._names.externals.signal(target.name)
+        signal = self._names.externals.find_signal(target.name)
         assert signal is not None
         return Shape(signal.lanes, signal.width, signal.signed)
 
-    def refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
+    def make_refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
         """Yield the resolved references of a reference: several if it names all lanes of a beat."""
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
             kind, index = self._find_kind(target), 0
             name, owner, base = target.name, target.module, self._names.find_first_lane(target)
         else:
-            signal = self._names.externals.signal(target.name)
+            signal = self._names.externals.find_signal(target.name)
             assert signal is not None
             kind, index = signal.kind, self._names.externals.get_element_index(target)
             name, owner, base = target.name, None, self._names.externals.find_first_lane(target.name)
@@ -268,9 +268,9 @@ def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], repor
     beats = Beats(names, report)
     beats.check_wires()
     resolver = _Resolver(names, beats, report)
-    resolved_modules = tuple(resolver.module(module) for module in modules)
+    resolved_modules = tuple(resolver.resolve_module(module) for module in modules)
     report.raise_errors()
-    return Datapath(name, names.externals.signals(), resolved_modules)
+    return Datapath(name, names.externals.list_signals(), resolved_modules)
 
 
 class _Resolver:
@@ -279,21 +279,21 @@ class _Resolver:
     def __init__(self, names: Names, beats: Beats, report: Report) -> None:
         self._names, self._beats, self._report = names, beats, report
 
-    def module(self, module: FlatModule) -> Module:
+    def resolve_module(self, module: FlatModule) -> Module:
         counts: list[Count] = []
         actions: list[Action] = []
         values: list[Operand] = []
         for index, count in enumerate(module.counts):
-            with self._report.part():
+            with self._report.catch_errors():
                 counts.append(self._resolve_count(module, count, index, values))
         counts_by_name = {count.name: count for count in counts}
         for action in module.actions:
-            with self._report.part():
+            with self._report.catch_errors():
                 actions.append(self._resolve_action(module, action, counts_by_name, values))
         targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
-            with self._report.part():
+            with self._report.catch_errors():
                 (holds,) = self._resolve_operands(module, claim.holds)
                 claims.append(Claim(claim.kind, claim.name, holds, claim.location))
         formulas = tuple(values)
@@ -305,7 +305,7 @@ class _Resolver:
         self, module: FlatModule, count: FlatCount, index: int, values: list[Operand]
     ) -> Count:
         terms, subtracted_terms = (
-            tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
+            tuple(ref for reference in part for ref in self._beats.make_refs(module, reference, "sum"))
             for part in (count.terms, count.taken)
         )
         aim = None if count.aim is None else self._resolve_refs(module, count.aim, "condition", values)[0]
@@ -335,7 +335,8 @@ class _Resolver:
         if not resolved_count.order:
             return resolved_count
         picks = (
-            self._add_value(module, pick, values) for pick in arbitration.picks(resolved_count, module.name)
+            self._add_value(module, pick, values)
+            for pick in arbitration.make_picks(resolved_count, module.name)
         )
         return replace(resolved_count, picks=tuple(picks))
 
@@ -351,7 +352,7 @@ class _Resolver:
             isinstance(operand, FlatReference)
             and self._names.find_stored(module, operand, in_formula=False) is None
         ):
-            return list(self._beats.refs(module, operand, context))
+            return list(self._beats.make_refs(module, operand, context))
         (value,) = self._resolve_operands(module, operand)
         values.append(value)
         location = None if isinstance(operand, int) else operand.location
@@ -384,11 +385,11 @@ class _Resolver:
         if stored := self._names.find_stored(module, operand, in_formula=True):
             return [Operation(stored.operator, (Ref(stored.name, stored.module, location=operand.location),))]
         if operand.suffix == "valid":
-            refs = self._beats.refs(module, operand, "condition")
+            refs = self._beats.make_refs(module, operand, "condition")
             return [Operation("valid", (ref,)) for ref in refs]
         if lanes := self._names.count_kept_lanes(module, operand):
             return [self._pack_kept_lanes(module, operand, lanes)]
-        samples = list(self._beats.refs(module, operand, "sample"))
+        samples = list(self._beats.make_refs(module, operand, "sample"))
         if len(samples) > 1 and not takes_all_lanes:
             message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
             hint = f"Write {operand}.data[1] for a lane, {operand}.data[1][7:0] for its bits, or a range."
@@ -426,7 +427,7 @@ class _Resolver:
         """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""
         total: Operand = 0
         for lane in range(lanes):
-            (ref,) = self._beats.refs(module, replace(reference, index=lane + 1), "condition")
+            (ref,) = self._beats.make_refs(module, replace(reference, index=lane + 1), "condition")
             bit = Operation("if", (ref, 1 << lane, 0))
             total = Operation("+", (total, bit)) if lane else bit
         return total

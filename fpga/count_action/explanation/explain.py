@@ -107,13 +107,16 @@ def _describe_count(
     latency = latencies.get((module.name, count.name), 1)
     effects = [
         ActionFacts(
-            writer.verb(module, action), action.output, latency, tuple(_find_triggers(graph, module, action))
+            writer.write_verb(module, action),
+            action.output,
+            latency,
+            tuple(_find_triggers(graph, module, action)),
         )
         for action in module.actions
         if action.on == count.name
     ]
     value = module.target(count.target).reset or None
-    return CountFacts(count.name, writer.sum(module, count), count.target, value, tuple(effects))
+    return CountFacts(count.name, writer.write_sum(module, count), count.target, value, tuple(effects))
 
 
 def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, None]:
@@ -132,7 +135,7 @@ def _find_external_connections(graph: Graph) -> list[Connection]:
             connections += [
                 Connection("", ref.name, module.name, "counts") for ref in count.counted if ref.module is None
             ]
-            gate = [ref for condition in count.gate for ref in graph.signals(condition.ref)]
+            gate = [ref for condition in count.gate for ref in graph.find_signals(condition.ref)]
             connections += [
                 Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
             ]
@@ -140,7 +143,7 @@ def _find_external_connections(graph: Graph) -> list[Connection]:
             connections += [
                 Connection("", ref.name, module.name, "sends")
                 for sample in action.refs
-                for ref in graph.signals(sample)
+                for ref in graph.find_signals(sample)
                 if ref.module is None
             ]
     connections += [
@@ -159,7 +162,7 @@ def _find_latencies(graph: Graph) -> dict[tuple[str, str], int]:
     """Return the fewest cycles from an external event to the effect of a fire, by module and count."""
     latencies = {
         (module.name, count.name): 1
-        for module, count in graph.datapath.counts()
+        for module, count in graph.datapath.list_counts()
         if count.constant or any(term.module is None for term in count.counted)
     }
     links = [
@@ -168,7 +171,7 @@ def _find_latencies(graph: Graph) -> dict[tuple[str, str], int]:
         if link.relation == "counts"
     ]
     # Bellman-Ford: no shortest chain has more links than there are counts.
-    for _ in range(sum(1 for _ in graph.datapath.counts())):
+    for _ in range(sum(1 for _ in graph.datapath.list_counts())):
         earlier_latencies = dict(latencies)
         for driver, reader in links:
             if driver in latencies:

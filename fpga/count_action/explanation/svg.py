@@ -30,7 +30,7 @@ _STYLE = """
   .input { fill: #eaf2f8; stroke: #5b8db8 }
   .line { fill: none; stroke: #0b5394; stroke-width: 1.4 }
 """.strip("\n")
-_TIP = """<defs><marker id="tip" markerWidth="9" markerHeight="9" refX="8" refY="4.5" orient="auto">
+_ARROWHEAD = """<defs><marker id="tip" markerWidth="9" markerHeight="9" refX="8" refY="4.5" orient="auto">
 <path d="M0,0 L9,4.5 L0,9 z" fill="#0b5394"/></marker></defs>"""
 
 
@@ -76,7 +76,7 @@ def draw_svg(explanation: Explanation) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" {size_attributes} viewBox="0 0 {width:.0f} {height:.0f}">',
             f"<title>{title}</title>",
             f"<style>\n{_STYLE}\n</style>",
-            _TIP,
+            _ARROWHEAD,
             f'<rect {size_attributes} fill="#ffffff"/>',
             f'<text x="{_MARGIN}" y="{_MARGIN}" class="quiet">{title}</text>',
             *body,

@@ -348,7 +348,7 @@ class FileText:
         return (statement for statement in self.statements if isinstance(statement, Import))
 
 
-MAX_NAME = 64
+MAX_NAME_LENGTH = 64
 """Largest number of characters of a name; names of ports combine two names."""
-RESERVED = frozenset({"sum", "for", "never", "not", "valid", "data"})
+RESERVED_WORDS = frozenset({"sum", "for", "never", "not", "valid", "data"})
 """Keywords that cannot be names, because they would be ambiguous wherever the grammar accepts a name."""

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import Report, make_diagnostic, quote
 from fpga.count_action.language.syntax import (
-    MAX_NAME,
-    RESERVED,
+    MAX_NAME_LENGTH,
+    RESERVED_WORDS,
     ActionText,
     ArbitrationText,
     Argument,
@@ -353,7 +353,7 @@ class TreeBuilder:
             message = f"{quote(str(function))} is not a function of the language"
             hint = "Use `max(a, b, ...)`, `min(a, b, ...)`, `concat(a, b, ...)` or `table(index, first, second, ...)`."
             hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
-            self.report.error(make_diagnostic(location, message, hint))
+            self.report.add_error(make_diagnostic(location, message, hint))
             return Integer(0, location)
         return self._formula(location, operator, *arguments)
 
@@ -363,7 +363,7 @@ class TreeBuilder:
         depth = 1 + max(operand.depth for operand in operands)
         if depth > MAX_DEPTH:
             message = f"the formula nests more than {MAX_DEPTH} operations"
-            self.report.error(make_diagnostic(location, message, "Split it between two modules."))
+            self.report.add_error(make_diagnostic(location, message, "Split it between two modules."))
             return Integer(0, location)
         return Formula(operator, operands, location, depth, numbers)
 
@@ -377,14 +377,14 @@ class TreeBuilder:
 
     def _name(self, token: Any) -> str:
         name = str(token)
-        if name in RESERVED:
+        if name in RESERVED_WORDS:
             message = f"{quote(name)} is a keyword of the language and cannot be a name"
-            self.report.error(
+            self.report.add_error(
                 make_diagnostic(self._location(token), message, f"Use another name, such as {name}_1.")
             )
-        if len(name) > MAX_NAME:
-            message = f"this name has {len(name)} characters; at most {MAX_NAME} are allowed"
-            self.report.error(make_diagnostic(self._location(token), message, "Shorten it."))
+        if len(name) > MAX_NAME_LENGTH:
+            message = f"this name has {len(name)} characters; at most {MAX_NAME_LENGTH} are allowed"
+            self.report.add_error(make_diagnostic(self._location(token), message, "Shorten it."))
         return name
 
     def _index(self, location: Location, name: Any, low: Number, high: Number) -> Index:
@@ -407,7 +407,7 @@ class TreeBuilder:
         text = (str(digits)[2:] if is_hexadecimal else str(digits)).lstrip("0") or "0"
         if len(text) > (_MAX_HEXADECIMAL_DIGITS if is_hexadecimal else _MAX_DIGITS):
             message = f"this number has {len(text)} digits, which is too large"
-            self.report.error(
+            self.report.add_error(
                 make_diagnostic(location, message, "The largest count is 2^48 - 1 = 281474976710655.")
             )
             return Integer(0, location)
@@ -434,7 +434,7 @@ class TreeBuilder:
         depth = max(left_operand.depth, right_operand.depth) + 1
         if depth > MAX_DEPTH:
             message = f"this number nests more than {MAX_DEPTH} operations"
-            self.report.error(make_diagnostic(left_operand.location, message, "Write its value."))
+            self.report.add_error(make_diagnostic(left_operand.location, message, "Write its value."))
             return Integer(0, left_operand.location)
         return Operation(operator, left_operand, right_operand, left_operand.location, depth)
 

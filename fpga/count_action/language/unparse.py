@@ -34,8 +34,8 @@ def unparse(datapath: Datapath) -> str:
     """Return the source text of a datapath, inputs first."""
     writer = Writer(Graph(datapath))
     parts = [
-        *writer.inputs(),
-        *(line for module in datapath.modules for line in ("", *writer.module(module))),
+        *writer.write_inputs(),
+        *(line for module in datapath.modules for line in ("", *writer.write_module(module))),
     ]
     return "\n".join(parts).lstrip("\n") + "\n"
 
@@ -48,7 +48,7 @@ class Writer:
         self._sizes = {signal.name: signal.size for signal in graph.datapath.inputs}
         self._bases = {signal.name: 1 for signal in graph.datapath.inputs if signal.part_of}
 
-    def inputs(self) -> Iterator[str]:
+    def write_inputs(self) -> Iterator[str]:
         """Yield the lines of the section of external inputs; none if there are no inputs."""
         if self.graph.datapath.inputs:
             inputs = self.graph.datapath.inputs
@@ -63,11 +63,11 @@ class Writer:
             ]
             yield from _write_section("", "inputs", texts)
 
-    def module(self, module: Module) -> Iterator[str]:
+    def write_module(self, module: Module) -> Iterator[str]:
         """Yield the lines of a module."""
         yield f"module {module.name} {{"
         memories = module.list_actions(ActionKind.MEMORY)
-        yield from (f"  {self.verb(module, memory)};" for memory in memories)
+        yield from (f"  {self.write_verb(module, memory)};" for memory in memories)
         yield from _write_section(
             "  ", "counts", [self._write_count(module, count) for count in module.counts]
         )
@@ -87,23 +87,25 @@ class Writer:
         yield "}"
 
     def _write_count(self, module: Module, count: Count) -> str:
-        return f"{count.name}: {self.sum(module, count)}"
+        return f"{count.name}: {self.write_sum(module, count)}"
 
-    def sum(self, module: Module, count: Count) -> str:
+    def write_sum(self, module: Module, count: Count) -> str:
         """Return the text of a count without its name: terms, arbitration, bound, target, conditions and width."""
         constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
         decrements = [
-            *self.runs(count.taken, ".valid"),
+            *self.write_runs(count.taken, ".valid"),
             *([str(-count.constant)] if count.constant < 0 else []),
         ]
         words = [
-            " - ".join([f"sum {' + '.join([*self.runs(count.terms, '.valid'), *constant])}", *decrements])
+            " - ".join(
+                [f"sum {' + '.join([*self.write_runs(count.terms, '.valid'), *constant])}", *decrements]
+            )
         ]
         words += [f"by {count.order}{' until last' if count.whole else ''}"] if count.order else []
         words += ["over cycles"] if count.kind.value == "accumulate" else []
-        words += [f"at most {self.value(count.bound)}"] if count.bound else []
+        words += [f"at most {self.write_value(count.bound)}"] if count.bound else []
         if count.aim is not None:
-            words += [f"to {self.value(count.aim)}"]
+            words += [f"to {self.write_value(count.aim)}"]
         else:
             words += [] if _has_default_targets(module) else [f"to {count.target}"]
         words += [f"while {' and '.join(map(self._write_condition, count.gate))}"] if count.gate else []
@@ -115,7 +117,7 @@ class Writer:
         if isinstance(operand, int):
             return str(operand)
         if isinstance(operand, Ref):
-            return self.sample(operand)
+            return self.write_sample(operand)
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator in STORED | {"valid"}:
             name = (
@@ -133,27 +135,27 @@ class Writer:
             return f"{operand.operator}({', '.join(parts)})"
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
 
-    def value(self, ref: Ref) -> str:
+    def write_value(self, ref: Ref) -> str:
         """Return the text of a formula, in brackets or as a function call."""
-        text = self._write_formula(self.graph.formula(ref), ref.module or "")
+        text = self._write_formula(self.graph.find_formula(ref), ref.module or "")
         return text if text.startswith(("(", *(f"{name}(" for name in _FUNCTIONS))) else f"({text})"
 
     def _write_condition(self, condition: Condition) -> str:
         if is_value(condition.ref):
-            return f"{'not ' if condition.negated else ''}{self.value(condition.ref)}"
+            return f"{'not ' if condition.negated else ''}{self.write_value(condition.ref)}"
         suffix = ".valid" if self.graph.is_stream(condition.ref) else ""
         return f"{'not ' if condition.negated else ''}{self._write_name(condition.ref)}{suffix}"
 
     def _write_action(self, module: Module, action: Action) -> str:
-        return (f"on {action.on}: " if len(module.counts) > 1 else "") + self.verb(module, action)
+        return (f"on {action.on}: " if len(module.counts) > 1 else "") + self.write_verb(module, action)
 
-    def verb(self, module: Module, action: Action) -> str:
+    def write_verb(self, module: Module, action: Action) -> str:
         """Return the text of an action without its count."""
         return KINDS[action.kind].write(self, module, action)
 
     # References
 
-    def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
+    def write_runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
         """Yield the texts of references; consecutive elements, or consecutive lanes of a beat, become one range."""
         remaining_refs = list(refs)
         while remaining_refs:
@@ -170,11 +172,15 @@ class Writer:
         """Return the number and text of neighbouring elements of one lane, or of the first reference alone."""
         first_ref = refs[0]
         if is_value(first_ref):
-            return 1, self.value(first_ref)
-        first_text = self.sample(first_ref) if suffix == ".data" else self._write_beat(first_ref, suffix)
-        if suffix == ".data" and self.graph.source(first_ref).lanes > 1:
+            return 1, self.write_value(first_ref)
+        first_text = (
+            self.write_sample(first_ref) if suffix == ".data" else self._write_beat(first_ref, suffix)
+        )
+        if suffix == ".data" and self.graph.find_source(first_ref).lanes > 1:
             return 1, first_text
-        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first_ref, index=first_ref.index + n))
+        length = _count_prefix(
+            refs, lambda ref, offset: ref == _move_ref(first_ref, index=first_ref.index + offset)
+        )
         if length < _MIN_RANGE:
             return 1, first_text
         end = suffix if self.graph.is_stream(first_ref) else ""
@@ -183,27 +189,31 @@ class Writer:
 
     def _write_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of samples that form complete beats of neighbouring elements; 0 if none do."""
-        first_ref, lanes = refs[0], self.graph.source(refs[0]).lanes
+        first_ref, lanes = refs[0], self.graph.find_source(refs[0]).lanes
         if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first_ref):
             return 0, ""
         length = _count_prefix(
             refs,
-            lambda ref, n: ref == _move_ref(first_ref, index=first_ref.index + n // lanes, lane=n % lanes),
+            lambda ref, offset: (
+                ref == _move_ref(first_ref, index=first_ref.index + offset // lanes, lane=offset % lanes)
+            ),
         )
-        beats = length // lanes
-        if beats < _MIN_RANGE:
-            return (lanes, f"{self._write_name(first_ref)}.data") if beats else (0, "")
+        beat_count = length // lanes
+        if beat_count < _MIN_RANGE:
+            return (lanes, f"{self._write_name(first_ref)}.data") if beat_count else (0, "")
         return (
-            beats * lanes,
-            f"{first_ref.name}[i].data (i = {first_ref.index} to {first_ref.index + beats - 1})",
+            beat_count * lanes,
+            f"{first_ref.name}[i].data (i = {first_ref.index} to {first_ref.index + beat_count - 1})",
         )
 
     def _write_lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of neighbouring lanes of a beat; 0 if these are few. Texts count lanes from 1."""
         first_ref = refs[0]
-        if suffix != ".data" or self.graph.source(first_ref).lanes == 1:
+        if suffix != ".data" or self.graph.find_source(first_ref).lanes == 1:
             return 0, ""
-        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first_ref, lane=first_ref.lane + n))
+        length = _count_prefix(
+            refs, lambda ref, offset: ref == _move_ref(first_ref, lane=first_ref.lane + offset)
+        )
         if length < _MIN_RANGE:
             return 0, ""
         return (
@@ -211,13 +221,13 @@ class Writer:
             f"{self._write_name(first_ref)}.data[i] (i = {first_ref.lane + 1} to {first_ref.lane + length})",
         )
 
-    def sample(self, ref: Ref) -> str:
+    def write_sample(self, ref: Ref) -> str:
         """Return the text of a sample, a flag, a number or a formula."""
         if is_value(ref):
-            return self.value(ref)
+            return self.write_value(ref)
         if not self.graph.is_stream(ref):
             return self._write_name(ref)
-        lane = f"[{ref.lane + 1}]" if self.graph.source(ref).lanes > 1 else ""
+        lane = f"[{ref.lane + 1}]" if self.graph.find_source(ref).lanes > 1 else ""
         return f"{self._write_name(ref)}.data{lane}"
 
     def _write_beat(self, ref: Ref, suffix: str) -> str:
@@ -274,7 +284,7 @@ def _has_default_targets(module: Module) -> bool:
 
 def _count_prefix(refs: list[Ref], is_next: Callable[[Ref, int], bool]) -> int:
     """Return the length of the longest prefix of `refs` for which `is_next(reference, position)` is true."""
-    return next((n for n, ref in enumerate(refs) if not is_next(ref, n)), len(refs))
+    return next((position for position, ref in enumerate(refs) if not is_next(ref, position)), len(refs))
 
 
 def _move_ref(ref: Ref, *, index: int | None = None, lane: int | None = None) -> Ref:

@@ -26,7 +26,7 @@ class BitSlice:
 
 def find_sample_slice(graph: Graph, ref: Ref) -> BitSlice:
     """Return the bits of a sample, a flag or a number. Raise KeyError if there is no such signal."""
-    source = graph.source(ref)
+    source = graph.find_source(ref)
     is_stream = source.kind is SignalKind.STREAM
     low = (ref.index * source.lanes + ref.lane if is_stream else ref.index) * source.width
     if ref.module is not None:
@@ -56,4 +56,4 @@ def sort_by_stalls(graph: Graph) -> tuple[Module, ...]:
 
 def find_driven_streams(module: Module) -> tuple[PartOfModule, ...]:
     """Return the streams that a module drives."""
-    return tuple((module.name, action.output) for action in module.streams())
+    return tuple((module.name, action.output) for action in module.list_streams())

@@ -16,7 +16,7 @@ def check_inputs(ports: Ports, rows: Rows) -> Rows:
     if rows.ndim != 2 or rows.shape[1] != ports.input_columns or rows.dtype != np.uint64:
         raise ValueError(
             f"inputs are {rows.dtype}{list(rows.shape)}, not uint64[cycles, {ports.input_columns}] in the"
-            " order of ports_of(datapath).inputs."
+            " order of make_ports(datapath).inputs."
         )
     return np.ascontiguousarray(rows)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fpga.count_action.model import Datapath, SignalKind
-from fpga.count_action.ports import Port, Rows, ports_of
+from fpga.count_action.ports import Port, Rows, make_ports
 from fpga.count_action.simulate.port_values import read_series
 
 
@@ -31,7 +31,7 @@ class Wire:
     is_port: bool = False
     """True if the signal is a complete port."""
 
-    def series(self, rows: Rows) -> list[int]:
+    def read_series(self, rows: Rows) -> list[int]:
         """Return the value of the signal in every cycle."""
         values = [value >> self.low & (1 << self.width) - 1 for value in read_series(self.port, rows)]
         sign = 1 << (self.width - 1)
@@ -64,7 +64,7 @@ def list_output_wires(datapath: Datapath) -> tuple[Wire, ...]:
 
 def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
     """Return signals and complete ports by all their names."""
-    ports, wires = ports_of(datapath), list_input_wires(datapath) if inputs else list_output_wires(datapath)
+    ports, wires = make_ports(datapath), list_input_wires(datapath) if inputs else list_output_wires(datapath)
     wires_by_name: dict[str, Wire] = {}
     for port in ports.inputs if inputs else ports.outputs:
         wires_by_name |= dict.fromkeys(
@@ -75,9 +75,9 @@ def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
     return wires_by_name
 
 
-def activity(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
+def find_changes(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
     """Return, for each cycle from the second on, whether a wire changes."""
-    values = np.array(wire.series(rows), object)
+    values = np.array(wire.read_series(rows), object)
     return np.asarray(values[1:] != values[:-1], np.bool_)
 
 
@@ -87,46 +87,55 @@ def _list_names(name: str) -> tuple[str, str]:
 
 
 def _list_inputs(datapath: Datapath) -> Iterator[Wire]:
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
-            yield from _split_port(ports.input(f"{signal.name}_valid_i"), 1, signed=False)
-            yield from _split_port(ports.input(f"{signal.name}_data_i"), signal.width, signed=signal.signed)
+            yield from _split_port(ports.find_input(f"{signal.name}_valid_i"), 1, signed=False)
+            yield from _split_port(
+                ports.find_input(f"{signal.name}_data_i"), signal.width, signed=signal.signed
+            )
         else:
-            yield from _split_port(ports.input(f"{signal.name}_i"), signal.width, signed=False)
+            yield from _split_port(ports.find_input(f"{signal.name}_i"), signal.width, signed=False)
     yield from (
         Wire(port.name, port, 0, 1, is_port=True) for port in ports.inputs if port.name.endswith("_ready_i")
     )
-    port, low = ports.input("target_shadow_i"), 0
-    for module, target in datapath.targets():
+    port, low = ports.find_input("target_shadow_i"), 0
+    for module, target in datapath.list_targets():
         yield Wire(f"{port.name}[{module.name}.{target.name}]", port, low, target.width, owner=module.name)
         low += target.width
-    yield from (Wire(name, ports.input(name), 0, 1, is_port=True) for name in ("commit_i", "clear_status_i"))
+    yield from (
+        Wire(name, ports.find_input(name), 0, 1, is_port=True) for name in ("commit_i", "clear_status_i")
+    )
 
 
 def _list_outputs(datapath: Datapath) -> Iterator[Wire]:
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
-            yield from _split_port(ports.output(f"{signal.name}_ready_o"), 1, signed=False)
+            yield from _split_port(ports.find_output(f"{signal.name}_ready_o"), 1, signed=False)
     lows = dict.fromkeys(_COUNT_PORTS, 0)
     for module in datapath.modules:
         for count in module.counts:
             for name in _COUNT_PORTS:
                 width = count.width if name == "count_o" else 1
                 label = f"{name}[{module.name}.{count.name}]"
-                yield Wire(label, ports.output(name), lows[name], width, owner=module.name)
+                yield Wire(label, ports.find_output(name), lows[name], width, owner=module.name)
                 lows[name] += width
-        for action in module.outputs().values():
+        for action in module.map_outputs().values():
             name = f"{module.name}_{action.output}"
             if action.kind.drives is SignalKind.STREAM:
                 yield Wire(
-                    f"{name}_valid_o", ports.output(f"{name}_valid_o"), 0, 1, owner=module.name, is_port=True
+                    f"{name}_valid_o",
+                    ports.find_output(f"{name}_valid_o"),
+                    0,
+                    1,
+                    owner=module.name,
+                    is_port=True,
                 )
-                data, signed = ports.output(f"{name}_data_o"), action.signed
+                data, signed = ports.find_output(f"{name}_data_o"), action.signed
                 yield from _split_port(data, action.width, signed=signed, owner=module.name)
             else:
-                port = ports.output(f"{name}_o")
+                port = ports.find_output(f"{name}_o")
                 yield Wire(port.name, port, 0, port.width, owner=module.name, is_port=True)
 
 

@@ -8,14 +8,14 @@ from fpga.count_action.actions import KINDS
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import ActionKind, CountKind, Datapath, Module
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.reference import Reference
+from fpga.count_action.simulate.reference import ReferenceSimulator
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle
 
 
 def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
     """Yield the lines of the trace of a run from reset. Raise ValueError for rows of another width."""
     graph = Graph(datapath)
-    for number, cycle in enumerate(Reference(datapath).cycles(inputs)):
+    for number, cycle in enumerate(ReferenceSimulator(datapath).iterate_cycles(inputs)):
         yield f"cycle {number}"
         yield from (f"  {line}" for line in _trace_cycle(graph, cycle))
 
@@ -26,7 +26,7 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
     fired_counts = {(count.module, count.count) for count in cycle.counts if count.fires}
     for count in cycle.counts:
         module = datapath.module(count.module)
-        rivals = graph.rivals(module, module.count(count.count))
+        rivals = graph.find_rivals(module, module.count(count.count))
         rival = next(
             (other_count.name for other_count in rivals if (module.name, other_count.name) in fired_counts),
             None,

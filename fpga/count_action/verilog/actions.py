@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Action, Module, Ref
-from fpga.count_action.verilog.counts import clear, enable, find_move_bit
+from fpga.count_action.verilog.counts import find_move_bit, write_clear, write_enable
 from fpga.count_action.verilog.text import (
     CLOCKED,
-    bit,
     concatenate,
     declare,
     extend,
     join_or,
     repeat,
+    write_bit,
     write_instance,
 )
-from fpga.count_action.verilog.wiring import Slice, Wiring, join
+from fpga.count_action.verilog.wiring import Slice, Wiring, join_slices
 
 
 def write_action(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
@@ -26,7 +26,7 @@ def write_action(wiring: Wiring, module: Module, action: Action) -> Iterator[str
 
     Of several actions that drive one flag, the first yields the lines for all of them.
     """
-    if module.outputs().get(action.output) is action:
+    if module.map_outputs().get(action.output) is action:
         yield from KINDS[action.kind].build(Connections(wiring), module, action)
 
 
@@ -36,71 +36,73 @@ class Connections:
 
     wiring: Wiring
 
-    def fire(self, module: Module, action: Action) -> str:
+    def write_fire(self, module: Module, action: Action) -> str:
         """Return the wire that is 1 if the count of an action fires."""
-        return self.wiring.fire(module.name, action.on)
+        return self.wiring.find_fire_wire(module.name, action.on)
 
-    def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
+    def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
-        return join_or(self.fire(module, action) for action in actions)
+        return join_or(self.write_fire(module, action) for action in actions)
 
-    def clear(self, module: Module, action: Action) -> str:
+    def write_clear(self, module: Module, action: Action) -> str:
         """Return the condition that restarts the sum of an action: its count fires or is cleared."""
-        clear_condition = clear(self.wiring, module, module.count(action.on))
-        return join_or([self.fire(module, action), *([] if clear_condition == bit(0) else [clear_condition])])
+        clear_condition = write_clear(self.wiring, module, module.count(action.on))
+        return join_or(
+            [self.write_fire(module, action), *([] if clear_condition == write_bit(0) else [clear_condition])]
+        )
 
-    def block(
+    def write_block(
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
     ) -> Iterator[str]:
         """Yield an instance of a block of `fpga/rtl`, connected to clock and reset."""
         return write_instance(block, name, parameters, {**CLOCKED, **ports})
 
-    def wire(self, name: str, width: int) -> str:
+    def declare_wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""
         return declare(name, width)
 
-    def bit(self, value: object) -> str:
+    def write_bit(self, value: object) -> str:
         """Return a constant of one bit: 1 if `value` is true."""
-        return bit(value)
+        return write_bit(value)
 
-    def beat_width(self, module: Module, action: Action) -> int:
+    def find_beat_width(self, module: Module, action: Action) -> int:
         """Return the number of bits of a beat."""
-        return self.wiring.ports.output(f"{module.name}_{action.output}_data_o").width
+        return self.wiring.ports.find_output(f"{module.name}_{action.output}_data_o").width
 
-    def beat(self, module: Module, action: Action, data: str) -> Iterator[str]:
+    def write_beat(self, module: Module, action: Action, data: str) -> Iterator[str]:
         """Yield the output register of a beat."""
         name = f"{module.name}_{action.output}"
         is_internal = (module.name, action.output) in self.wiring.consumed
         ports = {
-            "fire_i": self.fire(module, action),
+            "fire_i": self.write_fire(module, action),
             "data_i": data,
             "ready_i": f"{name}_ready" if is_internal else f"{name}_ready_i",
             "valid_o": f"{name}_valid_o",
             "data_o": f"{name}_data_o",
             "stalled_o": f"{name}_stalled",
         }
-        return self.block(
-            "count_action_beat", f"u_{name}_beat", {"Width": self.beat_width(module, action)}, ports
+        return self.write_block(
+            "count_action_beat", f"u_{name}_beat", {"Width": self.find_beat_width(module, action)}, ports
         )
 
-    def sample_type(self, action: Action) -> tuple[int, bool]:
+    def find_sample_type(self, action: Action) -> tuple[int, bool]:
         """Return the width and the sign that all samples have.
 
         Return the action's width and False if the samples differ, or if they are wider than the action.
         """
-        types = {(source.width, source.signed) for source in map(self.wiring.source, action.refs)}
+        types = {(source.width, source.signed) for source in map(self.wiring.find_source, action.refs)}
         width, signed = types.pop()
         return (width, signed) if not types and width <= action.width else (action.width, False)
 
-    def samples(self, action: Action, width: int | None = None) -> str:
+    def write_samples(self, action: Action, width: int | None = None) -> str:
         """Return the concatenated samples, the first in the lowest bits. The action's width is the default."""
         width = action.width if width is None else width
-        sources = [self.wiring.source(ref) for ref in action.refs]
+        sources = [self.wiring.find_source(ref) for ref in action.refs]
         slices = [
-            source.sample(ref.index, ref.lane) for source, ref in zip(sources, action.refs, strict=True)
+            source.slice_sample(ref.index, ref.lane) for source, ref in zip(sources, action.refs, strict=True)
         ]
         if all(bit_slice.width == width for bit_slice in slices):
-            return join(slices)
+            return join_slices(slices)
         fitted_samples = [
             _fit_sample(bit_slice, source.signed, width)
             for bit_slice, source in zip(slices, sources, strict=True)
@@ -109,41 +111,44 @@ class Connections:
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
-        source = self.wiring.source(ref)
-        return _fit_sample(source.sample(ref.index, ref.lane), source.signed, width)
+        source = self.wiring.find_source(ref)
+        return _fit_sample(source.slice_sample(ref.index, ref.lane), source.signed, width)
 
-    def is_below(self, ref: Ref, bound: int) -> str:
+    def write_range_check(self, ref: Ref, bound: int) -> str:
         """Return the condition that a sample is from 0 to `bound` - 1."""
-        source = self.wiring.source(ref)
-        sample = source.sample(ref.index, ref.lane)
+        source = self.wiring.find_source(ref)
+        sample = source.slice_sample(ref.index, ref.lane)
         bits = sample.width - source.signed
-        conditions = [f"!{Slice(sample.wire, sample.total, sample.low + bits)}"] if source.signed else []
+        conditions = [f"!{Slice(sample.wire, sample.wire_width, sample.low + bits)}"] if source.signed else []
         if bits and bound < 1 << bits:
-            value = Slice(sample.wire, sample.total, sample.low, bits)
+            value = Slice(sample.wire, sample.wire_width, sample.low, bits)
             conditions.append(f"{value} < {bits}'d{bound}")
-        return " && ".join(conditions) or bit(1)
+        return " && ".join(conditions) or write_bit(1)
 
-    def take(self, module: Module, action: Action) -> str:
+    def write_counted_bits(self, module: Module, action: Action) -> str:
         """Return a bit vector: bit i is 1 if sample i is counted in this cycle.
 
         A sample is counted if its beat moves while the count is enabled and not stalled. A level count keeps no sum,
         and its beat is read only in the cycle of its fire, so its valid bit is enough.
         """
         count = module.count(action.on)
-        counts = f"!{self.wiring.stall(module.name)}"
+        counts = f"!{self.wiring.find_stall_wire(module.name)}"
         if count.gate:
-            counts = f"{counts} && {enable(self.wiring, count)}"
+            counts = f"{counts} && {write_enable(self.wiring, count)}"
         move_bits = [find_move_bit(self.wiring, count, ref) for ref in action.refs]
         gate = repeat(counts, len(move_bits)) if len(move_bits) > 1 else f"({counts})"
         streams = [move_bit for move_bit in move_bits if move_bit is not None]
         if len(streams) == len(move_bits):
-            return f"{join(streams)} & {gate}"
-        return f"{concatenate([bit(1) if move_bit is None else str(move_bit) for move_bit in move_bits])} & {gate}"
+            return f"{join_slices(streams)} & {gate}"
+        bits = [write_bit(1) if move_bit is None else str(move_bit) for move_bit in move_bits]
+        return f"{concatenate(bits)} & {gate}"
 
 
 def _fit_sample(sample: Slice, signed: bool, width: int) -> str:
     """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
     if sample.width >= width:
-        return str(Slice(sample.wire, sample.total, sample.low, width))
-    sign = str(Slice(sample.wire, sample.total, sample.low + sample.width - 1)) if signed else bit(0)
+        return str(Slice(sample.wire, sample.wire_width, sample.low, width))
+    sign = (
+        str(Slice(sample.wire, sample.wire_width, sample.low + sample.width - 1)) if signed else write_bit(0)
+    )
     return extend(str(sample), sample.width, width, sign)

@@ -15,23 +15,23 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.verilog.text import (
     CLOCKED,
-    bit,
     concatenate,
     declare,
     extend,
     join_or,
     repeat,
+    write_bit,
     write_instance,
 )
-from fpga.count_action.verilog.wiring import Slice, Wiring, join
+from fpga.count_action.verilog.wiring import Slice, Wiring, join_slices
 
 
 def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Yield the wires of a count, its increment, and its counter."""
-    prefix = wiring.prefix(module.name, count.name)
+    prefix = wiring.find_prefix(module.name, count.name)
     target = find_target_bits(wiring.datapath, module, count.target)
     if count.aim is not None:
-        target = wiring.source(count.aim).value(0)
+        target = wiring.find_source(count.aim).slice_value(0)
     if count.goes_down:
         yield from _write_up_and_down(wiring, module, count, target)
         return
@@ -70,11 +70,11 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     are neither numbers nor constant, it takes two thirds of the bits, because the second addend must also be subtracted
     from the target.
     """
-    prefix = wiring.prefix(module.name, count.name)
+    prefix = wiring.find_prefix(module.name, count.name)
     single_bits = [
         ref
         for ref in count.terms
-        if find_choice(wiring, module, count, ref) or term(wiring, count, ref).width == 1
+        if find_choice(wiring, module, count, ref) or find_term_bits(wiring, count, ref).width == 1
     ]
     other_terms = tuple(ref for ref in count.terms if ref not in single_bits)
     first_terms = 0 if other_terms or count.constant else (2 * len(single_bits) + 2) // 3
@@ -87,16 +87,19 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     for name, (constant, refs) in parts.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     # If an earlier count fires, it takes the beat that both counts read (R26).
-    rivals = [f"!{wiring.fire(module.name, rival.name)}" for rival in wiring.graph.rivals(module, count)]
-    gate = [enable(wiring, count)] if count.gate or not rivals else []
-    at_least = {"AtLeast": bit(1)} if module.target(count.target).at_least else {}
+    rivals = [
+        f"!{wiring.find_fire_wire(module.name, rival.name)}"
+        for rival in wiring.graph.find_rivals(module, count)
+    ]
+    gate = [write_enable(wiring, count)] if count.gate or not rivals else []
+    at_least = {"AtLeast": write_bit(1)} if module.target(count.target).at_least else {}
     yield from write_instance(
         "count_action_level",
         f"u_{prefix}_count",
         {"AddendWidth": width, "TargetWidth": target.width, **at_least},
         {
             "enable_i": " && ".join([*gate, *rivals]),
-            "stall_i": wiring.stall(module.name),
+            "stall_i": wiring.find_stall_wire(module.name),
             "first_i": f"{prefix}_first",
             "second_i": f"{prefix}_second",
             "target_i": str(target),
@@ -107,7 +110,7 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
 
 def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a count between bounds, its increment and decrement, and its counter (R17)."""
-    prefix = wiring.prefix(module.name, count.name)
+    prefix = wiring.find_prefix(module.name, count.name)
     parts = {
         "increment": (max(count.constant, 0), count.terms),
         "decrement": (max(-count.constant, 0), count.taken),
@@ -118,7 +121,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
     yield declare(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
-    bound_bits = wiring.source(count.bound).value(0) if count.bound else None
+    bound_bits = wiring.find_source(count.bound).slice_value(0) if count.bound else None
     yield from write_instance(
         "count_action_up_down",
         f"u_{prefix}_count",
@@ -134,7 +137,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
-            "bound_i": str(bound_bits) if bound_bits else repeat(bit(1), count.width),
+            "bound_i": str(bound_bits) if bound_bits else repeat(write_bit(1), count.width),
             **_connect_outputs(prefix),
         },
     )
@@ -143,16 +146,16 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
 def _make_target_parameters(module: Module, count: Count) -> dict[str, str]:
     target = module.target(count.target)
     flags = {"AtLeast": target.at_least, "Carry": target.carry}
-    return {name: bit(1) for name, is_set in flags.items() if is_set}
+    return {name: write_bit(1) for name, is_set in flags.items() if is_set}
 
 
 def _make_common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     """Return the connections that every kind of counter has."""
     return {
         **CLOCKED,
-        "enable_i": enable(wiring, count),
-        "stall_i": wiring.stall(module.name),
-        "clear_i": clear(wiring, module, count),
+        "enable_i": write_enable(wiring, count),
+        "stall_i": wiring.find_stall_wire(module.name),
+        "clear_i": write_clear(wiring, module, count),
         "clear_status_i": "clear_status_i",
     }
 
@@ -165,7 +168,7 @@ def _write_increment(
     wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
     """Yield the lines for an increment or decrement: the number of ones, the numbers, and the constant."""
-    terms = [find_choice(wiring, module, count, ref) or term(wiring, count, ref) for ref in refs]
+    terms = [find_choice(wiring, module, count, ref) or find_term_bits(wiring, count, ref) for ref in refs]
     bits = [term for term in terms if term.width == 1]
     parts = [extend(str(term), term.width, width) for term in terms if term.width > 1]
     if constant or not terms:
@@ -178,7 +181,7 @@ def _write_increment(
             "count_action_ones",
             f"u_{plain_name}_ones",
             {"Bits": len(bits), "Width": width},
-            {"bits_i": join(bits), "ones_o": ones},
+            {"bits_i": join_slices(bits), "ones_o": ones},
         )
         parts.insert(0, ones)
     elif bits:
@@ -186,15 +189,19 @@ def _write_increment(
     yield f"assign {name} = {' + '.join(parts)};"
 
 
-def term(wiring: Wiring, count: Count, ref: Ref) -> Slice:
+def find_term_bits(wiring: Wiring, count: Count, ref: Ref) -> Slice:
     """Return the bits of a term.
 
     For a stream, a level count adds the valid bit, and an accumulating count adds the bit of a moving beat.
     """
-    source = wiring.source(ref)
+    source = wiring.find_source(ref)
     if source.kind is not SignalKind.STREAM:
-        return source.value(ref.index)
-    return source.valid(ref.index) if count.kind is CountKind.LEVEL else source.moves(ref.index)
+        return source.slice_value(ref.index)
+    return (
+        source.slice_valid_bit(ref.index)
+        if count.kind is CountKind.LEVEL
+        else source.slice_move_bit(ref.index)
+    )
 
 
 def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
@@ -205,17 +212,17 @@ def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice
 def write_choice(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Yield the lines for the streams that a count selects: one bit for each, of which at most one is 1 (R19)."""
     name = wiring.find_pick_wire(module.name, count, count.terms[0]).wire
-    picks = [f"{wiring.value(pick)}[0]" for pick in count.picks]
+    picks = [f"{wiring.find_value_wire(pick)}[0]" for pick in count.picks]
     yield declare(name, len(picks))
-    valid = join(wiring.source(ref).valid(ref.index) for ref in count.terms)
+    valid = join_slices(wiring.find_source(ref).slice_valid_bit(ref.index) for ref in count.terms)
     yield f"assign {name} = {valid} & {concatenate(picks)};"
 
 
 def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 if the beat of a sample is counted, or None if the sample is not of a stream."""
     if is_value(ref):
-        return Slice(wiring.move_wire(ref), 1) if wiring.graph.streams(ref) else None
-    source = wiring.source(ref)
+        return Slice(wiring.find_move_wire(ref), 1) if wiring.graph.find_streams(ref) else None
+    source = wiring.find_source(ref)
     if source.kind is not SignalKind.STREAM:
         return None
     is_counted = any(
@@ -223,33 +230,37 @@ def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
         for counted_term in count.counted
     )
     needs_valid_only = is_counted and count.kind is CountKind.LEVEL and not count.order
-    return source.valid(ref.index) if needs_valid_only else source.moves(ref.index)
+    return source.slice_valid_bit(ref.index) if needs_valid_only else source.slice_move_bit(ref.index)
 
 
 def compute_increment_width(wiring: Wiring, largest: int, refs: tuple[Ref, ...]) -> int:
     """Return the number of bits of the largest increment: the constant `largest` plus all terms."""
     for ref in refs:
-        source = wiring.source(ref)
+        source = wiring.find_source(ref)
         largest += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
     return max(1, largest.bit_length())
 
 
-def enable(wiring: Wiring, count: Count) -> str:
+def write_enable(wiring: Wiring, count: Count) -> str:
     """Return the condition that enables a count (`while`)."""
     conditions = []
     for condition in count.gate:
-        source = wiring.source(condition.ref)
+        source = wiring.find_source(condition.ref)
         is_stream = source.kind is SignalKind.STREAM
-        bits = source.valid(condition.ref.index) if is_stream else source.value(condition.ref.index)
+        bits = (
+            source.slice_valid_bit(condition.ref.index)
+            if is_stream
+            else source.slice_value(condition.ref.index)
+        )
         text = str(bits) if bits.width == 1 else f"({bits} != '0)"
         conditions.append(f"!{text}" if condition.negated else text)
-    return " && ".join(conditions) or bit(1)
+    return " && ".join(conditions) or write_bit(1)
 
 
-def clear(wiring: Wiring, module: Module, count: Count) -> str:
+def write_clear(wiring: Wiring, module: Module, count: Count) -> str:
     """Return the condition that clears a count: the fires of other counts (R5)."""
     return join_or(
-        wiring.fire(acting_module.name, action.on)
+        wiring.find_fire_wire(acting_module.name, action.on)
         for acting_module in wiring.datapath.modules
         for action in acting_module.actions
         if action.clears == (module.name, count.name)
@@ -258,9 +269,9 @@ def clear(wiring: Wiring, module: Module, count: Count) -> str:
 
 def find_target_bits(datapath: Datapath, module: Module, name: str) -> Slice:
     """Return the bits of a target in the bank. Raise KeyError if there is no such target."""
-    total = sum(target.width for _, target in datapath.targets())
+    total = sum(target.width for _, target in datapath.list_targets())
     low = 0
-    for owner, target in datapath.targets():
+    for owner, target in datapath.list_targets():
         if owner.name == module.name and target.name == name:
             return Slice("target", total, low, target.width)
         low += target.width

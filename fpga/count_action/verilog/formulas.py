@@ -9,34 +9,34 @@ from fpga.count_action.actions import collects
 from fpga.count_action.expressions import get_constant, get_slice_width
 from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
 from fpga.count_action.verilog.counts import find_target_bits
-from fpga.count_action.verilog.text import bit, declare, extend
-from fpga.count_action.verilog.wiring import Slice, Wiring, join
+from fpga.count_action.verilog.text import declare, extend, write_bit
+from fpga.count_action.verilog.wiring import Slice, Wiring, join_slices
 
 
 def write_formulas(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield the lines of the formulas of a module, each with its wire."""
     for index in range(len(module.values)):
         ref = Ref(f"{VALUE}{index}", module.name)
-        writer = _Writer(wiring, wiring.value(ref), wiring.compute_value_width(ref))
-        value = writer.operand(wiring.graph.formula(ref))
+        writer = _Writer(wiring, wiring.find_value_wire(ref), wiring.compute_value_width(ref))
+        value = writer.write_operand(wiring.graph.find_formula(ref))
         yield from writer.lines
-        yield f"logic signed [{writer.width - 1}:0] {wiring.value(ref)};"
-        yield f"assign {wiring.value(ref)} = {value};"
+        yield f"logic signed [{writer.width - 1}:0] {wiring.find_value_wire(ref)};"
+        yield f"assign {wiring.find_value_wire(ref)} = {value};"
 
 
 def write_move_wires(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield, for each formula in a sum, the wire that is 1 if all its beats move."""
     for ref in find_summed_formulas(wiring, module):
-        streams = wiring.graph.streams(ref)
-        move_bits = [str(wiring.source(stream).moves(stream.index)) for stream in streams]
-        yield declare(wiring.move_wire(ref))
-        yield f"assign {wiring.move_wire(ref)} = {' && '.join(move_bits)};"
+        streams = wiring.graph.find_streams(ref)
+        move_bits = [str(wiring.find_source(stream).slice_move_bit(stream.index)) for stream in streams]
+        yield declare(wiring.find_move_wire(ref))
+        yield f"assign {wiring.find_move_wire(ref)} = {' && '.join(move_bits)};"
 
 
 def find_summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
     """Return the formulas of stream samples that a sum or another collecting action reads."""
     refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
-    return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
+    return [ref for ref in dict.fromkeys(refs) if wiring.graph.find_streams(ref)]
 
 
 @dataclass
@@ -47,22 +47,22 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
     _wires: int = 0
 
-    def operand(self, operand: Operand) -> str:
+    def write_operand(self, operand: Operand) -> str:
         """Return the wire of an operand, adding the lines that compute it."""
         if isinstance(operand, int):
             return self._add_wire(f"{self.width}'sd{operand}")
         if isinstance(operand, Ref):
-            source = self.wiring.source(operand)
-            return self._extend(source.sample(operand.index, operand.lane), signed=source.signed)
+            source = self.wiring.find_source(operand)
+            return self._extend(source.slice_sample(operand.index, operand.lane), signed=source.signed)
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
-            return self._extend(self.wiring.source(first_operand).valid(first_operand.index))
+            return self._extend(self.wiring.find_source(first_operand).slice_valid_bit(first_operand.index))
         if isinstance(first_operand, Ref) and operand.operator == "count":
             owner = self.wiring.datapath.module(first_operand.module or "")
             count = owner.count(first_operand.name)
             if not count.accumulates:
                 return self._add_wire("'0")
-            wire = f"{self.wiring.prefix(owner.name, first_operand.name)}_count"
+            wire = f"{self.wiring.find_prefix(owner.name, first_operand.name)}_count"
             return self._extend(Slice(wire, count.width, 0, count.width))
         if isinstance(first_operand, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first_operand.module or "")
@@ -70,8 +70,8 @@ class _Writer:
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *bits = operand.operands
-            return self._select_bits(operator, self.operand(value), *map(get_constant, bits))
-        parts = [self.operand(part) for part in operand.operands]
+            return self._select_bits(operator, self.write_operand(value), *map(get_constant, bits))
+        parts = [self.write_operand(part) for part in operand.operands]
         if operator == "concat":
             widths = [get_slice_width(part) for part in operand.operands]
             shifts = [sum(widths[index + 1 :]) for index in range(len(widths))]
@@ -116,8 +116,8 @@ class _Writer:
         return self._add_wire(f"{shifted_value} & {self.width}'sd{(1 << highest - lowest + 1) - 1}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
-        sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
-        return self._add_wire(f"$signed({extend(join([bits]), bits.width, self.width, sign)})")
+        sign = str(Slice(bits.wire, bits.wire_width, bits.low + bits.width - 1)) if signed else write_bit(0)
+        return self._add_wire(f"$signed({extend(join_slices([bits]), bits.width, self.width, sign)})")
 
     def _add_wire(self, text: str) -> str:
         self._wires += 1

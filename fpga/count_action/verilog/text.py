@@ -61,14 +61,14 @@ def write_instance(
     yield ");"
 
 
-def bit(value: object) -> str:
+def write_bit(value: object) -> str:
     """Return a constant of one bit: 1 if `value` is true."""
     return f"1'b{int(bool(value))}"
 
 
 def join_or(conditions: Iterable[str]) -> str:
     """Return the disjunction of the conditions, without duplicates; `1'b0` if there are none."""
-    return " || ".join(dict.fromkeys(conditions)) or bit(0)
+    return " || ".join(dict.fromkeys(conditions)) or write_bit(0)
 
 
 def concatenate(parts: list[str]) -> str:

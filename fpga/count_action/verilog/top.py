@@ -11,7 +11,7 @@ from fpga.count_action.arbitration import find_choosing_counts
 from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import Port, split_buffer
 from fpga.count_action.verilog.actions import write_action
-from fpga.count_action.verilog.counts import find_move_bit, term, write_choice, write_count
+from fpga.count_action.verilog.counts import find_move_bit, find_term_bits, write_choice, write_count
 from fpga.count_action.verilog.formulas import find_summed_formulas, write_formulas, write_move_wires
 from fpga.count_action.verilog.text import (
     CLOCKED,
@@ -25,7 +25,7 @@ from fpga.count_action.verilog.text import (
     repeat,
     write_instance,
 )
-from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, join
+from fpga.count_action.verilog.wiring import Slice, Wiring, check_names, join_slices
 
 _RTL = Path(__file__).resolve().parents[2] / "rtl"
 
@@ -107,17 +107,17 @@ def _describe_action(action: Action) -> str:
 def _write_declarations(wiring: Wiring) -> Iterator[str]:
     yield "// Wires between modules."
     for module in wiring.datapath.modules:
-        yield declare(wiring.stall(module.name))
-        yield from (declare(wiring.fire(module.name, count.name)) for count in module.counts)
+        yield declare(wiring.find_stall_wire(module.name))
+        yield from (declare(wiring.find_fire_wire(module.name, count.name)) for count in module.counts)
         for count in module.counts:
             if count.accumulates:
-                yield declare(f"{wiring.prefix(module.name, count.name)}_count", count.width)
+                yield declare(f"{wiring.find_prefix(module.name, count.name)}_count", count.width)
     yield from (declare(f"{module}_{output}_ready") for module, output in sorted(wiring.consumed))
     yield from declare_buffer_wires(wiring)
 
 
 def _write_targets(wiring: Wiring) -> Iterator[str]:
-    targets = list(wiring.datapath.targets())
+    targets = list(wiring.datapath.list_targets())
     width = sum(target.width for _, target in targets)
     yield "// Targets in force, lowest bits first; commit_i replaces all of them at one clock edge (R8):"
     yield from (f"// {module.name}.{target.name}" for module, target in targets)
@@ -142,12 +142,12 @@ def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
             if signal.buffered:
                 yield [f"// Two beats of {signal.name} may wait (R20).", *write_buffers(wiring, signal)]
     for module in wiring.datapath.modules:
-        for action in module.streams():
+        for action in module.list_streams():
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
             title = f"{module.name}.{action.output}"
             if (module.name, action.output) in wiring.consumed:
                 yield _write_stream(wiring, [ref], f"{name}_ready", title, move_wires)
-            elif wiring.source(ref).moved in move_wires:
+            elif wiring.find_source(ref).moves_wire in move_wires:
                 yield [
                     f"// A beat of {title} leaves when valid and ready are 1.",
                     *_write_moves(wiring, [ref], f"{name}_ready_i"),
@@ -158,7 +158,7 @@ def _write_stream(
     wiring: Wiring, refs: list[Ref], ready_wire: str, name: str, move_wires: frozenset[str]
 ) -> Iterator[str]:
     """Yield the ready bits of the streams of one name, and a wire of moving beats if something reads it."""
-    ready_bits = [wiring.ready(ref) for ref in refs]
+    ready_bits = [wiring.write_ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
     if len(set(ready_bits)) == 1:
         yield f"assign {ready_wire} = {repeat(ready_bits[0], len(refs))};"
@@ -166,21 +166,22 @@ def _write_stream(
         yield f"assign {ready_wire} = {{"
         yield from list_items(reversed(ready_bits))
         yield "};"
-    if wiring.source(refs[0]).moved in move_wires:
+    if wiring.find_source(refs[0]).moves_wire in move_wires:
         yield from _write_moves(wiring, refs, ready_wire)
 
 
 def _write_moves(wiring: Wiring, refs: list[Ref], ready_wire: str) -> Iterator[str]:
-    source = wiring.source(refs[0])
-    yield declare(source.moved, len(refs))
-    yield f"assign {source.moved} = {join(source.valid(ref.index) for ref in refs)} & {ready_wire};"
+    source = wiring.find_source(refs[0])
+    valid_bits = join_slices(source.slice_valid_bit(ref.index) for ref in refs)
+    yield declare(source.moves_wire, len(refs))
+    yield f"assign {source.moves_wire} = {valid_bits} & {ready_wire};"
 
 
 def _find_move_wires(wiring: Wiring) -> frozenset[str]:
     """Return the wires that carry moving beats and are read by a count or a sum."""
     wires = {
-        term(wiring, count, ref).wire
-        for _, count in wiring.datapath.counts()
+        find_term_bits(wiring, count, ref).wire
+        for _, count in wiring.datapath.list_counts()
         for ref in count.counted
         if not count.order
     }
@@ -189,19 +190,25 @@ def _find_move_wires(wiring: Wiring) -> frozenset[str]:
             move_bits = (find_move_bit(wiring, module.count(action.on), ref) for ref in action.refs)
             wires |= {move_bit.wire for move_bit in move_bits if move_bit is not None}
         for ref in find_summed_formulas(wiring, module):
-            wires |= {wiring.source(stream).moves(stream.index).wire for stream in wiring.graph.streams(ref)}
+            wires |= {
+                wiring.find_source(stream).slice_move_bit(stream.index).wire
+                for stream in wiring.graph.find_streams(ref)
+            }
     return frozenset(wires)
 
 
 def _write_stall(wiring: Wiring, module: Module) -> Iterator[str]:
-    stall_wires = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
+    stall_wires = [f"{module.name}_{action.output}_stalled" for action in module.list_streams()]
     yield from map(declare, stall_wires)
-    yield f"assign {wiring.stall(module.name)} = {join_or(stall_wires)};"
+    yield f"assign {wiring.find_stall_wire(module.name)} = {join_or(stall_wires)};"
 
 
 def _write_status(wiring: Wiring) -> Iterator[str]:
     yield "// Status of the counts for drivers, the first count lowest. A level count keeps nothing (R1)."
-    counts = [(wiring.prefix(module.name, count.name), count) for module, count in wiring.datapath.counts()]
+    counts = [
+        (wiring.find_prefix(module.name, count.name), count)
+        for module, count in wiring.datapath.list_counts()
+    ]
     for port in ("fire", "count", "overshoot", "saturated"):
         bits = [
             f"{prefix}_{port}"
@@ -244,7 +251,9 @@ def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset
     names = [*(port.name for port in wiring.ports.inputs), "target", *_find_move_wires(wiring)]
     names += list_buffer_wires(wiring)
     for module in wiring.datapath.modules:
-        names += [wiring.value(Ref(f"{VALUE}{index}", module.name)) for index in range(len(module.values))]
+        names += [
+            wiring.find_value_wire(Ref(f"{VALUE}{index}", module.name)) for index in range(len(module.values))
+        ]
     return frozenset(
         name for name in names if not name.endswith("_o") and not _reads_all(code, name, widths[name])
     )
@@ -270,7 +279,7 @@ def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
     for signal in find_buffered(wiring):
         yield declare(f"{signal.name}_ready_held", signal.size)
         for port, wire, _ in _list_buffered_ports(wiring, signal):
-            yield declare(wire, wiring.ports.input(port).width)
+            yield declare(wire, wiring.ports.find_input(port).width)
 
 
 def write_buffers(wiring: Wiring, signal: Signal) -> Iterator[str]:

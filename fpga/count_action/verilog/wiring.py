@@ -25,28 +25,28 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Ports, ports_of
-from fpga.count_action.verilog.text import KEYWORDS, bit, concatenate, join_or
+from fpga.count_action.ports import Ports, make_ports
+from fpga.count_action.verilog.text import KEYWORDS, concatenate, join_or, write_bit
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """`width` bits from bit `low` of a wire that has `total` bits."""
+    """`width` bits from bit `low` of a wire that has `wire_width` bits."""
 
     wire: str
-    total: int
+    wire_width: int
     low: int = 0
     width: int = 1
 
     def __str__(self) -> str:
-        if self.width == self.total:
+        if self.width == self.wire_width:
             return self.wire
         if self.width == 1:
             return f"{self.wire}[{self.low}]"
         return f"{self.wire}[{self.low + self.width - 1}:{self.low}]"
 
 
-def join(slices: Iterable[Slice]) -> str:
+def join_slices(slices: Iterable[Slice]) -> str:
     """Return the concatenation of slices, the first lowest; neighbours in one wire become one range."""
     merged_slices: list[Slice] = []
     for bit_slice in slices:
@@ -57,7 +57,10 @@ def join(slices: Iterable[Slice]) -> str:
             and previous_slice.low + previous_slice.width == bit_slice.low
         ):
             merged_slices[-1] = Slice(
-                bit_slice.wire, bit_slice.total, previous_slice.low, previous_slice.width + bit_slice.width
+                bit_slice.wire,
+                bit_slice.wire_width,
+                previous_slice.low,
+                previous_slice.width + bit_slice.width,
             )
         else:
             merged_slices.append(bit_slice)
@@ -84,28 +87,28 @@ class Source:
     def _port_suffix(self) -> str:
         return "held" if self.is_buffered else "i" if self.is_external else "o"
 
-    def valid(self, index: int) -> Slice:
+    def slice_valid_bit(self, index: int) -> Slice:
         """Return the valid bit of stream `index`."""
         return Slice(f"{self.name}_valid_{self._port_suffix}", self.size, index)
 
-    def moves(self, index: int) -> Slice:
+    def slice_move_bit(self, index: int) -> Slice:
         """Return the bit that is 1 if a beat of stream `index` moves in this cycle."""
-        return Slice(self.moved, self.size, index)
+        return Slice(self.moves_wire, self.size, index)
 
     @property
-    def moved(self) -> str:
+    def moves_wire(self) -> str:
         """The wire of moving beats, with a bit for every stream under the name."""
         return f"{self.name}_{'moves' if self.is_external else 'leaves'}"
 
-    def sample(self, index: int, lane: int) -> Slice:
+    def slice_sample(self, index: int, lane: int) -> Slice:
         """Return a sample of a stream, or the flag or number itself."""
         if self.kind is not SignalKind.STREAM:
-            return self.value(index)
+            return self.slice_value(index)
         total = self.size * self.lanes * self.width
         low = (index * self.lanes + lane) * self.width
         return Slice(f"{self.name}_data_{self._port_suffix}", total, low, self.width)
 
-    def value(self, index: int) -> Slice:
+    def slice_value(self, index: int) -> Slice:
         """Return the flag or number `index`, or the value of a formula."""
         if self.formula:
             return Slice(self.formula, self.size, 0, self.width)
@@ -128,7 +131,7 @@ class Wiring:
     @cached_property
     def ports(self) -> Ports:
         """The ports of the top."""
-        return ports_of(self.datapath)
+        return make_ports(self.datapath)
 
     @cached_property
     def buffered_inputs(self) -> frozenset[str]:
@@ -147,14 +150,14 @@ class Wiring:
     def takers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
         """Counts that take each stream, by the reference to its lane 0."""
         takers: dict[Ref, dict[tuple[str, str], Count]] = {}
-        for module, count in self.datapath.counts():
+        for module, count in self.datapath.list_counts():
             for term in count.counted:
-                if self.source(term).kind is SignalKind.STREAM:
+                if self.find_source(term).kind is SignalKind.STREAM:
                     stream = Ref(term.name, term.module, term.index)
                     takers.setdefault(stream, {})[module.name, count.name] = count
         return takers
 
-    def source(self, ref: Ref) -> Source:
+    def find_source(self, ref: Ref) -> Source:
         """Return the signal of `ref`. Raise KeyError if there is none."""
         if ref.module is None:
             signal = self.datapath.input(ref.name)
@@ -169,32 +172,32 @@ class Wiring:
                 is_buffered=signal.name in self.buffered_inputs,
             )
         if is_value(ref):
-            width, signed = count_bits(*self.graph.compute_interval(self.graph.formula(ref)))
-            wire = self.value(ref)
+            width, signed = count_bits(*self.graph.compute_interval(self.graph.find_formula(ref)))
+            wire = self.find_value_wire(ref)
             wire_width = self.compute_value_width(ref)
             return Source(
                 SignalKind.NUMBER, wire, wire_width, 1, width, signed, is_external=False, formula=wire
             )
-        source = self.graph.source(ref)
+        source = self.graph.find_source(ref)
         name = f"{ref.module}_{ref.name}"
         return Source(source.kind, name, 1, source.lanes, source.width, source.signed, is_external=False)
 
-    def value(self, ref: Ref) -> str:
+    def find_value_wire(self, ref: Ref) -> str:
         """Return the wire of a formula."""
         return f"value_{ref.module}_{ref.name.removeprefix(VALUE)}"
 
     def compute_value_width(self, ref: Ref) -> int:
         """Return the signed width in which a formula is computed: enough for every part of it."""
-        return max(_find_widths(self.graph, self.graph.formula(ref)))
+        return max(_find_widths(self.graph, self.graph.find_formula(ref)))
 
-    def move_wire(self, ref: Ref) -> str:
+    def find_move_wire(self, ref: Ref) -> str:
         """Return the wire that is 1 if all beats of a formula move."""
-        return f"{self.value(ref)}_moves"
+        return f"{self.find_value_wire(ref)}_moves"
 
     @cached_property
     def _prefixes(self) -> dict[tuple[str, str], str]:
         prefixes: dict[tuple[str, str], str] = {}
-        for module, count in self.datapath.counts():
+        for module, count in self.datapath.list_counts():
             name = plain_name = f"{module.name}_{count.name}"
             number = 2
             while name in prefixes.values():
@@ -202,31 +205,31 @@ class Wiring:
             prefixes[module.name, count.name] = name
         return prefixes
 
-    def prefix(self, module: str, count: str) -> str:
+    def find_prefix(self, module: str, count: str) -> str:
         """Return the prefix of the wires of a count: module and count, numbered if two would be equal."""
         return self._prefixes[module, count]
 
-    def fire(self, module: str, count: str) -> str:
+    def find_fire_wire(self, module: str, count: str) -> str:
         """Return the wire that is 1 if the count fires."""
-        return f"{self.prefix(module, count)}_fire"
+        return f"{self.find_prefix(module, count)}_fire"
 
     def find_pick_wire(self, module: str, count: Count, stream: Ref) -> Slice:
         """Return the bit that is 1 if a count selects a stream that has a beat (R19)."""
         names = [(term.module, term.name, term.index) for term in count.terms]
         index = names.index((stream.module, stream.name, stream.index))
-        return Slice(f"{self.prefix(module, count.name)}_picked", len(names), index)
+        return Slice(f"{self.find_prefix(module, count.name)}_picked", len(names), index)
 
-    def stall(self, module: str) -> str:
+    def find_stall_wire(self, module: str) -> str:
         """Return the wire that is 1 while the module is stalled."""
         return f"{module}_stall"
 
-    def ready(self, stream: Ref) -> str:
+    def write_ready(self, stream: Ref) -> str:
         """Return the condition that the takers of `stream` are ready: a level count fires, or no module stalls (R7)."""
         takers = self.takers.get(stream, {})
         level_conditions = [
-            f"{self.fire(*key)} && {self.find_pick_wire(key[0], count, stream)}"
+            f"{self.find_fire_wire(*key)} && {self.find_pick_wire(key[0], count, stream)}"
             if find_pick_formula(count, stream)
-            else self.fire(*key)
+            else self.find_fire_wire(*key)
             for key, count in takers.items()
             if count.kind is CountKind.LEVEL
         ]
@@ -234,8 +237,8 @@ class Wiring:
             return join_or(
                 f"({condition})" if "&&" in condition else condition for condition in level_conditions
             )
-        stalls = dict.fromkeys(f"!{self.stall(module)}" for module, _ in takers)
-        return " && ".join(level_conditions or stalls) or bit(1)
+        stalls = dict.fromkeys(f"!{self.find_stall_wire(module)}" for module, _ in takers)
+        return " && ".join(level_conditions or stalls) or write_bit(1)
 
 
 def _find_widths(graph: Graph, operand: Operand) -> Iterator[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lightbed.lazy import lazy_names
+from lightbed.lazy import make_lazy_attributes
 
 if TYPE_CHECKING:
     from lightning.kit.devices.deadline import Patience
@@ -19,4 +19,4 @@ if TYPE_CHECKING:
 __all__ = ["Patience"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, {"deadline": "Patience"})
+    __getattr__, __dir__ = make_lazy_attributes(__name__, {"deadline": "Patience"})

@@ -58,7 +58,7 @@ class Port:
     is_input: bool
     number: int
     label: str
-    healthy: bool
+    is_healthy: bool
 
 
 def format_input(number: int) -> str:

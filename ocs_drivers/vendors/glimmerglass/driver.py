@@ -124,7 +124,7 @@ class GlimmerglassTl1(Tl1Driver):
         return PortInfo(
             number,
             Side.IN if row.is_input else Side.OUT,
-            state if row.healthy else PortState.FAILED,
+            state if row.is_healthy else PortState.FAILED,
             row.label,
             has_power_monitor=True,
             name=name,
@@ -147,7 +147,7 @@ class GlimmerglassTl1(Tl1Driver):
             with self._check_one_connection():
                 rows = self._read_port_rows()
         unfit = dict.fromkeys(circuits.locked_ports, PortState.LOCKED)
-        unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
+        unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.is_healthy}
         return Snapshot(circuits.connections, self._clock.now(), unfit)
 
     def _read_after_step(self, step: Step) -> Snapshot:

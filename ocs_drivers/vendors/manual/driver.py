@@ -74,7 +74,7 @@ class PanelSession:
         return ()
 
     @property
-    def connections(self) -> int:
+    def connection_count(self) -> int:
         """Always 0: no message can be missed between connections."""
         return 0
 

@@ -151,7 +151,7 @@ class PolatisRest(SwitchDriver):
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read the product, the ports, and which of them have power monitors or attenuators."""
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
-        self._known_connection = self._session.connections
+        self._known_connection = self._session.connection_count
         ports = self._note_unfit(self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports))
         inputs, outputs = self._find_size(identity, ports)
         self._monitored = self._session.read_ports_at(rest_codec.POWERS, rest_codec.decode_powers)
@@ -349,9 +349,9 @@ class PolatisRest(SwitchDriver):
     def _check_same_device(self) -> None:
         """Raise `AnotherDevice` if the serial number differs after a reconnection."""
         known_identity = self._identity
-        if known_identity is None or self._session.connections == self._known_connection:
+        if known_identity is None or self._session.connection_count == self._known_connection:
             self._session.make_ready()
-        if known_identity is None or self._session.connections == self._known_connection:
+        if known_identity is None or self._session.connection_count == self._known_connection:
             return
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
         if identity.serial != known_identity.serial:
@@ -361,7 +361,7 @@ class PolatisRest(SwitchDriver):
                 device=self.address,
                 hint="Check the network address, then make a new driver for this device.",
             )
-        self._known_connection = self._session.connections
+        self._known_connection = self._session.connection_count
 
     def _make_desync(self, problem: str) -> ProtocolDesync:
         self._session.disconnect()

@@ -210,7 +210,9 @@ class RomeCli(SwitchDriver):
         connections = table.connections(pending_pairs)
         are_tied = self._board.is_paired and not self._timeouts.removes_one_way
         tied = find_two_way_circuits(connections.pairs, self._layout) if are_tied else frozenset()
-        return Snapshot(connections, self._clock.now(), unfit=table.unfit_ports(), tied=tied, pending=pending)
+        return Snapshot(
+            connections, self._clock.now(), unfit=table.find_unfit_ports(), tied=tied, pending=pending
+        )
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state and number of moves; the label is the logical name."""

@@ -59,7 +59,7 @@ class Table:
     ports: tuple[PortRow, ...]
     layout: Layout
 
-    def unfit_ports(self) -> dict[int, PortState]:
+    def find_unfit_ports(self) -> dict[int, PortState]:
         """Return the states of the ports that cannot be used, by our numbers."""
         states = {port: row.state for port, row in enumerate(self.ports, 1)}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}

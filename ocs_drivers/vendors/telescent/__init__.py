@@ -69,8 +69,8 @@ def read_options(address: Address) -> Options:
         (typical_s, max(typical_s, address.read_seconds("longest_s", MOVE_TIME_S[1]))),
         poll_s=address.read_seconds("poll_s", POLL_S),
         idle_limit_s=address.read_seconds("idle_s", IDLE_LIMIT_S),
-        force=_is_on(address, "force", default=False),
-        echoes=_is_on(address, "echo", default=True),
+        allow_locked=_is_on(address, "force", default=False),
+        has_echo=_is_on(address, "echo", default=True),
     )
 
 

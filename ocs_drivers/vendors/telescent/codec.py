@@ -297,12 +297,12 @@ class Table:
             self.numbering.get_output_port(n): self._decode_state(cell) for n, cell in enumerate(self.cells)
         }
 
-    def unfit_ports(self, *, force: bool) -> dict[int, PortState]:
-        """Return the states of the outputs that cannot be used. With `force`, locked outputs can be used."""
+    def find_unfit_ports(self, *, allow_locked: bool) -> dict[int, PortState]:
+        """Return the states of the outputs that cannot be used. With `allow_locked`, locked outputs can be used."""
         return {
             port: state
             for port, state in self.outputs.items()
-            if state is not PortState.ENABLED and not (force and state is PortState.LOCKED)
+            if state is not PortState.ENABLED and not (allow_locked and state is PortState.LOCKED)
         }
 
     def _decode_state(self, cell: Cell) -> PortState:

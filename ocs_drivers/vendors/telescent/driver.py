@@ -48,15 +48,15 @@ POLL_S = 5.0
 class Options:
     """Timeouts and flags of one driver.
 
-    `move_time_s` is (typical, longest) for one move. With `force`, ports that somebody else has locked are
-    unlocked and used. Set `echoes` to False for a device that does not echo commands.
+    `move_time_s` is (typical, longest) for one move. With `allow_locked`, ports that somebody else has locked are
+    unlocked and used. Set `has_echo` to False for a device that does not echo commands.
     """
 
     move_time_s: tuple[float, float] = MOVE_TIME_S
     poll_s: float = POLL_S
     idle_limit_s: float = IDLE_LIMIT_S
-    force: bool = False
-    echoes: bool = True
+    allow_locked: bool = False
+    has_echo: bool = True
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class TelescentCli(SwitchDriver):
             clock=clock,
             prompt=re.compile(self._commands.prompt),
             idle_limit_s=self._options.idle_limit_s,
-            echoes=self._options.echoes,
+            has_echo=self._options.has_echo,
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self.poll_s = self._options.poll_s
@@ -149,7 +149,7 @@ class TelescentCli(SwitchDriver):
 
     def _read(self) -> Snapshot:
         table = self._read_table()
-        unfit_ports = table.unfit_ports(force=self._options.force)
+        unfit_ports = table.find_unfit_ports(allow_locked=self._options.allow_locked)
         return Snapshot(table.connections, self._clock.now(), unfit=unfit_ports, pending=table.pending)
 
     def _read_table(self) -> Table:
@@ -215,7 +215,7 @@ class TelescentCli(SwitchDriver):
         actual = reading.output if reading.is_allocated else None
         if actual != expected:
             raise transaction.make_conflict(step.before, self.read().connections, device=self._address)
-        if reading.is_reserved and not self._options.force:
+        if reading.is_reserved and not self._options.allow_locked:
             raise planning.make_unfit_error(
                 PortState.LOCKED, (source,), device=self._address, received=reading.state
             )

@@ -6,7 +6,7 @@
 | `latency` | latency of a message, without the time of its bytes; constants with sources |
 | `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
-| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; `fluid` merges rounds, which is faster |
+| `allreduce` | AllReduce as rings, double binary trees, halving and doubling; `make_fluid` merges rounds for speed |
 | `execution` | running task graphs on a fabric (`simulate`), sharing of links (`flows`), switching of circuits |
 | `results` | traces of an iteration as Parquet (`traces`) and as a plot (`timeline`) |
 | `engine` | the event loop |
@@ -25,8 +25,8 @@ from sim.models.network.rings import (
     compute_bus_bandwidth_limit_mbps,
     compute_fair_rates,
     compute_link_usage,
+    compute_transfer_times_s,
     compute_wire_efficiency,
-    transfer_times_s,
 )
 
 __all__ = [
@@ -38,6 +38,6 @@ __all__ = [
     "compute_bus_bandwidth_limit_mbps",
     "compute_fair_rates",
     "compute_link_usage",
+    "compute_transfer_times_s",
     "compute_wire_efficiency",
-    "transfer_times_s",
 ]

@@ -35,9 +35,9 @@ class Latency:
     `software_s` is the software time of a host for each message; the packet simulator has none. Set `relay_s`
     and `software_s` to model measured hosts.
 
-    >>> round(Latency().head_s(6, relays=0) * 1e6, 3)  # six links there and back
+    >>> round(Latency().compute_head_s(6, relays=0) * 1e6, 3)  # six links there and back
     12.0
-    >>> round(Latency().tail_s(6, relays=0, crossing_s=5 * 8936 * 8 / 1e11) * 1e6, 3)
+    >>> round(Latency().compute_tail_s(6, relays=0, crossing_s=5 * 8936 * 8 / 1e11) * 1e6, 3)
     15.574
     """
 
@@ -59,32 +59,32 @@ class Latency:
         if min(self.handshakes, self.single_round_bytes) < 0:
             raise ValueError("handshakes and single_round_bytes must be 0 or more")
 
-    def wire_bytes(self, payload_bytes: Integers) -> Integers:
+    def compute_wire_bytes(self, payload_bytes: Integers) -> Integers:
         """Return the bytes of the whole packets that carry each message; a message of 0 bytes needs no packet.
 
-        >>> Latency().wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
+        >>> Latency().compute_wire_bytes(np.array([0, 1, 8936, 8937])).tolist()
         [0, 8936, 8936, 17872]
         """
         packets: Integers = -(-np.asarray(payload_bytes, dtype=np.int64) // self.packet_bytes)
         return packets * self.packet_bytes
 
-    def head_s(self, hops: Any, relays: Any) -> Any:
+    def compute_head_s(self, hops: Any, relays: Any) -> Any:
         """Return the time from the send call until the first byte leaves: software and handshake.
 
         Arguments are numbers or arrays.
         """
-        return self.software_s + self.handshakes * 2 * self._one_way_s(hops, relays)
+        return self.software_s + self.handshakes * 2 * self._compute_one_way_s(hops, relays)
 
-    def tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:
+    def compute_tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:
         """Return the time from the departure of the last byte until it has arrived and, by default, is acknowledged.
 
         `crossing_s` is the time to send one packet over the other links of the path (store and forward). Arguments are
         numbers or arrays.
         """
         flights = 2 if self.acknowledged else 1
-        return crossing_s + flights * self._one_way_s(hops, relays)
+        return crossing_s + flights * self._compute_one_way_s(hops, relays)
 
-    def _one_way_s(self, hops: Any, relays: Any) -> Any:
+    def _compute_one_way_s(self, hops: Any, relays: Any) -> Any:
         return hops * self.link_s + relays * self.relay_s
 
 

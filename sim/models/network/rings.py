@@ -56,7 +56,7 @@ class Network:
         if min(self.link_latency_s, self.relay_latency_s, self.message_overhead_s) < 0:
             raise ValueError("latencies and overheads must be 0 s or more")
 
-    def path_latency_s(self, hops: int) -> float:
+    def compute_path_latency_s(self, hops: int) -> float:
         """Return the time of flight of a small message over `hops` links, forwarded by the hosts between them."""
         return hops * self.link_latency_s + (hops - 1) * self.relay_latency_s
 
@@ -98,7 +98,7 @@ def compute_allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> 
     if not rings:
         return 0.0
     rings_by_member = Counter(member for ring in rings for member in ring.members)
-    data_s = transfer_times_s(rings, network)
+    data_s = compute_transfer_times_s(rings, network)
     return max(
         float(data_s[index]) + _sum_step_times_s(ring, rings_by_member, network)
         for index, ring in enumerate(rings)
@@ -112,7 +112,7 @@ def compute_bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Netw
     with the same set of members share a tensor. With several groups, return the lowest of their bandwidths. Raise
     `ValueError` without rings.
     """
-    times = transfer_times_s(rings, network)
+    times = compute_transfer_times_s(rings, network)
     sent_bytes: dict[frozenset[int], float] = {}
     end_s: dict[frozenset[int], float] = {}
     for index, ring in enumerate(rings):
@@ -122,7 +122,7 @@ def compute_bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Netw
     return min(sent_bytes[group] * 8 / end_s[group] / 1e6 for group in sent_bytes)
 
 
-def transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[np.float64]:
+def compute_transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[np.float64]:
     """Return the time at which the data of each concurrent ring has moved, shape (rings,).
 
     When a ring ends, the other rings share its bandwidth.
@@ -185,6 +185,6 @@ def compute_fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[n
 
 def _sum_step_times_s(ring: RingTraffic, rings_by_member: Counter[int], network: Network) -> float:
     """Return the time of messages besides their bytes, over all steps of a ring."""
-    flight_s = max(network.path_latency_s(len(path)) for path in ring.paths)
+    flight_s = max(network.compute_path_latency_s(len(path)) for path in ring.paths)
     ring_count = max(rings_by_member[member] for member in ring.members)
     return ring.steps * (flight_s + ring_count * network.message_overhead_s)

@@ -105,7 +105,7 @@ class TaskGraph:
         _check_edges(self)
 
     @property
-    def tasks(self) -> int:
+    def task_count(self) -> int:
         """Number of tasks."""
         return self.kind.size
 
@@ -119,8 +119,8 @@ class TaskGraphBuilder:
     """Builder of a task graph; methods that add a task return its number, for use in `after`.
 
     >>> job = TaskGraphBuilder(nodes=2)
-    >>> forward = job.compute(0, 1e-3)
-    >>> move = job.transfer(0, 1, 1_000_000, after=[forward])
+    >>> forward = job.add_compute(0, 1e-3)
+    >>> move = job.add_transfer(0, 1, 1_000_000, after=[forward])
     >>> job.build().transfer_bytes
     1000000
     """
@@ -134,15 +134,17 @@ class TaskGraphBuilder:
         self._before: list[int] = []
         self._after: list[int] = []
 
-    def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
+    def add_compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
         """Add computation on a device; any device number is valid, by convention the number of the node."""
         return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
 
-    def transfer(self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None) -> int:
+    def add_transfer(
+        self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None
+    ) -> int:
         """Add a transfer from one node to another."""
         return self._add((Kind.TRANSFER, -1, 0.0, size_bytes, source, target, -1), after)
 
-    def allreduce(
+    def add_allreduce(
         self,
         members: tuple[int, ...],
         size_bytes: int,
@@ -154,7 +156,7 @@ class TaskGraphBuilder:
         self._groups.append(tuple(members))
         return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
 
-    def exchange(self, transfers: Exchange, *, after: list[int] | None = None) -> int:
+    def add_exchange(self, transfers: Exchange, *, after: list[int] | None = None) -> int:
         """Add transfers that begin together, as one task. For equal transfers, pass the same object each time."""
         position = self._position_of.setdefault(id(transfers), len(self._exchanges))
         if position == len(self._exchanges):
@@ -162,7 +164,7 @@ class TaskGraphBuilder:
         total_bytes = int(transfers.size_bytes.sum())
         return self._add((Kind.EXCHANGE, -1, 0.0, total_bytes, -1, -1, position), after)
 
-    def barrier(self, *, after: list[int]) -> int:
+    def add_barrier(self, *, after: list[int]) -> int:
         """Add a task that only waits."""
         return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), after)
 
@@ -232,13 +234,13 @@ def _check_tasks(graph: TaskGraph) -> None:
 def _check_edges(graph: TaskGraph) -> None:
     """Raise `ValueError` if an edge names an unknown task, or if the edges form a cycle."""
     edges = np.concatenate([graph.before, graph.after])
-    if edges.size and (edges.min() < 0 or edges.max() >= graph.tasks):
-        raise ValueError(f"an edge names a task outside 0..{graph.tasks - 1}")
+    if edges.size and (edges.min() < 0 or edges.max() >= graph.task_count):
+        raise ValueError(f"an edge names a task outside 0..{graph.task_count - 1}")
     if (graph.before < graph.after).all():
         return
-    predecessor_counts = np.bincount(graph.after, minlength=graph.tasks)
+    predecessor_counts = np.bincount(graph.after, minlength=graph.task_count)
     order = np.argsort(graph.before, kind="stable")
-    first = np.searchsorted(graph.before[order], np.arange(graph.tasks + 1))
+    first = np.searchsorted(graph.before[order], np.arange(graph.task_count + 1))
     next_tasks = graph.after[order].tolist()
     bounds, unmet_counts = first.tolist(), predecessor_counts.tolist()
     free_tasks = np.flatnonzero(predecessor_counts == 0).tolist()
@@ -248,7 +250,7 @@ def _check_edges(graph: TaskGraph) -> None:
             unmet_counts[successor] -= 1
             if unmet_counts[successor] == 0:
                 free_tasks.append(successor)
-    if len(free_tasks) < graph.tasks:
+    if len(free_tasks) < graph.task_count:
         task = next(number for number, count in enumerate(unmet_counts) if count)
         raise ValueError(f"task {task} of the graph depends on itself: edges must not form a cycle")
 

@@ -137,11 +137,11 @@ class GlimmerglassTl1(Tl1Frontend):
                 self._format_circuit_row(port) for port in self._parse_ports(command.aid)
             ],
             "RTRV-PORT-POWER": lambda command: [
-                f"GGN:PORTID={self.numbering.number(port)},PORTPOWER={self._read_power(port):.3f}"
+                f"GGN:PORTID={self.numbering.find_number(port)},PORTPOWER={self._read_power(port):.3f}"
                 for port in self._parse_ports(command.aid)
             ],
             "RTRV-SIGTYPE-FIBER": lambda command: [
-                f"GGN:PORTID={self.numbering.number(port)},PORTNAME={self._find_name(port)},SIGTYPE=1550"
+                f"GGN:PORTID={self.numbering.find_number(port)},PORTNAME={self._find_name(port)},SIGTYPE=1550"
                 for port in self._parse_ports(command.aid)
             ],
             "ENT-CRS-FIBER": lambda command: self._connect(command, session),
@@ -163,7 +163,7 @@ class GlimmerglassTl1(Tl1Frontend):
 
     def format_pair_name(self, pair: tuple[int, int]) -> str:
         """Return the name of a circuit in reports."""
-        return f"{self.numbering.number(pair[0])},{self.numbering.number(pair[1])}"
+        return f"{self.numbering.find_number(pair[0])},{self.numbering.find_number(pair[1])}"
 
     # -- faults
 
@@ -189,24 +189,24 @@ class GlimmerglassTl1(Tl1Frontend):
 
     def _parse_ports(self, aid: str) -> Sequence[int]:
         """Return the ports that a command names. An empty identifier or `all` names all ports."""
-        return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.ports(aid)
+        return self.device.matrix.ports if aid.lower() in {"", "all"} else self.numbering.parse_ports(aid)
 
     def _find_name(self, port: int) -> str:
         side = "IN" if self.device.matrix.is_input(port) else "OUT"
-        number = self.numbering.number(port) % INPUT_BASE
+        number = self.numbering.find_number(port) % INPUT_BASE
         return self.device.labels.get(port, "" if self._behaviour.release == "2005" else f"{side}{number}")
 
     def _read_power(self, port: int) -> float:
         """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
-        return max(self.device.read_power_dbm(port), compute_noise_dbm(self.numbering.number(port)))
+        return max(self.device.read_power_dbm(port), compute_noise_dbm(self.numbering.find_number(port)))
 
     def _is_lit(self, port: int) -> bool:
-        return self._read_power(port) > compute_noise_dbm(self.numbering.number(port))
+        return self._read_power(port) > compute_noise_dbm(self.numbering.find_number(port))
 
     def _format_port_row(self, port: int) -> str:
         health = "good" if self.device.matrix.get_state(port) == "E" else "bad"
         return format_port_row(
-            self._behaviour.release, self.numbering.number(port), self._find_name(port), health
+            self._behaviour.release, self.numbering.find_number(port), self._find_name(port), health
         )
 
     def _format_circuit_row(self, port: int) -> str:
@@ -227,7 +227,7 @@ class GlimmerglassTl1(Tl1Frontend):
     def _make_end(self, port: int | None) -> End:
         if port is None:
             return End()
-        return End(self.numbering.number(port), self._find_name(port), self._read_power(port))
+        return End(self.numbering.find_number(port), self._find_name(port), self._read_power(port))
 
     def _find_state(self, source: int, output: int) -> State:
         user = self._user_of_input.get(source, "")
@@ -241,7 +241,7 @@ class GlimmerglassTl1(Tl1Frontend):
 
     async def _connect(self, command: Command, session: Tl1Session) -> Lines:
         inputs, outputs = self._parse_port_lists(command.aid)
-        connections = self.device.matrix.with_connections(inputs, outputs)
+        connections = self.device.matrix.plan_connections(inputs, outputs)
         waits = self._should_wait(command)
         self._user_of_input |= dict.fromkeys(inputs, session.user)
         return await self._change(connections, must_wait=waits)
@@ -249,11 +249,11 @@ class GlimmerglassTl1(Tl1Frontend):
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.lower() == "all":
-            connections = matrix.without_connections()
+            connections = matrix.plan_full_removal()
         elif "," in command.aid:
-            connections = matrix.without_inputs(*self._parse_port_lists(command.aid))
+            connections = matrix.plan_removal(*self._parse_port_lists(command.aid))
         else:
-            connections = matrix.without_ports(self.numbering.ports(command.aid))
+            connections = matrix.plan_port_removal(self.numbering.parse_ports(command.aid))
         return await self._change(connections, must_wait=self._should_wait(command))
 
     async def _change(self, connections: Connections, *, must_wait: bool) -> Lines:
@@ -274,7 +274,7 @@ class GlimmerglassTl1(Tl1Frontend):
         inputs, comma, outputs = aid.partition(",")
         if not comma:
             raise Denial("IIAC", "inputs and outputs are needed")
-        return self.numbering.ports(inputs), self.numbering.ports(outputs)
+        return self.numbering.parse_ports(inputs), self.numbering.parse_ports(outputs)
 
     def _edit_parameter(self, command: Command) -> Lines:
         if command.keyword("NAME").upper() != "POWERMONITORINGPERIOD":
@@ -287,29 +287,29 @@ class GlimmerglassTl1(Tl1Frontend):
 class Numbering:
     """Conversion between port numbers of the device (inputs from 10001, outputs from 20001) and of the matrix."""
 
-    inputs: int
-    outputs: int
+    input_count: int
+    output_count: int
 
-    def number(self, port: int) -> int:
+    def find_number(self, port: int) -> int:
         """Return the device's number of a port of the matrix.
 
-        >>> Numbering(8, 8).number(1), Numbering(8, 8).number(9)
+        >>> Numbering(8, 8).find_number(1), Numbering(8, 8).find_number(9)
         (10001, 20001)
         """
-        return INPUT_BASE + port if port <= self.inputs else OUTPUT_BASE + port - self.inputs
+        return INPUT_BASE + port if port <= self.input_count else OUTPUT_BASE + port - self.input_count
 
-    def port(self, number: int) -> int:
+    def find_port(self, number: int) -> int:
         """Return the port of the matrix for a device number. Raise `Denial` (IIAC) if there is no such port."""
-        if INPUT_BASE < number <= INPUT_BASE + self.inputs:
+        if INPUT_BASE < number <= INPUT_BASE + self.input_count:
             return number - INPUT_BASE
-        if OUTPUT_BASE < number <= OUTPUT_BASE + self.outputs:
-            return number - OUTPUT_BASE + self.inputs
+        if OUTPUT_BASE < number <= OUTPUT_BASE + self.output_count:
+            return number - OUTPUT_BASE + self.input_count
         raise Denial("IIAC", f"there is no port {number}")
 
-    def ports(self, text: str) -> list[int]:
+    def parse_ports(self, text: str) -> list[int]:
         """Return the ports of the matrix for a list of device numbers and ranges. Raise `Denial` (IIAC) if invalid.
 
-        >>> Numbering(8, 8).ports("10001&10003&20001&&20003")
+        >>> Numbering(8, 8).parse_ports("10001&10003&20001&&20003")
         [1, 3, 9, 10, 11]
         """
         if not _PORT_LIST.fullmatch(text):
@@ -317,7 +317,7 @@ class Numbering:
         ports: list[int] = []
         for part in re.split(r"(?<!&)&(?!&)", text)[:_MAX_LIST]:
             first, _, last = part.partition("&&")
-            ports += [self.port(number) for number in range(int(first), int(last or first) + 1)]
+            ports += [self.find_port(number) for number in range(int(first), int(last or first) + 1)]
         return ports
 
 

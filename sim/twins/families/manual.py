@@ -98,9 +98,9 @@ class Person:
         if self._device.faults.must_drop_command():
             return
         if not is_connect:
-            self._device.change(self._matrix.without_inputs([source], [output]))
+            self._device.change(self._matrix.plan_removal([source], [output]))
             return
-        self._device.change(self._matrix.with_connections([source], [self._choose_output(output)]))
+        self._device.change(self._matrix.plan_connections([source], [self._choose_output(output)]))
 
     def _choose_output(self, output: int) -> int:
         """Return `output`, or with the fault `mistake` the nearest other free output."""

@@ -160,21 +160,21 @@ class Frame:
         """Number of ports."""
         return self.device.matrix.input_count
 
-    def source(self, number: int) -> int:
+    def find_input(self, number: int) -> int:
         """Return the input of port `number`. Raise `CommandError` if the port does not exist."""
         if number >= self.size:
             raise CommandError(f"port {number} does not exist; ports are 0 to {self.size - 1}")
         return number + 1
 
-    def output(self, number: int) -> int:
+    def find_output(self, number: int) -> int:
         """Return the output of port `number`. Raise `CommandError` if the port does not exist."""
-        return self.source(number) + self.size
+        return self.find_input(number) + self.size
 
     def find_sides(self, number: int) -> tuple[int, int]:
         """Return input and output of port `number`. Raise `CommandError` if the port does not exist."""
-        return self.source(number), self.output(number)
+        return self.find_input(number), self.find_output(number)
 
-    def number(self, port: int) -> int:
+    def find_number(self, port: int) -> int:
         """Return the number of the port that an input or output belongs to."""
         return (port - 1) % self.size
 
@@ -200,11 +200,11 @@ class Frame:
         self._check_arm()
         for port in pair:
             if self.is_locked(port):
-                raise CommandError(f"port {self.number(port)} is locked")
+                raise CommandError(f"port {self.find_number(port)} is locked")
         try:
-            self.device.matrix.with_connections([pair[0]], [pair[1]])
+            self.device.matrix.plan_connections([pair[0]], [pair[1]])
         except MatrixRefusal as refusal:
-            raise CommandError(f"{refusal.reason.name}: port {self.number(refusal.port)}") from None
+            raise CommandError(f"{refusal.reason.name}: port {self.find_number(refusal.port)}") from None
         self.robot.submit("connect", pair, user=user, source="CLI")
 
     def unallocate(self, port: int, user: str) -> None:
@@ -217,9 +217,9 @@ class Frame:
         if pair is None:
             return
         self._check_arm()
-        required_ports = (port,) if self._simplex_unlock else self.find_sides(self.number(port))
+        required_ports = (port,) if self._simplex_unlock else self.find_sides(self.find_number(port))
         if not self.unlocked_ports.issuperset(required_ports):
-            raise CommandError(f"port {self.number(port)} is not unlocked")
+            raise CommandError(f"port {self.find_number(port)} is not unlocked")
         self.robot.submit("disconnect", pair, user=user, source="CLI")
 
     def _find_circuit(self, port: int) -> Pair | None:
@@ -234,7 +234,7 @@ class Frame:
         if jobs[-1].kind == "disconnect":
             return None
         if not self._unallocates_queued:
-            raise CommandError(f"port {self.number(port)} has a connect in the queue of the robot")
+            raise CommandError(f"port {self.find_number(port)} has a connect in the queue of the robot")
         return jobs[-1].pair
 
     def _check_arm(self) -> None:
@@ -288,12 +288,12 @@ class Printer:
 
     def format_input_state(self, frame: Frame, number: int) -> str:
         """Return the state of an input. Raise `CommandError` if the port does not exist."""
-        port = frame.source(number)
+        port = frame.find_input(number)
         peer = frame.device.matrix.find_peer(port)
         allocation_text = "UNALLOCATED" if peer is None else "ALLOCATED"
         lock_text = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
         lines = [f"INPUT {number}", f"STATE = {allocation_text}_AND_{lock_text}"]
-        return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.number(peer)} "])
+        return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.find_number(peer)} "])
 
     def format_error(self, text: str) -> str:
         """Return the text of a refusal."""
@@ -302,7 +302,7 @@ class Printer:
         return f"com.ntm.CommandException: {text}"
 
     def _format_cell(self, frame: Frame, number: int) -> str:
-        output = frame.output(number)
+        output = frame.find_output(number)
         letter, target = self._find_entry(frame, output)
         text = f"{letter}{'L' if frame.is_locked(output) else 'U'}{target}"
         if not self.colour:
@@ -313,11 +313,11 @@ class Printer:
         """Return the first letter and the number of an output's table entry."""
         job = frame.find_job(output) if self.shows_motion else None
         if job is not None:
-            return ("C" if job.kind == "connect" else "D"), frame.number(job.pair[0])
+            return ("C" if job.kind == "connect" else "D"), frame.find_number(job.pair[0])
         peer = frame.device.matrix.find_peer(output)
         if peer is not None:
-            return "A", frame.number(peer)
-        return ("F" if output in frame.device.matrix.failed else "U"), frame.number(output)
+            return "A", frame.find_number(peer)
+        return ("F" if output in frame.device.matrix.failed else "U"), frame.find_number(output)
 
 
 class Commands:
@@ -379,7 +379,10 @@ class Commands:
         return any(map(self._frame.is_locked, self._find_ports(typed)))
 
     def _connect(self, typed: TypedCommand) -> None:
-        pair = self._frame.source(int(typed.match["source"])), self._frame.output(int(typed.match["output"]))
+        pair = (
+            self._frame.find_input(int(typed.match["source"])),
+            self._frame.find_output(int(typed.match["output"])),
+        )
         self._frame.connect(pair, typed.user)
 
     def _connect_both_ways(self, typed: TypedCommand) -> None:
@@ -387,7 +390,7 @@ class Commands:
         self._connect(typed)
         target_number, source_number = int(typed.match["output"]), int(typed.match["source"])
         self._frame.connect(
-            (self._frame.source(target_number), self._frame.output(source_number)), typed.user
+            (self._frame.find_input(target_number), self._frame.find_output(source_number)), typed.user
         )
 
     def _unallocate(self, typed: TypedCommand) -> None:

@@ -47,7 +47,7 @@ class BankDevice(SwitchDevice):
 
         Raise `MatrixRefusal` if the bank or channel does not exist, or the matrix refuses the connection.
         """
-        connections = self.matrix.with_connections([bank], [self.get_output(bank, channel)], "replace")
+        connections = self.matrix.plan_connections([bank], [self.get_output(bank, channel)], "replace")
         if not self.faults.must_drop_command():
             self.change(connections)
 

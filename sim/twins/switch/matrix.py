@@ -95,7 +95,7 @@ class Matrix:
         """Return True if light passes through both ports of a pair: neither is disabled or failed."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
-    def with_connections(
+    def plan_connections(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
         """Return the connections after connecting the n-th of `inputs` to the n-th of `outputs`, for every n.
@@ -112,14 +112,14 @@ class Matrix:
             del remaining[source]
         return remaining | added
 
-    def with_only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
+    def plan_exact(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
         """Return connections that contain only these pairs. Raise `MatrixRefusal` for a port that cannot be used."""
         target = self._make_connections(inputs, outputs)
         for pair in self.connections.items() - target.items():
             self._check_unlocked(pair)
         return target
 
-    def without_inputs(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
+    def plan_removal(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
         """Return the connections after disconnecting `inputs`.
 
         `outputs` is empty, or names the other end of each connection. An input without a connection is accepted.
@@ -135,7 +135,7 @@ class Matrix:
                 raise MatrixRefusal(Reason.NOT_CONNECTED, source)
         return self._remove_inputs(inputs)
 
-    def without_ports(self, ports: Iterable[int]) -> Connections:
+    def plan_port_removal(self, ports: Iterable[int]) -> Connections:
         """Return the connections that use none of `ports`, which are inputs or outputs.
 
         Raise `MatrixRefusal` if a port does not exist, or a connection to remove has a locked port.
@@ -147,7 +147,7 @@ class Matrix:
             source for source, output in self.connections.items() if removed_ports & {source, output}
         )
 
-    def without_connections(self) -> Connections:
+    def plan_full_removal(self) -> Connections:
         """Return the empty configuration. Raise `MatrixRefusal` if a locked port carries a connection."""
         return self._remove_inputs(tuple(self.connections))
 

@@ -241,8 +241,8 @@ class Robot:
         """Return the connections after a job. Raise `MatrixRefusal` if the panel refuses the job."""
         (source, output), matrix = job.pair, self.device.matrix
         if job.kind == "connect":
-            return matrix.with_connections([source], [output])
-        return matrix.without_inputs([source], [output])
+            return matrix.plan_connections([source], [output])
+        return matrix.plan_removal([source], [output])
 
     def _release_fibres(self) -> None:
         while self._gripped_inputs:

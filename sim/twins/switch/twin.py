@@ -337,9 +337,9 @@ class ControlVerbs:
         """Change connections as another operator does. A new connection replaces others that use its ports."""
         pairs = request.get_pairs("connect")
         try:
-            self.device.change(self.device.matrix.without_ports(request.get_integers("disconnect")))
+            self.device.change(self.device.matrix.plan_port_removal(request.get_integers("disconnect")))
             inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-            self.device.change(self.device.matrix.with_connections(inputs, outputs, "replace"))
+            self.device.change(self.device.matrix.plan_connections(inputs, outputs, "replace"))
         except MatrixRefusal as refusal:
             raise VerbError(str(refusal)) from None
         return {"connections": _convert_to_lists(self.device.matrix.connections)}

@@ -326,11 +326,11 @@ class SimSwitch(Command[TwinExit]):
 
     def run(self, context: CommandContext) -> TwinExit:
         """Serve the switch until it is interrupted."""
-        from lightbed.children import child_environment, module_command
+        from lightbed.children import make_child_environment, make_module_command
 
         words = ["--list"] if self.family == "list" else [self.family, *self.words]
-        command = module_command("sim.twins", "--called-as", "testbed sim switch", *words)
-        with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_environment()) as twin:
+        command = make_module_command("sim.twins", "--called-as", "testbed sim switch", *words)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, env=make_child_environment()) as twin:
             try:
                 return TwinExit(status=twin.wait())
             except KeyboardInterrupt:

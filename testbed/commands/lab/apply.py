@@ -250,10 +250,10 @@ class _Confirmation:
         )
 
     def _start_watcher(self, epoch: int | None) -> None:
-        from lightbed.children import module_command
+        from lightbed.children import make_module_command
 
         arguments = [
-            *module_command("testbed.commands.lab.confirmation"),
+            *make_module_command("testbed.commands.lab.confirmation"),
             self.runs_dir.absolute(),
             self.lab.path.absolute(),
         ]

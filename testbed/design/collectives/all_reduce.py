@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sim.models import network as flow
 from sim.models.network import Network, RingTraffic
-from sim.models.network.allreduce import parts
+from sim.models.network.allreduce import split_bytes
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.collectives.kind import Collective, CollectiveLayout
 from testbed.design.collectives.performance import IterationBuilder
@@ -98,11 +98,11 @@ def make_allreduce_graph(
         used_part_counts: Counter[frozenset[int]] = Counter()
         for ring in rings:
             members = frozenset(ring.order)
-            part_bytes = parts(size_bytes, ring_count_by_group[members])[used_part_counts[members]]
+            part_bytes = split_bytes(size_bytes, ring_count_by_group[members])[used_part_counts[members]]
             used_part_counts[members] += 1
             steps.add(
                 ring.order,
-                steps.graph_builder.allreduce(
+                steps.graph_builder.add_allreduce(
                     ring.order, part_bytes, after=steps.find_previous_tasks(ring.order)
                 ),
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from sim.models.network.allreduce import parts
+from sim.models.network.allreduce import split_bytes
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.collectives.kind import Collective, CollectiveLayout, Pair
 from testbed.design.collectives.performance import (
@@ -46,13 +46,13 @@ def make_exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iter
     steps = IterationBuilder(nodes)
     for _ in range(iterations):
         for source, target in pairs:
-            part_bytes = parts(size_bytes, len(targets_by_source[source]))[
+            part_bytes = split_bytes(size_bytes, len(targets_by_source[source]))[
                 targets_by_source[source].index(target)
             ]
             previous_tasks = steps.find_previous_tasks((source, target))
             steps.add(
                 (source, target),
-                steps.graph_builder.transfer(source, target, part_bytes, after=previous_tasks),
+                steps.graph_builder.add_transfer(source, target, part_bytes, after=previous_tasks),
             )
         steps.end_iteration()
     return steps.graph_builder.build()

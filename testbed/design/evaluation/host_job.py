@@ -141,7 +141,7 @@ def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
         predecessors_by_task[successor].append(predecessor)
     tasks_by_host: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
     used_connections = set()
-    for task in range(graph.tasks):
+    for task in range(graph.task_count):
         entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
         entry |= {
             "seconds": float(graph.time_s[task]),
@@ -201,7 +201,7 @@ class _HostTasks:
 
     def build_graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
-        for task in _sort_topologically(self._original.tasks, self._predecessors):
+        for task in _sort_topologically(self._original.task_count, self._predecessors):
             source_graph, duration_s = self._original, float(self._original.time_s[task])
             match source_graph.kind[task]:
                 case Kind.COMPUTE:
@@ -319,8 +319,8 @@ def _find_hosts_that_know(graph: TaskGraph, predecessors: Mapping[int, Iterable[
 
     A host knows the end of a barrier if it knows the ends of all predecessors. Raises `WorkloadError` if no host knows.
     """
-    hosts_by_task: list[set[int]] = [set() for _ in range(graph.tasks)]
-    for task in _sort_topologically(graph.tasks, predecessors):
+    hosts_by_task: list[set[int]] = [set() for _ in range(graph.task_count)]
+    for task in _sort_topologically(graph.task_count, predecessors):
         match graph.kind[task]:
             case Kind.COMPUTE:
                 hosts_by_task[task] = {int(graph.device[task])}

@@ -73,8 +73,8 @@ def compute_figures(
         "reconfigurations": execution.reconfigurations,
         "outage_ms": execution.outage_s * 1e3,
         "allocation_s": execution.allocation_s,
-        "link_count": chosen_fabric.fabric.links,
-        "tasks": graph.tasks,
+        "link_count": chosen_fabric.fabric.link_count,
+        "tasks": graph.task_count,
         "cost_usd": round(chosen_fabric.fabric.cost.total_usd),
         "prices_recalled": chosen_fabric.fabric.cost.recalled,
     }

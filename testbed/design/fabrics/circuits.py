@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.execution.circuits import Allocator, CircuitSwitch, Controller, Floats, Integers
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
@@ -44,7 +44,7 @@ def make_circuits(
     # Set controller and dark time at once: a switch checks its dark time against the controller's period.
     switch = replace(make_switch(), controller=controller, delay_s=request.options.reconfiguration_s)
     host_gbps = switch.degree * switch.rate_gbps + switch.packet_gbps
-    return ChosenFabric(request.name, switch.fabric(), host_gbps, ring, circuits=switch)
+    return ChosenFabric(request.name, switch.make_fabric(), host_gbps, plan_rings, circuits=switch)
 
 
 def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:

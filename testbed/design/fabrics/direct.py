@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.models.network.allreduce import Algorithm, Chain, ring
+from sim.models.network.allreduce import Algorithm, Chain, plan_rings
 from sim.models.network.allreduce.fluid import choose_position_strides
 from sim.models.network.execution.lowering import count_bytes_by_pair
-from sim.models.network.fabrics import Fabric, circulant, direct_connect, make_routed_fabric
+from sim.models.network.fabrics import Fabric, make_circulant, make_direct_fabric, make_routed_fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
@@ -55,8 +55,8 @@ def build_direct_fabric(
         return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.next_edge, routes.weight)
     steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
     if steps and topology.edges == list_circulant_edges(nodes, steps):
-        return circulant(nodes, steps, rate_gbps)
-    return direct_connect(nodes, topology.edges, rate_gbps, seed=seed)
+        return make_circulant(nodes, steps, rate_gbps)
+    return make_direct_fabric(nodes, topology.edges, rate_gbps, seed=seed)
 
 
 def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
@@ -81,7 +81,7 @@ def make_ring_allreduce(topology: Topology) -> Algorithm:
     def reduce_over_rings(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         sorted_members = sorted(members)
         return (
-            ring(sorted_members, size_bytes, strides=list_ring_strides(topology, sorted_members))
+            plan_rings(sorted_members, size_bytes, strides=list_ring_strides(topology, sorted_members))
             if len(sorted_members) > 1
             else ()
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sim.models.network.allreduce import Algorithm, Chain, ring
-from sim.models.network.fabrics import expander
+from sim.models.network.allreduce import Algorithm, Chain, plan_rings
+from sim.models.network.fabrics import make_expander
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest, make_single_host_fabric
 
 
@@ -14,7 +14,7 @@ def build(request: FabricRequest) -> ChosenFabric:
     """Return an expander with `degree` links per host."""
     if request.nodes == 1:
         return make_single_host_fabric(request)
-    fabric = expander(request.nodes, request.degree, request.rate_gbps, seed=request.options.seed)
+    fabric = make_expander(request.nodes, request.degree, request.rate_gbps, seed=request.options.seed)
     return ChosenFabric(request.name, fabric, request.host_gbps, make_rings_allreduce(request.degree))
 
 
@@ -26,7 +26,7 @@ def make_rings_allreduce(ring_count: int) -> Algorithm:
         strides = [stride for stride in range(1, member_count) if math.gcd(stride, member_count) == 1][
             :ring_count
         ]
-        return ring(sorted(members), size_bytes, strides=strides or (1,))
+        return plan_rings(sorted(members), size_bytes, strides=strides or (1,))
 
     return reduce_over_rings
 

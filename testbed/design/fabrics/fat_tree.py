@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sim.models.network.allreduce import ring
-from sim.models.network.fabrics import fat_tree, find_equal_cost_rate_gbps
+from sim.models.network.allreduce import plan_rings
+from sim.models.network.fabrics import find_equal_cost_rate_gbps, make_fat_tree
 from sim.models.network.fabrics.cost import (
     DEFAULT_READING,
     Reading,
@@ -42,8 +42,8 @@ def _make_fat_tree(request: FabricRequest, host_gbps: float, oversubscription: f
         balance = "hash"
     elif request.options.routing == BALANCED:
         balance = "ideal"
-    fabric = fat_tree(request.nodes, host_gbps, oversubscription=oversubscription, balance=balance)
-    return ChosenFabric(request.name, fabric, host_gbps, ring)
+    fabric = make_fat_tree(request.nodes, host_gbps, oversubscription=oversubscription, balance=balance)
+    return ChosenFabric(request.name, fabric, host_gbps, plan_rings)
 
 
 FATTREE = FabricKind(

@@ -18,13 +18,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sim.models.network.allreduce import Algorithm, ring
+from sim.models.network.allreduce import Algorithm, plan_rings
 from sim.models.network.allreduce.domains import reduce_over_domains
-from sim.models.network.allreduce.fluid import fluid
+from sim.models.network.allreduce.fluid import make_fluid
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, simulate_circuits
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import Fabric, direct_connect, find_shortest_paths, join_domains, share_hosts
+from sim.models.network.fabrics import (
+    Fabric,
+    find_shortest_paths,
+    join_domains,
+    make_direct_fabric,
+    share_hosts,
+)
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics import HB_GBPS
@@ -69,7 +75,7 @@ class ChosenFabric:
 
         See `sim.models.network.allreduce.fluid`.
         """
-        return replace(self, allreduce=fluid(self.allreduce))
+        return replace(self, allreduce=make_fluid(self.allreduce))
 
     def as_ranked(self) -> ChosenFabric:
         """Return the fabric with fluid rings, and flows rounded by 1 % of their duration, to rank finalists."""
@@ -192,8 +198,8 @@ class FabricKind:
 
 def make_single_host_fabric(request: FabricRequest) -> ChosenFabric:
     """Return a fabric without links, for a single host."""
-    fabric = direct_connect(1, (), request.rate_gbps, name=request.name)
-    return ChosenFabric(request.name, fabric, request.host_gbps, ring)
+    fabric = make_direct_fabric(1, (), request.rate_gbps, name=request.name)
+    return ChosenFabric(request.name, fabric, request.host_gbps, plan_rings)
 
 
 def add_domains(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
@@ -208,7 +214,7 @@ def make_hosts_shared(chosen_fabric: ChosenFabric, options: FabricOptions) -> Ch
     circuits = chosen_fabric.circuits
     if circuits is not None:
         circuits = replace(circuits, domain=options.hb_domain, domain_gbps=options.hb_gbps)
-        fabric = circuits.fabric()
+        fabric = circuits.make_fabric()
     else:
         fabric = share_hosts(chosen_fabric.fabric, options.hb_domain, options.hb_gbps)
     host_gbps = chosen_fabric.host_gbps / options.hb_domain

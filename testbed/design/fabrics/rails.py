@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from sim.models.network.allreduce.domains import reduce_over_domains
-from sim.models.network.fabrics import rail_only, rail_optimized
+from sim.models.network.fabrics import make_rail_only, make_rail_optimized
 from testbed.design.fabrics.kind import ChosenFabric, FabricKind, FabricRequest
 
 
 def build_rail_only(request: FabricRequest) -> ChosenFabric:
     """Return one network per rail; messages between rails pass through a domain."""
     options = request.options
-    fabric = rail_only(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
+    fabric = make_rail_only(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
     return ChosenFabric(request.name, fabric, request.host_gbps, reduce_over_domains(options.hb_domain))
 
 
 def build_rail_optimized(request: FabricRequest) -> ChosenFabric:
     """Return rails that are joined by a spine with full bisection."""
     options = request.options
-    fabric = rail_optimized(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
+    fabric = make_rail_optimized(request.nodes, options.hb_domain, request.host_gbps, options.hb_gbps)
     return ChosenFabric(request.name, fabric, request.host_gbps, reduce_over_domains(options.hb_domain))
 
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.fabrics.circulants import ROUTE_SETS, circulant
+from sim.models.network.fabrics.circulants import ROUTE_SETS, make_circulant
 from testbed.design.fabrics.direct import list_ring_strides
 from testbed.design.model import Topology
 from testbed.design.routing.next_hops import compute_next_hops
@@ -103,10 +103,10 @@ def _route_on_circulant(
     nodes: int, steps: tuple[int, ...], rate_gbps: float
 ) -> tuple[Integers, Integers, Floats]:
     """Return the simulator's routes (first, links) in all sets, and the seconds per byte on each link."""
-    fabric = circulant(nodes, steps, rate_gbps)
+    fabric = make_circulant(nodes, steps, rate_gbps)
     choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
     source, target = np.divmod(pair, nodes)
-    path_starts, links = fabric.routes(source, target, choice)
+    path_starts, links = fabric.find_routes(source, target, choice)
     return path_starts.astype(np.int64), links, 8 / fabric.capacity_bps
 
 
@@ -198,7 +198,7 @@ class Costs:
         if isinstance(work, Computing):
             rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0, 0)
         elif isinstance(work, Sending):
-            wire_bytes = self._latency.wire_bytes(work.size_bytes).astype(np.float64)
+            wire_bytes = self._latency.compute_wire_bytes(work.size_bytes).astype(np.float64)
             seconds, max_hops = self._paths.compute_link_seconds(
                 work.source, work.target, choice + np.arange(wire_bytes.size), wire_bytes
             )
@@ -233,7 +233,7 @@ class Costs:
         if size_bytes < self._latency.single_round_bytes * member_count:
             strides, round_count = (1,), 1
             message_bytes = -(-2 * (member_count - 1) * size_bytes // member_count**2)
-        wire_bytes = float(self._latency.wire_bytes(np.array(message_bytes))) * round_count
+        wire_bytes = float(self._latency.compute_wire_bytes(np.array(message_bytes))) * round_count
         source = np.tile(members, len(strides))
         target = np.concatenate([np.roll(members, -stride) for stride in strides])
         seconds, max_hops = self._paths.compute_link_seconds(
@@ -265,4 +265,7 @@ class Costs:
         if hops == 0:
             return 0.0
         relays, crossing_s = hops - 1, (hops - 1) * self._packet_s
-        return float(self._latency.head_s(hops, relays) + self._latency.tail_s(hops, relays, crossing_s))
+        return float(
+            self._latency.compute_head_s(hops, relays)
+            + self._latency.compute_tail_s(hops, relays, crossing_s)
+        )

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 
-from sim.models.network.allreduce.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import plan_fluid_ring
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import EarlyStop
 from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
@@ -132,6 +132,6 @@ def _make_ranked(proposal: Proposal, routed_execution: RoutedExecution) -> Ranke
 
 def simulate_ideal_switch_s(problem: Problem, strategy: Strategy) -> float:
     """Return the simulated seconds of an iteration on a non-blocking switch, at degree × rate per server."""
-    fabric = ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
+    fabric = make_ideal_switch(problem.nodes, problem.degree * problem.rate_gbps)
     graph = iteration(problem.workload, strategy, problem.cluster)
-    return simulate(graph, fabric, latency=problem.latency, allreduce=fluid_ring).iteration_s
+    return simulate(graph, fabric, latency=problem.latency, allreduce=plan_fluid_ring).iteration_s

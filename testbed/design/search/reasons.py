@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from lightbed.wording import format_count
-from sim.models.network.allreduce.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import plan_fluid_ring
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import fat_tree
+from sim.models.network.fabrics import make_fat_tree
 from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.fabrics.kind import RANKING_ROUNDING
 from testbed.design.search.finalists import RankedStrategy
@@ -111,9 +111,9 @@ def compare_with_fat_tree(problem: Problem, strategy: Strategy, planned_s: float
         return ("No Fat-tree costs as little (prices recalled): there is none to compare with.",)
     execution = simulate(
         iteration(problem.workload, strategy, problem.cluster),
-        fat_tree(problem.nodes, rate_gbps),
+        make_fat_tree(problem.nodes, rate_gbps),
         latency=problem.latency,
-        allreduce=fluid_ring,
+        allreduce=plan_fluid_ring,
         rounding=RANKING_ROUNDING,
     )
     return (describe_fat_tree(planned_s, execution.iteration_s, rate_gbps),)

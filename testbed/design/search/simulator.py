@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.models.network.execution import Execution
-from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.lowering import lower_graph
 from sim.models.network.execution.simulation import Run
 from testbed.design.fabrics.direct import find_demand, route_job
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -131,8 +131,8 @@ class Simulator:
             self.get_fabric(_use_one_microbatch(strategy), topology),
         )
         fabric = routed_fabric.fabric
-        lowered = lower(graph, fabric, self.problem.latency, routed_fabric.allreduce)
-        self.work += graph.tasks
+        lowered = lower_graph(graph, fabric, self.problem.latency, routed_fabric.allreduce)
+        self.work += graph.task_count
         byte_s, program, lowered_routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
         hops = np.diff(lowered_routes.first)
         demand_bytes = np.bincount(
@@ -143,7 +143,7 @@ class Simulator:
         )
         if (carried_bytes * byte_s).max(initial=0.0) > limit_s:
             return math.inf
-        self.work += graph.tasks + program.message_bytes.size
+        self.work += graph.task_count + program.message_bytes.size
         run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
         return float(run.state.end_s.max(initial=0.0)) if run.run_until(limit_s) else math.inf
 

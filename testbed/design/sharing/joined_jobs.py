@@ -75,8 +75,8 @@ class _GraphBuilder:
     def add_iteration(self, job: PlacedJob, earlier_task: int) -> int:
         """Add all tasks of a job after `earlier_task`, then a barrier; return the number of the barrier."""
         graph, first_task = job.graph, self.tasks
-        roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first_task
-        leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first_task
+        roots = np.setdiff1d(np.arange(graph.task_count), graph.after) + first_task
+        leaves = np.setdiff1d(np.arange(graph.task_count), graph.before) + first_task
         self._append(
             kind=graph.kind,
             device=_map_to_servers(job.servers, graph.device),

@@ -89,9 +89,9 @@ def add_checkpoint(
     ]
     if not messages:
         raise WorkloadError("the job has nothing to save: it does not train; give --checkpoint-bytes")
-    leaves = np.setdiff1d(np.arange(graph.tasks), graph.before)
+    leaves = np.setdiff1d(np.arange(graph.task_count), graph.before)
     barrier_count = int(mode == "blocking" and leaves.size > 0)
-    barrier, first_write = graph.tasks, graph.tasks + barrier_count
+    barrier, first_write = graph.task_count, graph.task_count + barrier_count
     source, target, size_bytes = np.array(messages, dtype=np.int64).T
     kind = np.array([Kind.BARRIER] * barrier_count + [Kind.TRANSFER] * len(messages), dtype=np.int64)
     no_values = np.full(kind.size, -1, dtype=np.int64)

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 from testbed.errors import LabStartError
 
 START_TIMEOUT_S = 60.0
@@ -55,12 +55,12 @@ def start_supervisor(document: Mapping[str, Any], *, detached: bool, timeout_s: 
     arguments = ["--detached"] if detached else []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr:
         process = subprocess.Popen(
-            module_command("sim.lab", *arguments),
+            make_module_command("sim.lab", *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
             text=True,
-            env=child_environment(),
+            env=make_child_environment(),
             # Ctrl-C at the terminal must reach this process only: the lab has to live until the clean-up is done.
             start_new_session=True,
         )
@@ -137,10 +137,10 @@ def ask_sim_lab(arguments: list[str]) -> Any:
     Raises `LabStartError` with the error and hint of `sim.lab`.
     """
     process = subprocess.run(
-        module_command("sim.lab", *arguments),
+        make_module_command("sim.lab", *arguments),
         capture_output=True,
         text=True,
-        env=child_environment(),
+        env=make_child_environment(),
         timeout=START_TIMEOUT_S,
         check=False,
     )

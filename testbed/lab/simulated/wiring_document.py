@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from lightbed.children import module_command
+from lightbed.children import make_module_command
 from ocs_drivers.families import find_twin_family
 from testbed.lab.checks import DEFAULT_PORT_BY_PROTOCOL, Endpoint, parse_endpoint
 from testbed.lab.model import FibreEnd, Lab, LabBoard, LabBoardPort, LabHost, LabSwitch, SwitchTwin
@@ -117,7 +117,7 @@ def make_board_command(board: LabBoard, port: LabBoardPort) -> list[str]:
     settings = f"address={port.address}/{BOARD_PREFIX}&mac={port.mac}&port={port.port}"
     files = [str(file) for file in board.program]
     options = ["--nic", f"verilator://{port.name}?{settings}", "--namespace", "{namespace}"]
-    return module_command("lightning.cli", "serve", *files, *options, "--json")
+    return make_module_command("lightning.cli", "serve", *files, *options, "--json")
 
 
 def _make_fibre_entry(fibre: FibreEnd) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
-from lightbed.children import child_environment, module_command
+from lightbed.children import make_child_environment, make_module_command
 
 if TYPE_CHECKING:
     from testbed.operate.borrow import LabState
@@ -41,7 +41,7 @@ class CleanupProcess:
         from testbed.storage.owner import get_current_process
 
         database = get_database_address("")
-        environment = child_environment() | {
+        environment = make_child_environment() | {
             "LIGHTBED_DATABASE": database if isinstance(database, str) else ""
         }
         arguments = [
@@ -51,7 +51,7 @@ class CleanupProcess:
             self.reason,
             get_current_process(),
         ]
-        command = [*module_command("testbed.measure.program.cleanup"), *map(str, arguments)]
+        command = [*make_module_command("testbed.measure.program.cleanup"), *map(str, arguments)]
         read_end, write_end = os.pipe()
         log_path = self.runs_dir / self.run_id / "cleanup.log"
         try:

@@ -38,7 +38,7 @@ def fabric_of(wiring, routes):
 def test_a_link_carries_its_rate_less_headers_and_framing():
     _, wiring, routes = laid()
     fabric = fabric_of(wiring, routes)
-    assert fabric.links == 48
+    assert fabric.link_count == 48
     assert fabric.capacity_bps.tolist() == [pytest.approx(PAYLOAD_BPS)] * 48
     assert pytest.approx(PAYLOAD_BPS) == 100e6 * compute_wire_efficiency(9000)
 
@@ -54,7 +54,7 @@ def test_paths_are_the_installed_routes():
     fabric = fabric_of(wiring, routes)
     longer = 0
     for source, target in ALL_PAIRS:
-        links = fabric.path(source, target)
+        links = fabric.find_path(source, target)
         over = [(int(fabric.sources[link]), int(fabric.targets[link])) for link in links]
         assert over == [(link.source.node, link.target.node) for link in routes.path(source, target)]
         longer += len(over) > 1
@@ -68,9 +68,9 @@ def test_parallel_links_carry_what_routes_put_on_each():
     wiring = Wiring(4, 3, False, links)
     routes = find_routes(wiring)
     fabric = fabric_of(wiring, routes)
-    assert fabric.links == 8
+    assert fabric.link_count == 8
     assert len({routes.first_link[0, target] for target in (1, 2, 3)}) == 2
-    over = {target: fabric.path(0, target)[0] for target in (1, 2, 3)}
+    over = {target: fabric.find_path(0, target)[0] for target in (1, 2, 3)}
     assert over == {target: links.index(routes.first_link[0, target]) for target in (1, 2, 3)}
     apart = next((s, t) for s in (1, 2, 3) for t in (1, 2, 3) if over[s] != over[t])
     took = predict_time_s(make_exchange_graph(4, [(0, target) for target in apart], MIB), fabric, NO_LATENCY)

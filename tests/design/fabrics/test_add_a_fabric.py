@@ -32,7 +32,7 @@ def test_the_example_of_the_page_runs_and_its_cable_is_the_limit(two_switches):
 
     builder = TaskGraphBuilder(4)
     for source, target in ((0, 2), (1, 3), (0, 1)):
-        builder.transfer(source, target, 10_000_000)
+        builder.add_transfer(source, target, 10_000_000)
     graph = builder.build()
     job = Job("pairs", graph, sum_graph_traffic(graph), {})
     execution = simulate_on(job.build_fabric("two-switches", 1, 100, FabricOptions()), graph)

@@ -32,8 +32,8 @@ COPIED = make_data_sharding(range(4))
 
 def make_allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
     job = TaskGraphBuilder(nodes)
-    forward = job.compute(0, 1e-3)
-    job.allreduce(tuple(range(nodes)), size, after=[forward])
+    forward = job.add_compute(0, 1e-3)
+    job.add_allreduce(tuple(range(nodes)), size, after=[forward])
     return job.build()
 
 
@@ -93,7 +93,7 @@ def test_links_bought_for_pairs_are_links_of_the_fabric():
     fabric = build_direct_fabric(topology, RATE)
 
     assert {(0, 3), (3, 0), (1, 4)} <= set(topology.edges)
-    assert fabric.path(0, 3) == (fabric.link(0, 3),)
+    assert fabric.find_path(0, 3) == (fabric.find_link(0, 3),)
 
 
 @pytest.mark.parametrize("members", [(0, 1), (0, 1, 2), (3, 4, 8, 9), tuple(range(7))])

@@ -67,8 +67,8 @@ def test_a_packet_switch_between_hosts_of_several_gpus_does_not_forward():
 
     assert execution.bytes_in == execution.wire_bytes
     assert execution.bytes_forwarded == 0
-    first, paths = chosen.fabric.routes(np.array([0]), np.array([7]), np.array([0]))
-    assert chosen.fabric.relays(first, paths).tolist() == [0]
+    first, paths = chosen.fabric.find_routes(np.array([0]), np.array([7]), np.array([0]))
+    assert chosen.fabric.count_relays(first, paths).tolist() == [0]
 
 
 def test_popular_experts_move_circuits_of_mixnet():

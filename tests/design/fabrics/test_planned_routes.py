@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from free_routes import least_maximum
 
-from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.lowering import lower_graph
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.fabrics.direct import find_demand, make_ring_allreduce, route_job
@@ -33,10 +33,10 @@ def a_plan(random):
     topology = plan_topology(demand, degree, matching_degree=int(random.choice([0, degree - 2]))).topology
     job, last = TaskGraphBuilder(nodes), []
     for source, target, size in pairs:
-        last.append(job.transfer(source, target, size, after=[job.compute(source, 1e-3)]))
+        last.append(job.add_transfer(source, target, size, after=[job.add_compute(source, 1e-3)]))
     group = sorted(random.permutation(nodes)[: int(random.integers(2, nodes + 1))].tolist())
-    job.allreduce(group, int(random.integers(1, 20_000_000)), after=last[:3])
-    job.allreduce(range(nodes), int(random.integers(1, 20_000_000)), after=last)
+    job.add_allreduce(group, int(random.integers(1, 20_000_000)), after=last[:3])
+    job.add_allreduce(range(nodes), int(random.integers(1, 20_000_000)), after=last)
     return topology, job.build()
 
 
@@ -47,7 +47,7 @@ def simulated(topology, graph, routes, latency):
 
 def parts_on_links(routes, done):
     """Return how many parts of messages may take each link, which are whole packets each, in each round."""
-    whole = lower(
+    whole = lower_graph(
         done.graph, replace(done.fabric, weights=None), Latency(), make_ring_allreduce(routes.topology)
     )
     parts, messages = np.zeros(routes.weight.shape[1:]), whole.messages
@@ -85,7 +85,7 @@ def test_an_all_to_all_on_planned_routes_takes_what_a_linear_programme_allows(st
     job = TaskGraphBuilder(nodes)
     for source in range(nodes):
         for target in set(range(nodes)) - {source}:
-            job.transfer(source, target, size_bytes)
+            job.add_transfer(source, target, size_bytes)
     graph = job.build()
     routes = route_job(topology, graph, latency=NO_LATENCY)
     least = least_maximum(topology, find_demand(topology, graph, NO_LATENCY))
@@ -99,7 +99,7 @@ def test_the_parts_of_a_message_follow_the_weights():
     topology = plan_topology(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
     for _ in range(200):
-        job.transfer(0, 2, 3_000)  # less than a packet each: 200 of them are dealt out
+        job.add_transfer(0, 2, 3_000)  # less than a packet each: 200 of them are dealt out
     graph = job.build()
     routes = route_job(topology, graph)
     done = simulated(topology, graph, routes, Latency())
@@ -113,7 +113,7 @@ def test_the_parts_of_a_message_follow_the_weights():
 def test_other_routings_know_no_weights():
     topology = plan_topology(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
-    job.transfer(0, 2, 100 * 8936)
+    job.add_transfer(0, 2, 100 * 8936)
     graph, counts = job.build(), {}
     for routing in ROUTINGS:
         request = FabricRequest("direct", 4, 2, 25.0, topology=topology, routes=route_job(topology, graph))
@@ -127,6 +127,6 @@ def test_other_routings_know_no_weights():
 def test_without_routes_nothing_is_split():
     topology = plan_topology(make_demand(4, [AllReduceDemand(4, 1)]), 2).topology
     job = TaskGraphBuilder(4)
-    job.transfer(0, 2, 10**6)
+    job.add_transfer(0, 2, 10**6)
     done = simulated(topology, job.build(), None, Latency())
     assert done.lowered.messages.size_bytes.tolist() == [10**6]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.reproductions.figure import (
@@ -101,14 +101,14 @@ def test_series_are_cut_by_a_column():
 def pair_job(time_s, size_bytes):
     """Return a graph in which one node computes, then sends to another."""
     job = TaskGraphBuilder(nodes=2)
-    job.transfer(0, 1, size_bytes, after=[job.compute(0, time_s)])
+    job.add_transfer(0, 1, size_bytes, after=[job.add_compute(0, time_s)])
     return job.build()
 
 
 def test_iterations_follow_one_another_without_a_gap():
     """1 ms of computing and 1 ms of 12.5 MB at 100 Gbit/s; the job begins 5 ms late."""
     shared = chain_iterations(4, [PlacedJob(pair_job(1e-3, 12_500_000), np.array([3, 1]), 5e-3)], 3)
-    done = simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY)
+    done = simulate(shared.graph, make_ideal_switch(4, 100), latency=NO_LATENCY)
     assert shared.compute_iteration_s(done) == pytest.approx(np.full((1, 3), 2e-3), rel=1e-9)
     assert done.iteration_s == pytest.approx(11e-3, rel=1e-9)
 
@@ -119,14 +119,14 @@ def test_jobs_on_servers_of_their_own_meet_nowhere_on_an_ideal_switch():
         PlacedJob(pair_job(2e-3, 25_000_000), np.array([3, 2]), 1e-4),
     ]
     shared = chain_iterations(4, jobs, 2)
-    times = shared.compute_iteration_s(simulate(shared.graph, ideal_switch(4, 100), latency=NO_LATENCY))
+    times = shared.compute_iteration_s(simulate(shared.graph, make_ideal_switch(4, 100), latency=NO_LATENCY))
     assert times == pytest.approx(np.array([[2e-3, 2e-3], [4e-3, 4e-3]]), rel=1e-9)
 
 
 def test_jobs_with_the_same_link_share_it():
     jobs = [PlacedJob(pair_job(0.0, 12_500_000), np.array([0, 1]))] * 2
     shared = chain_iterations(2, jobs, 1)
-    times = shared.compute_iteration_s(simulate(shared.graph, ideal_switch(2, 100), latency=NO_LATENCY))
+    times = shared.compute_iteration_s(simulate(shared.graph, make_ideal_switch(2, 100), latency=NO_LATENCY))
     assert times == pytest.approx(np.full((2, 1), 2e-3), rel=1e-9)
 
 

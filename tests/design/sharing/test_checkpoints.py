@@ -33,7 +33,7 @@ def computing_job(compute_s: float = 1e-3) -> Job:
     """Return a job whose nodes compute, and then each send 1 MB to the next."""
     job = TaskGraphBuilder(SERVERS)
     for node in range(SERVERS):
-        job.transfer(node, (node + 1) % SERVERS, 10**6, after=[job.compute(node, compute_s)])
+        job.add_transfer(node, (node + 1) % SERVERS, 10**6, after=[job.add_compute(node, compute_s)])
     graph = job.build()
     return Job("ring", graph, sum_graph_traffic(graph), {})
 

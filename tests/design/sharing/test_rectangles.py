@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import rail_only
+from sim.models.network.fabrics import make_rail_only
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, cut_greedily, tile_jobs
@@ -160,13 +160,13 @@ def test_invalid_input_is_named(make, words):
         make()
 
 
-FABRIC = rail_only(CLUSTER.gpus, CLUSTER.rails, 200.0, 2400.0)
+FABRIC = make_rail_only(CLUSTER.gpus, CLUSTER.rails, 200.0, 2400.0)
 
 
 def seconds(*jobs):
     """Return the simulated time in which each job ends its sums, alone or together, from its groups of GPUs."""
     builder = TaskGraphBuilder(CLUSTER.gpus)
-    sums = [[builder.allreduce(group, 10_000_000) for group in groups] for groups in jobs]
+    sums = [[builder.add_allreduce(group, 10_000_000) for group in groups] for groups in jobs]
     execution = simulate(
         builder.build(), FABRIC, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
     )

@@ -63,12 +63,12 @@ class Slow:
         ports = self.design.ports
         out = np.zeros((len(rows), ports.output_columns), np.uint64)
         for name in ("awready", "wready", "arready"):
-            out[:, ports.output(name).column] = 1
+            out[:, ports.find_output(name).column] = 1
         for request, response in (("awvalid", "b"), ("arvalid", "r")):
-            requested = np.flatnonzero(rows[:, ports.input(request).column]) + self._late
+            requested = np.flatnonzero(rows[:, ports.find_input(request).column]) + self._late
             requested = requested[requested < len(rows)]
-            out[requested, ports.output(f"{response}valid").column] = 1
-            out[requested, ports.output(f"{response}resp").column] = self._wrong
+            out[requested, ports.find_output(f"{response}valid").column] = 1
+            out[requested, ports.find_output(f"{response}resp").column] = self._wrong
         return out
 
 

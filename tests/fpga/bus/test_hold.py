@@ -8,7 +8,7 @@ skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 import fpga
 from fpga.bus.simulated import SimulatedBus
 from fpga.count_action import parse_text
-from fpga.count_action.simulate import Reference
+from fpga.count_action.simulate import ReferenceSimulator
 from fpga.registers.register_list import COMMIT, HOLD, RESET, make_register_map
 
 TEXT = "module m { counts: { n: sum 1 over cycles } targets: { n: 1 } actions: { pulse p } }"
@@ -22,7 +22,7 @@ def datapath():
 
 @pytest.fixture
 def bus(datapath):
-    return SimulatedBus(datapath, Reference(datapath))
+    return SimulatedBus(datapath, ReferenceSimulator(datapath))
 
 
 @pytest.mark.slow

@@ -152,7 +152,7 @@ class _Maker:
         refs: list[Ref] = []
         for _ in range(dice.randint(1, 3)):
             stream = self.stream() if dice.random() < 0.85 else self.bit(pulses=True)
-            lanes = graph.source(stream).lanes
+            lanes = graph.find_source(stream).lanes
             low = dice.randrange(lanes)
             chosen = range(lanes) if dice.random() < 0.5 else range(low, dice.randint(low, lanes - 1) + 1)
             refs += [Ref(stream.name, stream.module, stream.index, lane) for lane in chosen]
@@ -161,7 +161,7 @@ class _Maker:
             refs += [
                 Ref("x", None, index, lane) for index in range(self.inputs[0].size) for lane in range(lanes)
             ]
-        signed = any(graph.source(ref).signed for ref in refs) ^ (dice.random() < 0.2)
+        signed = any(graph.find_source(ref).signed for ref in refs) ^ (dice.random() < 0.2)
         shift = dice.choice((0, 0, 4)) if kind is ActionKind.EMIT else 0
         return Action(kind, on, name, tuple(refs), dice.choice((1, 8, 16, 32)), signed, shift)
 

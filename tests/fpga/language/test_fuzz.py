@@ -91,7 +91,7 @@ def test_random_datapaths_are_what_their_text_says(small_datapaths):
         assert read.digest == datapath.digest
         assert unparse(read) == unparse(datapath)
         seen.update(action.kind.value for module in datapath.modules for action in module.actions)
-        seen["gates"] += sum(len(count.gate) for _, count in datapath.counts())
+        seen["gates"] += sum(len(count.gate) for _, count in datapath.list_counts())
         seen["own targets"] += sum(
             len(module.targets) not in {1, len(module.counts)} for module in datapath.modules
         )

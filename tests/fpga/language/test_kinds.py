@@ -41,4 +41,4 @@ def test_hardware_is_built_without_what_proves_it(kind):
     own = {name for name, value in vars(proof).items() if getattr(value, "__module__", "") == proof.__name__}
     own |= {"ALWAYS", "NEVER", "CLOCKED"}
     assert globals_of(type(kind).build.__code__) & own == set()
-    assert {"Check", "CLOCKED", "bit"} <= own
+    assert {"Check", "CLOCKED", "write_bit"} <= own

@@ -17,7 +17,7 @@ skip_without("numba", reason="numba runs the simulator: pip install 'lightbed[fp
 from fpga.cli import run_app
 from fpga.count_action import parse_text
 from fpga.count_action.load import load
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import simulate
 from fpga.count_action.simulate.port_values import pack_row, unpack_row
 from fpga.formal import prove
@@ -38,7 +38,7 @@ def chance():
 def play(name, **series):
     """Return what the ports show in each cycle. Every output stream is taken at once; the run begins after reset."""
     datapath = load(FOLDER / f"{name}.ca").datapath
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     taken = {each.name: 1 for each in ports.inputs if each.name.endswith("_ready_i")}
     length = len(next(iter(series.values())))
     steps = [{**taken, **{port: each[cycle] for port, each in series.items()}} for cycle in range(length)]
@@ -114,7 +114,7 @@ def test_framing(chance):
     assert sum(each["framing_no_start_o"] for each in shown) == sum(each[0] != 0x7E for each in begun) > 5
     assert sum(each["framing_too_long_o"] for each in shown) == sum(len(each) > 8 for each in begun) > 5
     datapath = load(FOLDER / "framing.ca").datapath
-    low = sum(count.width for _, count in list(datapath.counts())[:-1])
+    low = sum(count.width for _, count in list(datapath.list_counts())[:-1])
     assert shown[-1]["count_o"] >> low == len(good) > 5
 
 

@@ -11,7 +11,7 @@ from needs import needs
 
 import fpga
 from fpga.count_action import load
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.hdl import explain_missing
 
 LIBRARY = Path(fpga.__file__).parent / "library"
@@ -23,11 +23,11 @@ class Played:
     def __init__(self, datapath, inputs, outputs):
         from fpga.hdl.cosimulation import read_values
 
-        ports = ports_of(datapath)
+        ports = make_ports(datapath)
         self._seen = {port.name: read_values(outputs, port) for port in ports.outputs}
         self._given = {port.name: read_values(inputs, port) for port in ports.inputs}
-        self.names = [f"{module.name}.{count.name}" for module, count in datapath.counts()]
-        self._counts = datapath.counts
+        self.names = [f"{module.name}.{count.name}" for module, count in datapath.list_counts()]
+        self._counts = datapath.list_counts
 
     def __getitem__(self, port: str) -> list[int]:
         return self._seen[port]
@@ -57,11 +57,11 @@ def play():
 
     def run(name: str, driven: Mapping[str, Sequence[int]], cycles: int, **parameters: int) -> Played:
         datapath = load(LIBRARY / f"{name}.ca", parameters).datapath
-        ports = ports_of(datapath)
+        ports = make_ports(datapath)
         rows = np.zeros((cycles, ports.input_columns), np.uint64)
         ready = {port.name: [1] * cycles for port in ports.inputs if port.name.endswith("_ready_i")}
         for port, series in {**ready, **driven}.items():
-            put_series(rows, ports.input(port), list(series))
+            put_series(rows, ports.find_input(port), list(series))
         return Played(datapath, rows, simulate(datapath, rows))
 
     return run

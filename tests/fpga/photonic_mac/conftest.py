@@ -59,7 +59,7 @@ class Unit:
         cycles = max(len(series) for series in driven.values())
         rows = np.zeros((cycles, self.ports.input_columns), np.uint64)
         for name, series in driven.items():
-            put_series(rows, self.ports.input(name), [int(value) for value in series])
+            put_series(rows, self.ports.find_input(name), [int(value) for value in series])
         outputs = self._icarus.run(self.design, rows)
         return {port.name: read_series(port, outputs) for port in self.ports.outputs}
 

@@ -203,7 +203,7 @@ def test_the_top_reads_the_counts_where_the_control_has_them():
     from fpga.photonic_mac.control import load_library_datapath
 
     places, low = {}, 0
-    for module, count in load_library_datapath("photonic_mac_control").counts():
+    for module, count in load_library_datapath("photonic_mac_control").list_counts():
         places[f"{module.name}.{count.name}"] = (low, low + count.width - 1)
         low += count.width
     assert places["sequencer.row"] == (32, 47)

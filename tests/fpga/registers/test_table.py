@@ -42,9 +42,9 @@ def test_what_has_no_streams_is_the_beginning_of_what_has(demo):
 
 def test_every_count_target_input_and_output_has_its_register(demo):
     table = make_register_map(demo)
-    for module, count in demo.counts():
+    for module, count in demo.list_counts():
         assert table["COUNT", module.name, count.name].width == count.width
-    for module, target in demo.targets():
+    for module, target in demo.list_targets():
         register = table["TARGET", module.name, target.name]
         assert (register.width, register.reset, register.access) == (target.width, target.reset, Access.WRITE)
     assert table["IN", "lamps"].words == 2

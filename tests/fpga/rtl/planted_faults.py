@@ -257,12 +257,12 @@ def _first_target(sound: Callable[..., Slice]) -> Callable[..., Slice]:
 
 
 def _clears_of_own_module(sound: Callable[..., str]) -> Callable[..., str]:
-    def clear(wiring_: Wiring, module: Any, count: Any) -> str:
+    def write_clear(wiring_: Wiring, module: Any, count: Any) -> str:
         alone = replace(wiring_.datapath, modules=(module,))
         clearing = [action for action in module.actions if action.clears == (module.name, count.name)]
         return sound(wiring_, module, count) if clearing or not alone.modules else "1'b0"
 
-    return clear
+    return write_clear
 
 
 def _first_condition(sound: Callable[..., str]) -> Callable[..., str]:
@@ -285,14 +285,14 @@ EMITTER_FAULTS = (
     EmitterFault(
         "a beat is counted while it is valid, instead of when it moves",
         (counts, top),
-        "term",
+        "find_term_bits",
         _terms_by_valid,
         "unit",
     ),
     EmitterFault(
         "only the first of several counts can make a stream wait",
         (Wiring,),
-        "ready",
+        "write_ready",
         _first_taker_only,
         "unit",
     ),
@@ -312,12 +312,12 @@ EMITTER_FAULTS = (
         "co-simulation",
     ),
     EmitterFault(
-        "clears by other modules are ignored", (counts, actions), "clear", _clears_of_own_module, "unit"
+        "clears by other modules are ignored", (counts, actions), "write_clear", _clears_of_own_module, "unit"
     ),
     EmitterFault(
         "only the first condition of `while` is evaluated",
         (counts, actions),
-        "enable",
+        "write_enable",
         _first_condition,
         "unit",
     ),

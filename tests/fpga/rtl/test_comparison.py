@@ -17,7 +17,7 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.hdl.cosimulation import (
     compare,
     find_first_mismatch,
@@ -48,11 +48,11 @@ def chain() -> Datapath:
 
 
 def run_of(datapath: Datapath, **series):
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     cycles = max(map(len, series.values()))
     rows = np.zeros((cycles, ports.output_columns), np.uint64)
     for name, values in series.items():
-        rows[: len(values), ports.output(name).column] = values
+        rows[: len(values), ports.find_output(name).column] = values
     return np.zeros((cycles, ports.input_columns), np.uint64), rows
 
 
@@ -65,8 +65,8 @@ def test_a_mismatch_is_reported_with_its_cycle_its_ports_and_eight_cycles():
     inputs, expected = run_of(chain(), fire_o=[0] * 20)
     inputs[:, 0] = 1
     actual = expected.copy()
-    actual[9, ports_of(chain()).output("a_done_o").column] = 1
-    actual[11, ports_of(chain()).output("fire_o").column] = 1
+    actual[9, make_ports(chain()).find_output("a_done_o").column] = 1
+    actual[11, make_ports(chain()).find_output("fire_o").column] = 1
     found = compare(chain(), "icarus", inputs, expected, actual)
     assert (found.mismatch.cycle, found.mismatch.ports, found.mismatch.cycles) == (9, ("a_done_o",), 2)
     assert [line.split() for line in found.window] == [
@@ -85,7 +85,7 @@ def test_runs_of_unequal_length_are_not_compared():
 
 def test_bits_and_values_of_wide_ports():
     datapath = Datapath("wide", (Signal("x", SignalKind.NUMBER, 3, width=30),), ())
-    port = ports_of(datapath).input("x_i")
+    port = make_ports(datapath).find_input("x_i")
     rows = np.array([[2**63 + 1, 3]], np.uint64)
     assert read_values(rows, port) == [(3 << 64) + 2**63 + 1]
     assert np.flatnonzero(unpack_bits(rows, port)[0]).tolist() == [0, 63, 64, 65]
@@ -105,8 +105,8 @@ def test_a_third_module_that_fires_by_itself_is_no_chain():
 
 def test_a_commit_counts_when_it_changes_the_target_of_a_count_above_0():
     inputs, outputs = run_of(chain(), count_o=[1, 0, 1, 1])
-    inputs[:, ports_of(chain()).input("commit_i").column] = [0, 1, 1, 1]
-    inputs[:, ports_of(chain()).input("target_shadow_i").column] = [0, 7, 7, 8]
+    inputs[:, make_ports(chain()).find_input("commit_i").column] = [0, 1, 1, 1]
+    inputs[:, make_ports(chain()).find_input("target_shadow_i").column] = [0, 7, 7, 8]
     assert measure_coverage(chain(), inputs, outputs).commits_while_counting == 1
 
 
@@ -180,7 +180,7 @@ def test_the_command_shows_where_rtl_and_simulator_part(command, monkeypatch):
 
     def faulty(simulator, inputs):
         rows = sound(simulator, inputs)
-        rows[100:, ports_of(simulator.datapath).output("fire_o").column] ^= np.uint64(1)
+        rows[100:, make_ports(simulator.datapath).find_output("fire_o").column] ^= np.uint64(1)
         return rows
 
     monkeypatch.setattr(Simulator, "run", faulty)

@@ -24,7 +24,7 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.ports import Port, Rows, ports_of
+from fpga.count_action.ports import Port, Rows, make_ports
 
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
 CYCLES = 6
@@ -347,18 +347,18 @@ def inputs(made: Datapath) -> Rows:
 
     In the shadow bank stands every target's reset value unless a table says otherwise.
     """
-    ports = ports_of(made)
+    ports = make_ports(made)
     driven = {name: series for table in TABLES for name, series in table.driven.items()}
     shadows = {name: value for table in TABLES for name, value in table.shadow.items()}
     bank, low = 0, 0
-    for owner, target in made.targets():
+    for owner, target in made.list_targets():
         bank |= shadows.get(f"{owner.name}.{target.name}", target.reset) << low
         low += target.width
     rows = np.zeros((CYCLES, ports.input_columns), np.uint64)
     for cycle in range(CYCLES):
         for name, series in driven.items():
-            write(rows[cycle], ports.input(name), _at(series, cycle))
-        write(rows[cycle], ports.input("target_shadow_i"), bank)
+            write(rows[cycle], ports.find_input(name), _at(series, cycle))
+        write(rows[cycle], ports.find_input("target_shadow_i"), bank)
     return rows
 
 
@@ -382,12 +382,12 @@ def wrong(made: Datapath, outputs: Rows) -> list[str]:
 
 def seen(made: Datapath, row: Rows, name: str) -> int:
     """Return what a port or a count shows in a row of outputs."""
-    ports = ports_of(made)
+    ports = make_ports(made)
     if " " not in name:
-        return read(row, ports.output(name))
+        return read(row, ports.find_output(name))
     what, where = name.split()
-    value, place, low = read(row, ports.output(f"{what}_o")), 0, 0
-    for owner, each in made.counts():
+    value, place, low = read(row, ports.find_output(f"{what}_o")), 0, 0
+    for owner, each in made.list_counts():
         if f"{owner.name}.{each.name}" == where:
             return value >> low & (2**each.width - 1) if what == "count" else value >> place & 1
         place, low = place + 1, low + each.width

@@ -23,9 +23,9 @@ from fpga.count_action import (
     check,
     parse_text,
 )
-from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate import Reference, compile_datapath, simulate
-from fpga.count_action.simulate.compiled.expressions import Field, make_field, mask_field, number, pack
+from fpga.count_action.ports import make_ports
+from fpga.count_action.simulate import ReferenceSimulator, compile_datapath, simulate
+from fpga.count_action.simulate.compiled.expressions import Field, make_field, mask_field, pack, write_number
 from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage
 
 skip_without("numba")
@@ -35,7 +35,7 @@ def compared(generated, seed, modules, cycles):
     """Run a random datapath under both simulators; return what happened."""
     datapath = generated.random_datapath(seed, modules)
     inputs = generated.constructive_stimulus(datapath, cycles, seed)
-    expected = Reference(datapath).run(inputs)
+    expected = ReferenceSimulator(datapath).run(inputs)
     assert find_first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
     return measure_coverage(datapath, inputs, expected)
 
@@ -79,13 +79,13 @@ def test_bits_above_a_port_do_not_exist(generated):
     datapath = generated.random_datapath(5, 10)
     inputs = generated.constructive_stimulus(datapath, 200, 5)
     noisy = inputs.copy()
-    for port in ports_of(datapath).inputs:
+    for port in make_ports(datapath).inputs:
         spare = 64 * port.words - port.width
         if spare:
             noisy[:, port.column + port.words - 1] |= np.uint64((2**spare - 1) << (64 - spare))
     assert (noisy != inputs).any()
     assert np.array_equal(simulate(datapath, noisy), simulate(datapath, inputs))
-    assert np.array_equal(Reference(datapath).run(noisy), Reference(datapath).run(inputs))
+    assert np.array_equal(ReferenceSimulator(datapath).run(noisy), ReferenceSimulator(datapath).run(inputs))
 
 
 def test_the_largest_numbers():
@@ -101,8 +101,8 @@ def test_the_largest_numbers():
     rows = np.zeros((4, 5), np.uint64)
     rows[:, 0], rows[:, 1] = [2**31, largest, 0, 1], 1
     seen = simulate(datapath, rows)
-    assert np.array_equal(seen, Reference(datapath).run(rows))
-    port = ports_of(datapath).output("saturated_o")
+    assert np.array_equal(seen, ReferenceSimulator(datapath).run(rows))
+    port = make_ports(datapath).find_output("saturated_o")
     assert seen[:, port.column].tolist() == [0, 1, 1, 1]
 
 
@@ -110,7 +110,7 @@ def test_the_largest_numbers():
     "rows", [np.zeros((3, 99), np.uint64), np.zeros((3, 7), np.int64), np.zeros(7, np.uint64)]
 )
 def test_rows_of_another_shape_are_refused(small, rows):
-    for simulator in (Reference(small), compile_datapath(small)):
+    for simulator in (ReferenceSimulator(small), compile_datapath(small)):
         with pytest.raises(ValueError, match=r"not uint64\[cycles, \d+\]"):
             simulator.run(rows)
 
@@ -139,21 +139,21 @@ def test_streams_in_a_circle_are_refused():
     datapath = Datapath("circle", (), modules)
     assert check(datapath)
     with pytest.raises(ValueError, match="cycle"):
-        Reference(datapath)
+        ReferenceSimulator(datapath)
 
 
 def test_without_numba_the_hint_is_given(small, monkeypatch):
     monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.compiled.native", raising=False)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     with pytest.raises(ImportError, match=r"the extra \[fpga\] of lightbed"):
-        simulate(small, np.zeros((1, ports_of(small).input_columns), np.uint64))
+        simulate(small, np.zeros((1, make_ports(small).input_columns), np.uint64))
 
 
 def test_code_is_translated_once_and_again_where_its_file_is_damaged(small, monkeypatch, tmp_path):
     from fpga.count_action.simulate.compiled import native
 
     monkeypatch.setattr(native, "_make_cache_folder", lambda: tmp_path)
-    rows = np.ones((5, ports_of(small).input_columns), np.uint64)
+    rows = np.ones((5, make_ports(small).input_columns), np.uint64)
     first = simulate(small, rows)
     (kept,) = tmp_path.iterdir()
     whole = kept.read_bytes()
@@ -168,7 +168,7 @@ def test_code_is_translated_once_and_again_where_its_file_is_damaged(small, monk
 def test_the_programs_that_were_used_least_recently_are_removed(monkeypatch, tmp_path):
     from fpga.count_action.simulate.compiled import native
 
-    monkeypatch.setattr(native, "_MAX_CACHED", 10)
+    monkeypatch.setattr(native, "_MAX_CACHED_PROGRAMS", 10)
     for age in range(11):
         native._write_cache(tmp_path / f"{age}.o", b"x")
         os.utime(tmp_path / f"{age}.o", (age, age))
@@ -179,7 +179,7 @@ def test_the_programs_that_were_used_least_recently_are_removed(monkeypatch, tmp
 def test_fields_of_words(bits, low, width, signed):
     """Expressions are evaluated as the machine does: in 64 bits."""
     width = min(width, 128 - low)
-    text = number(Field(("a", "b"), low, width), signed=signed)
+    text = write_number(Field(("a", "b"), low, width), signed=signed)
     value = bits >> low & (1 << width) - 1
     words = {"a": Word(bits), "b": Word(bits >> 64)}
     assert (
@@ -239,10 +239,10 @@ def test_a_stored_sample_of_another_module_is_that_of_the_fire():
     module b { counts: { sum a.out.valid over cycles } targets: { t: 2 } actions: { store a.out.data as kept } }
     """
     datapath = parse_text(text, "stored.ca").datapath
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     inputs = np.zeros((200, ports.input_columns), np.uint64)
-    inputs[:, ports.input("x_valid_i").column] = 1
-    inputs[:, ports.input("x_data_i").column] = np.arange(200)
-    expected = Reference(datapath).run(inputs)
+    inputs[:, ports.find_input("x_valid_i").column] = 1
+    inputs[:, ports.find_input("x_data_i").column] = np.arange(200)
+    expected = ReferenceSimulator(datapath).run(inputs)
     assert find_first_mismatch(datapath, expected, simulate(datapath, inputs)) is None
-    assert len(np.unique(expected[:, ports.output("b_kept_o").column])) > 50
+    assert len(np.unique(expected[:, ports.find_output("b_kept_o").column])) > 50

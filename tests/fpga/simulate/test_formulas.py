@@ -15,7 +15,7 @@ from needs import needs
 
 from fpga.count_action import check, parse_text
 from fpga.count_action.language.unparse import unparse
-from fpga.count_action.ports import ports_of
+from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate.port_values import pack_row, unpack_row
 from fpga.hdl import explain_missing
 from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage, unpack_bits
@@ -112,7 +112,7 @@ def test_hexadecimal_constants_mean_the_same(datapaths):
 
 def interpreted(datapath, rows):
     """Return what the plain interpreter makes of a stimulus."""
-    interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
+    interpreter, ports = beside("plain_interpreter").Plain(datapath), make_ports(datapath)
     shown = [interpreter.step(unpack_row(ports.inputs, row)) for row in rows.tolist()]
     return np.array([pack_row(ports.outputs, each) for each in shown], np.uint64)
 
@@ -127,16 +127,16 @@ def test_the_plain_interpreter_agrees(runs):
 
 @pytest.mark.long
 def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
-    from fpga.count_action.simulate import Reference
+    from fpga.count_action.simulate import ReferenceSimulator
 
     held = broken = 0
     for seed, datapath in enumerate(datapaths[:12]):
         rows = generated.constructive_stimulus(datapath, 40, seed)
-        interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
+        interpreter, ports = beside("plain_interpreter").Plain(datapath), make_ports(datapath)
         for row in rows.tolist():
             interpreter.step(unpack_row(ports.inputs, row))
         expected = [(cycle, *each) for cycle, every in enumerate(interpreter.violated) for each in every]
-        assert sorted(Reference(datapath).find_violations(rows)) == sorted(expected)
+        assert sorted(ReferenceSimulator(datapath).find_violations(rows)) == sorted(expected)
         held += 40 * sum(len(module.claims) for module in datapath.modules) - len(expected)
         broken += len(expected)
     assert min(held, broken) >= 200
@@ -184,17 +184,18 @@ def test_five_hundred_modules_agree(generated, formulas):
 
 def choices(datapath, rows):
     """Return how often a stream was chosen (R19)."""
-    fired = unpack_bits(rows, ports_of(datapath).output("fire_o"))
-    places = [place for place, (_, count) in enumerate(datapath.counts()) if count.order]
+    fired = unpack_bits(rows, make_ports(datapath).find_output("fire_o"))
+    places = [place for place, (_, count) in enumerate(datapath.list_counts()) if count.order]
     return int(fired[:, places].sum())
 
 
 @pytest.mark.long
 def test_the_reference_agrees(runs):
-    from fpga.count_action.simulate import Reference
+    from fpga.count_action.simulate import ReferenceSimulator
 
     assert [
-        (d.name, find_first_mismatch(d, Reference(d).run(rows), expected)) for d, rows, expected in runs
+        (d.name, find_first_mismatch(d, ReferenceSimulator(d).run(rows), expected))
+        for d, rows, expected in runs
     ] == [(d.name, None) for d, _, _ in runs]
 
 

@@ -11,8 +11,8 @@ from libraries import skip_without
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import load, parse_text
-from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate import Reference, compile_datapath
+from fpga.count_action.ports import make_ports
+from fpga.count_action.simulate import ReferenceSimulator, compile_datapath
 from fpga.count_action.simulate.port_values import put_series
 
 HISTOGRAM = Path(__file__).resolve().parents[1] / "language" / "newcomers" / "histogram.ca"
@@ -23,15 +23,15 @@ def fast(datapath):
     return compile_datapath(datapath)
 
 
-SIMULATORS = (Reference, fast)
+SIMULATORS = (ReferenceSimulator, fast)
 
 
 def rows_of(datapath, cycles, **series):
     """Return rows in which the ports have these values, and all others are 0."""
-    ports = ports_of(datapath)
+    ports = make_ports(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
     for name, values in series.items():
-        put_series(rows, ports.input(f"{name}_i"), values)
+        put_series(rows, ports.find_input(f"{name}_i"), values)
     return rows
 
 
@@ -48,7 +48,7 @@ def test_a_histogram_counts_every_beat_of_a_run_without_pauses(make):
     simulator.run(rows_of(datapath, 4))
     addresses = [0, 1, 2, 3, 0]
     shown = simulator.run(rows_of(datapath, 5, histogram_bins_address=addresses))
-    column = ports_of(datapath).output("histogram_bins_o").column
+    column = make_ports(datapath).find_output("histogram_bins_o").column
     assert shown[1:, column].tolist() == [taken[place] for place in range(4)]
 
 
@@ -62,7 +62,7 @@ def test_words_loaded_without_a_cycle_survive_a_reset(make):
         simulator.load_word("m", "w", address, (1 << 48) - 1 - address)
     simulator.reset()
     rows = rows_of(datapath, 5, go=[1] * 5, at=[0, 4, 5, 7, 1])
-    column = ports_of(datapath).output("m_word_o").column
+    column = make_ports(datapath).find_output("m_word_o").column
     assert simulator.run(rows)[:, column].tolist() == [0, (1 << 48) - 1, (1 << 48) - 5, 0, 0]
     with pytest.raises(KeyError, match=r"no memory m\.v; there are: m\.w"):
         simulator.load_word("m", "v", 0, 0)

@@ -28,7 +28,7 @@ def test_the_same_seed_gives_the_same(generated):
 def test_everything_occurs(generated):
     datapaths = [generated.random_datapath(seed, 50) for seed in range(4)]
     actions = [action for datapath in datapaths for module in datapath.modules for action in module.actions]
-    counts = [count for datapath in datapaths for _, count in datapath.counts()]
+    counts = [count for datapath in datapaths for _, count in datapath.list_counts()]
     formulas_alone = {ActionKind.STORE}  # random_formulas adds them
     assert {action.kind for action in actions} == set(ActionKind) - formulas_alone
     for kind, floor in ((ActionKind.MEMORY, 15), (ActionKind.READ, 10), (ActionKind.STORE_WORD, 10)):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fpga.count_action import CountActionError
-from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate import Reference
+from fpga.count_action.ports import make_ports
+from fpga.count_action.simulate import ReferenceSimulator
 from fpga.count_action.simulate.port_values import put_series, unpack_row
 from fpga.count_action.simulate.signals import find_by_name, list_input_wires, list_output_wires
 from fpga.count_action.simulate.stimuli.files import (
@@ -44,7 +44,7 @@ def refused(tmp_path, datapath, text, name="s.csv"):
 
 
 def inputs_of(datapath, stimulus):
-    return [unpack_row(ports_of(datapath).inputs, row) for row in stimulus.rows.tolist()]
+    return [unpack_row(make_ports(datapath).inputs, row) for row in stimulus.rows.tolist()]
 
 
 def test_csv(tmp_path, small):
@@ -56,7 +56,7 @@ def test_csv(tmp_path, small):
     }  # fmt: skip
     assert (second["x_valid_i"], second["x_data_i"], second["go_i"]) == (3, 0x05FE, 0)
     assert third["x_valid_i"] == 0
-    outputs = Reference(small).run(stimulus.rows)
+    outputs = ReferenceSimulator(small).run(stimulus.rows)
     assert len(stimulus.expectations) == 4
     assert find_failures(stimulus, outputs) == ()
 
@@ -65,7 +65,7 @@ def test_a_failed_expectation_shows_eight_cycles(tmp_path, small):
     lines = CSV.splitlines()
     text = "\n".join([lines[0], *(f"{cycle},1,1,3,4,1,{int(cycle != 6)}," for cycle in range(20))])
     stimulus = load(tmp_path, small, text)
-    outputs = Reference(small).run(stimulus.rows)
+    outputs = ReferenceSimulator(small).run(stimulus.rows)
     (failure,) = find_failures(stimulus, outputs)
     assert str(failure) == "cycle 6: fire_o[join.both] is 1, expected 0"
     assert failure.expected.line == 8
@@ -96,9 +96,9 @@ def test_ready_and_targets_have_sensible_values(tmp_path, generated):
     (row,) = inputs_of(datapath, stimulus)
     ready = [value for name, value in row.items() if name.endswith("_ready_i")]
     assert ready == [1] * len(ready) != []
-    resets = [target.reset for _, target in datapath.targets()]
+    resets = [target.reset for _, target in datapath.list_targets()]
     wires = [wire for wire in list_input_wires(datapath) if wire.name.startswith("target_shadow")]
-    assert [wire.series(stimulus.rows)[0] for wire in wires] == resets
+    assert [wire.read_series(stimulus.rows)[0] for wire in wires] == resets
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_other_files_that_are_wrong(tmp_path, small):
 def test_the_example_passes_for_any_datapath(tmp_path, small, generated):
     for datapath in (small, *(generated.random_datapath(seed, 6) for seed in range(8))):
         stimulus = load(tmp_path, datapath, make_example_stimulus(datapath))
-        outputs = Reference(datapath).run(stimulus.rows)
+        outputs = ReferenceSimulator(datapath).run(stimulus.rows)
         assert find_failures(stimulus, outputs) == ()
         assert stimulus.expectations
         assert any(expected.value for expected in stimulus.expectations), "something fires"
@@ -231,7 +231,7 @@ def test_there_is_an_end(tmp_path, small, monkeypatch):
 
 
 def test_more_values_than_cycles(small):
-    port = ports_of(small).inputs[0]
+    port = make_ports(small).inputs[0]
     with pytest.raises(ValueError, match="2 values for 1 cycles"):
         put_series(np.zeros((1, 9), np.uint64), port, [1, 2])
 
@@ -239,7 +239,7 @@ def test_more_values_than_cycles(small):
 def test_every_bit_of_every_port_has_a_name(generated):
     for seed in range(5):
         datapath = generated.random_datapath(seed, 12)
-        ports = ports_of(datapath)
+        ports = make_ports(datapath)
         for wires, places in (
             (list_input_wires(datapath), ports.inputs),
             (list_output_wires(datapath), ports.outputs),

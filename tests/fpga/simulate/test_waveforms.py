@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate import Reference
+from fpga.count_action.ports import make_ports
+from fpga.count_action.simulate import ReferenceSimulator
 from fpga.count_action.simulate.signals import list_input_wires, list_output_wires
 from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, choose_traces, draw
 from fpga.count_action.simulate.waveforms.vcd import format_vcd
@@ -39,7 +39,7 @@ def read_vcd(text):
 def test_a_dump_holds_the_run(generated):
     datapath = generated.random_datapath(2, 10)
     inputs = generated.constructive_stimulus(datapath, 60, 2)
-    outputs = Reference(datapath).run(inputs)
+    outputs = ReferenceSimulator(datapath).run(inputs)
     names, history = read_vcd(format_vcd(datapath, inputs, outputs))
     wires = [(wire, inputs) for wire in list_input_wires(datapath)] + [
         (wire, outputs) for wire in list_output_wires(datapath)
@@ -49,7 +49,7 @@ def test_a_dump_holds_the_run(generated):
         assert width == wire.width
         mask = (1 << wire.width) - 1
         seen = [history[10 * cycle][name] for cycle in range(60)]
-        assert seen == [value & mask for value in wire.series(rows)], wire.name
+        assert seen == [value & mask for value in wire.read_series(rows)], wire.name
     assert [history[time]["random_datapath.clk"] for time in (0, 5, 10, 15)] == [1, 0, 1, 0]
 
 
@@ -62,8 +62,8 @@ def by_code(names):
 
 
 def test_names_in_a_dump_are_those_of_modules(small):
-    rows = np.zeros((1, ports_of(small).input_columns), np.uint64)
-    names, _ = read_vcd(format_vcd(small, rows, Reference(small).run(rows)))
+    rows = np.zeros((1, make_ports(small).input_columns), np.uint64)
+    names, _ = read_vcd(format_vcd(small, rows, ReferenceSimulator(small).run(rows)))
     assert {"small.join.both_fire", "small.join.out_data_o_1", "small.third.mark_o", "small.x_valid_i_0"} <= {
         name for name, _ in names.values()
     }
@@ -74,7 +74,7 @@ def test_a_plot_shows_what_does_most(generated, tmp_path):
     pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'lightbed[hdl]'")
     datapath = generated.random_datapath(1, 10)
     inputs = generated.constructive_stimulus(datapath, 100, 1)
-    outputs = Reference(datapath).run(inputs)
+    outputs = ReferenceSimulator(datapath).run(inputs)
     traces = choose_traces(datapath, inputs, outputs)
     assert len(traces) == MAX_WIRES
     fires = [wire for wire, *_ in traces if wire.name.startswith("fire_o")]

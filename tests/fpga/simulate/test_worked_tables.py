@@ -19,8 +19,8 @@ from fpga.count_action import (
     Target,
     parse_text,
 )
-from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate import Reference, simulate
+from fpga.count_action.ports import make_ports
+from fpga.count_action.simulate import ReferenceSimulator, simulate
 from fpga.count_action.simulate.port_values import pack_row
 from fpga.count_action.simulate.signals import find_by_name
 
@@ -52,11 +52,11 @@ def run(datapath, **series):
     """Return the cycles of a run whose inputs are given by port, from reset."""
     length = max(map(len, series.values()))
     steps = [{port: values[cycle] for port, values in series.items()} for cycle in range(length)]
-    reference = Reference(datapath)
+    reference = ReferenceSimulator(datapath)
     cycles = [reference.step(step) for step in steps]
-    rows = np.array([pack_row(ports_of(datapath).inputs, step) for step in steps], np.uint64)
-    outputs = Reference(datapath).run(rows)
-    assert outputs.tolist() == [pack_row(ports_of(datapath).outputs, cycle.outputs) for cycle in cycles]
+    rows = np.array([pack_row(make_ports(datapath).inputs, step) for step in steps], np.uint64)
+    outputs = ReferenceSimulator(datapath).run(rows)
+    assert outputs.tolist() == [pack_row(make_ports(datapath).outputs, cycle.outputs) for cycle in cycles]
     pytest.importorskip("numba")
     assert np.array_equal(simulate(datapath, rows), outputs)
     return cycles
@@ -469,8 +469,8 @@ def test_properties():
     inputs = numbers(rows["x"])
     cycles = run(datapath, x_i=inputs)
     assert seen(cycles, "m", "base") == numbers(rows["count: `sum x over cycles`, target never, base"])
-    stimulus = np.array([pack_row(ports_of(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
-    broken = set(Reference(datapath).find_violations(stimulus))
+    stimulus = np.array([pack_row(make_ports(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
+    broken = set(ReferenceSimulator(datapath).find_violations(stimulus))
     for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):
         holds = [int((cycle, "m", kind, name) not in broken) for cycle in range(5)]
         assert holds == numbers(rows[f"`{kind} {{ {label} }}` holds"])

@@ -35,7 +35,7 @@ PLACES = 511
 """Beats that wait before the smartNIC."""
 
 
-def ports_of(text):
+def make_ports(text):
     sides = {"input": [], "output": []}
     for side, high, name in re.findall(
         r"^  (input|output)\s+logic (?:\[(\d+):0\])? *(\w+)", text, re.MULTILINE
@@ -53,7 +53,7 @@ def verilate(top, text, design):
 
     if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    return verilator.build(design(top, ports_of(text), text), optimise="-O1")
+    return verilator.build(design(top, make_ports(text), text), optimise="-O1")
 
 
 class Pins:

@@ -70,14 +70,14 @@ def contents(word):
 
 
 def put(rows, name, values):
-    rows[:, PORTS.input(name).column] = values
+    rows[:, PORTS.find_input(name).column] = values
 
 
 def load_rows():
     rows = np.zeros((WORDS, PORTS.input_columns), np.uint64)
     put(rows, "write_i", 1)
     put(rows, "write_address_i", np.arange(WORDS))
-    column = PORTS.input("write_data_i").column
+    column = PORTS.find_input("write_data_i").column
     rows[:, column : column + 4] = contents(np.arange(WORDS))
     return rows
 
@@ -149,7 +149,7 @@ class Observer:
     def watch(self, rows, outputs):
         told = {port.name: rows[:, port.column].tolist() for port in PORTS.inputs if port.width <= 64}
         did = {port.name: outputs[:, port.column].tolist() for port in PORTS.outputs if port.width <= 64}
-        column = PORTS.output("word_o").column
+        column = PORTS.find_output("word_o").column
         data = outputs[:, column : column + 4]
         for cycle in range(len(rows)):
             now = {name: values[cycle] for name, values in (told | did).items()}
@@ -315,9 +315,9 @@ def test_an_ideal_memory_gives_a_word_every_cycle(verilated, largest):
     verilated.reset()
     verilated.run(load_rows())
     rows = stimulus(Case(largest=largest), 3000, largest)
-    words = rows[:, PORTS.input("job_words_i").column]
+    words = rows[:, PORTS.find_input("job_words_i").column]
     words[words == 0] = 1
-    valid = verilated.run(rows)[:, PORTS.output("word_valid_o").column].astype(bool)
+    valid = verilated.run(rows)[:, PORTS.find_output("word_valid_o").column].astype(bool)
     first = int(valid.argmax())
     assert first <= 8
     assert valid[first:].all()
@@ -329,7 +329,7 @@ def test_refresh_takes_its_share_of_the_cycles(verilated):
     verilated.run(load_rows())
     rows = stimulus(Case(refresh=(100, 25), largest=90), 20_000, 1)
     put(rows, "job_words_i", 64)
-    words = verilated.run(rows)[:, PORTS.output("word_valid_o").column].sum()
+    words = verilated.run(rows)[:, PORTS.find_output("word_valid_o").column].sum()
     assert 0.749 <= words / len(rows) <= 0.751
 
 
@@ -340,7 +340,7 @@ def test_latency_shows_before_the_first_word(verilated):
         verilated.reset()
         rows = stimulus(Case(latency=latency), 400, 1)
         put(rows, "job_words_i", 200)
-        firsts.append(int(verilated.run(rows)[:, PORTS.output("word_valid_o").column].argmax()))
+        firsts.append(int(verilated.run(rows)[:, PORTS.find_output("word_valid_o").column].argmax()))
     assert [each - firsts[0] for each in firsts] == [0, 1, 50, 255]
 
 

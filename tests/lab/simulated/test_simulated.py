@@ -285,7 +285,7 @@ def broken_supervisor(monkeypatch, tmp_path, program):
     (tmp_path / "sim" / "lab" / "__init__.py").write_text("")
     (tmp_path / "sim" / "lab" / "__main__.py").write_text(textwrap.dedent(program))
     monkeypatch.setattr(
-        "testbed.lab.simulated.supervisor.child_environment",
+        "testbed.lab.simulated.supervisor.make_child_environment",
         lambda: os.environ | {"PYTHONPATH": str(tmp_path)},
     )
     monkeypatch.chdir(tmp_path)

@@ -93,7 +93,7 @@ def test_a_reply_is_what_stands_between_the_echo_and_the_prompt():
 
 def test_a_device_without_echo():
     screen = Screen({b"show": b"\r\nrow 1\r\nocs> "})
-    assert session(screen, echoes=False).ask("show", tuple) == ("row 1",)
+    assert session(screen, has_echo=False).ask("show", tuple) == ("row 1",)
 
 
 def test_banners_are_events():

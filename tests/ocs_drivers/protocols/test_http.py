@@ -52,13 +52,15 @@ def get() -> Request:
 
 
 def test_a_request_with_a_body_says_how_long_it_is():
-    sent = HttpConnection().request(Request("PUT", "/api/data/x", (("Host", "10.0.0.3:8008"),), b'{"a":1}'))
+    sent = HttpConnection().encode_request(
+        Request("PUT", "/api/data/x", (("Host", "10.0.0.3:8008"),), b'{"a":1}')
+    )
     assert sent == b'PUT /api/data/x HTTP/1.1\r\nHost: 10.0.0.3:8008\r\nContent-Length: 7\r\n\r\n{"a":1}'
 
 
 def test_a_post_without_a_body_says_so_and_a_get_does_not():
-    assert b"Content-Length: 0" in HttpConnection().request(Request("POST", "/x", (("Host", "h"),)))
-    assert b"Content-Length" not in HttpConnection().request(get())
+    assert b"Content-Length: 0" in HttpConnection().encode_request(Request("POST", "/x", (("Host", "h"),)))
+    assert b"Content-Length" not in HttpConnection().encode_request(get())
 
 
 def test_without_h11_the_hint_is_named(monkeypatch):
@@ -70,7 +72,7 @@ def test_without_h11_the_hint_is_named(monkeypatch):
 
 def test_a_chunked_reply_is_joined():
     connection = HttpConnection()
-    connection.request(get())
+    connection.encode_request(get())
     head = b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: "7"\r\n\r\n'
     found = connection.feed(head + b"3\r\n[1,\r\n2\r\n2]\r\n0\r\n\r\n")
     assert (found.status, found.json(), found.headers["etag"], found.reason) == (200, [1, 2], '"7"', "OK")
@@ -79,14 +81,14 @@ def test_a_chunked_reply_is_joined():
 
 def test_an_interim_reply_is_not_the_answer():
     connection = HttpConnection()
-    connection.request(get())
+    connection.encode_request(get())
     assert connection.feed(b"HTTP/1.1 102 Processing\r\n\r\n") is None
     assert connection.feed(reply(204)).status == 204
 
 
 def test_a_reply_that_ends_with_the_connection_is_whole_only_then():
     connection = HttpConnection()
-    connection.request(get())
+    connection.encode_request(get())
     assert connection.feed(b"HTTP/1.0 200 OK\r\n\r\n[1,2]") is None
     assert connection.feed(b"").json() == [1, 2]
     assert not connection.is_reusable
@@ -106,14 +108,14 @@ def test_a_reply_that_ends_with_the_connection_is_whole_only_then():
 )
 def test_what_is_not_http_is_a_desync_at_once(noise):
     connection = HttpConnection()
-    connection.request(get())
+    connection.encode_request(get())
     with pytest.raises(ProtocolDesync):
         connection.feed(noise)
 
 
 def test_more_bytes_than_the_reply_has_are_a_desync():
     connection = HttpConnection()
-    connection.request(get())
+    connection.encode_request(get())
     with pytest.raises(ProtocolDesync, match="bytes after the end of the reply"):
         connection.feed(reply(204) + reply(200, b"[]"))
 
@@ -125,14 +127,14 @@ def test_a_device_that_disconnects_though_nobody_asked_is_a_desync():
 
 def test_a_reason_may_hold_any_bytes():
     connection = HttpConnection()
-    connection.request(get())
+    connection.encode_request(get())
     found = connection.feed(b"HTTP/1.1 204 Nichts \xfcbrig\r\n\r\n")
     assert (found.status, found.reason) == (204, "Nichts \xfcbrig")
 
 
 def test_an_endless_body_is_a_desync():
     connection = HttpConnection(longest_body_bytes=1000)
-    connection.request(get())
+    connection.encode_request(get())
     connection.feed(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     with pytest.raises(ProtocolDesync, match="more than 1000 bytes"):
         for _ in range(10):
@@ -150,8 +152,8 @@ REPLIES = [
 @given(st.sampled_from(REPLIES), st.lists(st.integers(1, 200), max_size=8))
 def test_however_the_bytes_are_split_the_reply_is_the_same(data, cuts):
     whole, split = HttpConnection(), HttpConnection()
-    whole.request(get())
-    split.request(get())
+    whole.encode_request(get())
+    split.encode_request(get())
     edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     found = [split.feed(data[a:b]) for a, b in pairwise(edges)]
     assert found[:-1] == [None] * (len(found) - 1)
@@ -167,7 +169,7 @@ def test_any_bytes_give_a_reply_or_a_desync():
     def feed(drawn: tuple[bytes, list[bytes]]) -> None:
         pieces = [drawn[0], *drawn[1]]
         connection = HttpConnection()
-        connection.request(get())
+        connection.encode_request(get())
         for piece in pieces:
             try:
                 found = connection.feed(piece) if piece else None
@@ -188,9 +190,9 @@ def test_any_bytes_give_a_reply_or_a_desync():
 @given(st.text(st.characters(exclude_characters=";,=\x00\r\n", codec="ascii"), min_size=1), st.booleans())
 def test_a_cookie_is_kept_until_it_is_taken_back(value, by_age):
     jar = CookieJar()
-    jar.take(f"SID={value.strip() or 'x'}; Path=/; Secure")
+    jar.store(f"SID={value.strip() or 'x'}; Path=/; Secure")
     assert jar
-    jar.take("SID=x; Max-Age=0" if by_age else "SID=")
+    jar.store("SID=x; Max-Age=0" if by_age else "SID=")
     assert not jar
     assert tuple(jar.header) == ()
 
@@ -198,7 +200,7 @@ def test_a_cookie_is_kept_until_it_is_taken_back(value, by_age):
 def test_a_jar_holds_a_limited_number_of_cookies():
     jar = CookieJar()
     for number in range(1000):
-        jar.take(f"c{number}=1")
+        jar.store(f"c{number}=1")
     ((_, header),) = jar.header
     assert header.count("=") == 16
 
@@ -269,7 +271,7 @@ def test_requests_share_a_connection_and_say_host_and_who_we_are():
     line = ScriptedLine(reply(200, b"[1]"), reply(200, b"[2]"))
     session = session_on(line)
     assert [session.get_json("/x", list), session.get_json("/y", list)] == [[1], [2]]
-    assert line.opened == session.connections == 1
+    assert line.opened == session.connection_count == 1
     for sent in line.sent:
         assert b"Host: 10.0.0.3:8008\r\n" in sent
         assert b"Authorization: Basic YWRtaW46czNjcmV0\r\n" in sent

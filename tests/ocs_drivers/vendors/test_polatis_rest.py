@@ -235,7 +235,7 @@ def test_the_guard_is_asked_before_a_write_is_sent_again_with_a_new_login(lab, m
         return exchange(request, deadline)
 
     def cookie() -> None:
-        switch._session._cookies.take("JSESSIONID=old")
+        switch._session._cookies.store("JSESSIONID=old")
 
     asked: list[int] = []
 

@@ -141,7 +141,7 @@ def test_published_rows_of_a_rome(lines):
     assert table.layout.matrix == {"E12": "A", "E60": "A", "E253": "B", "W12": "A", "W60": "A"}
     assert table.layout.logical["A12"] == ("E12", "W12")
     assert table.connections(()) == CrossConnects({1: 5})
-    assert table.unfit_ports() == {2: PortState.DISABLED, 4: PortState.LOCKED}
+    assert table.find_unfit_ports() == {2: PortState.DISABLED, 4: PortState.LOCKED}
     assert [row.counter for row in table.ports] == [17, 0, 13, 2, 19]
     assert table.ports[2].motion is Motion.IN_PROCESS
 
@@ -166,7 +166,7 @@ def test_published_rows_of_an_afm():
     table = decode_ports(PUBLISHED_AFM_ROWS, AFM, board(4, 2))
     assert table.layout == Layout(("E5", "E6", "E27", "E28"), ("W5", "W6"))
     assert table.connections(()) == CrossConnects({1: 6})
-    assert table.unfit_ports() == {2: PortState.DISABLED, 3: PortState.LOCKED, 4: PortState.DISABLED}
+    assert table.find_unfit_ports() == {2: PortState.DISABLED, 3: PortState.LOCKED, 4: PortState.DISABLED}
     assert [row.counter for row in table.ports] == [765, 172, 198, 7, 0, 895]
 
 
@@ -390,7 +390,7 @@ def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_another(dialect):
         table = decode_ports(mixed, dialect, whole)
         expected = CrossConnects({source: size + output for source, output in circuits.items()})
         assert table.connections(()) == expected
-        assert table.unfit_ports() == dict.fromkeys(sorted(locked), PortState.LOCKED)
+        assert table.find_unfit_ports() == dict.fromkeys(sorted(locked), PortState.LOCKED)
         assert [row.counter for row in table.ports] == counters
         counted["circuits"] += len(circuits)
         text = "\n".join(rows)

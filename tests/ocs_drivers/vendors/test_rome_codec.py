@@ -84,7 +84,7 @@ def test_states_that_make_a_port_unfit():
     board = Board(Identity("", "", "", ""), 3, 1)
     rows = ["E1 2 1 1 1 0", "E2 1 1 2 1 0", "E3 1 4 1 1 0", "W1 1 1 1 1 0"]
     found = decode_ports(rows, AFM, board)
-    assert found.unfit_ports() == {1: PortState.LOCKED, 2: PortState.DISABLED, 3: PortState.FAILED}
+    assert found.find_unfit_ports() == {1: PortState.LOCKED, 2: PortState.DISABLED, 3: PortState.FAILED}
     assert found.ports[2].motion is Motion.OTHER
 
 

@@ -175,7 +175,7 @@ def test_everything_can_be_set_in_an_address():
         "telescent+cli://h:22?table=show+all&prompt=NTM%23&force=1&move_s=45&longest_s=600&poll_s=2&idle_s=60"
     )
     assert read_commands(address) == CommandSet(table="show all", prompt="NTM#")
-    assert read_options(address) == Options((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, force=True)
+    assert read_options(address) == Options((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, allow_locked=True)
 
 
 def test_what_is_not_set_is_as_published():
@@ -438,7 +438,7 @@ def test_a_port_that_somebody_reserved_is_refused(frame):
 
 
 def test_force_uses_what_somebody_reserved(frame):
-    switch, made = frame(driver_options=Options(force=True))
+    switch, made = frame(driver_options=Options(allow_locked=True))
     made.do("set_fault", fault="lock_port", port=25)
     made.do("set_fault", fault="lock_port", port=2)
     assert switch.apply(CrossConnects({2: 25})).complete

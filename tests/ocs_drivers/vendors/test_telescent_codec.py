@@ -37,8 +37,8 @@ def test_letters_are_states_of_outputs():
         PortState.ENABLED,
         PortState.FAILED,
     ]
-    assert seen.unfit_ports(force=False) == {8: PortState.LOCKED, 12: PortState.FAILED}
-    assert seen.unfit_ports(force=True) == {12: PortState.FAILED}
+    assert seen.find_unfit_ports(allow_locked=False) == {8: PortState.LOCKED, 12: PortState.FAILED}
+    assert seen.find_unfit_ports(allow_locked=True) == {12: PortState.FAILED}
 
 
 def test_what_is_to_be_cleared_is_still_there_and_what_is_to_be_made_not_yet():

@@ -143,9 +143,9 @@ def inference(outputs: Rows) -> Inference:
     results = _values(outputs, "result_o").astype(np.uint16).view(np.int16)
     return Inference(
         results=tuple(results[valid & (layers == layer)] for layer in range(int(layers[valid].max()) + 1)),
-        chosen=int(last[PORTS.output("class_o").column]),
-        cycles=int(last[PORTS.output("cycles_o").column]),
-        fault=bool(last[PORTS.output("fault_o").column]),
+        chosen=int(last[PORTS.find_output("class_o").column]),
+        cycles=int(last[PORTS.find_output("cycles_o").column]),
+        fault=bool(last[PORTS.find_output("fault_o").column]),
         trace=_trace(outputs),
     )
 
@@ -170,16 +170,16 @@ def _rows(cycles: int) -> Rows:
 
 
 def _columns(name: str) -> slice:
-    port = PORTS.input(name)
+    port = PORTS.find_input(name)
     return slice(port.column, port.column + port.words)
 
 
 def _put(rows: Rows, name: str, values: NDArray[np.generic]) -> None:
-    rows[:, PORTS.input(name).column] = values
+    rows[:, PORTS.find_input(name).column] = values
 
 
 def _values(outputs: Rows, name: str) -> Rows:
-    return outputs[:, PORTS.output(name).column]
+    return outputs[:, PORTS.find_output(name).column]
 
 
 def _bits(outputs: Rows, name: str) -> NDArray[np.bool_]:

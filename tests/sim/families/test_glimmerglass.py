@@ -309,19 +309,19 @@ def test_power_cycle(world, mode, left):
 def test_numbers_and_ports_are_one_to_one(number, inputs, outputs):
     numbering = Numbering(inputs, outputs)
     try:
-        port = numbering.port(number)
+        port = numbering.find_port(number)
     except Denial:
         assert not 10_000 < number <= 10_000 + inputs
         assert not 20_000 < number <= 20_000 + outputs
     else:
-        assert numbering.number(port) == number
+        assert numbering.find_number(port) == number
 
 
 def test_every_port_has_a_number_of_its_own():
     numbering = Numbering(3, 2)
-    numbers = [numbering.number(port) for port in range(1, 6)]
+    numbers = [numbering.find_number(port) for port in range(1, 6)]
     assert numbers == [10001, 10002, 10003, 20001, 20002]
-    assert [numbering.port(number) for number in numbers] == list(range(1, 6))
+    assert [numbering.find_port(number) for number in numbers] == list(range(1, 6))
 
 
 # -- over a real socket

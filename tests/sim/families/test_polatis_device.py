@@ -55,15 +55,15 @@ async def perform(device, clock, verb, value):
     matrix = device.matrix
     match verb:
         case "add" | "force":
-            device.change(matrix.with_connections(*value, "replace" if verb == "force" else None))
+            device.change(matrix.plan_connections(*value, "replace" if verb == "force" else None))
         case "only":
-            device.change(matrix.with_only(*value), is_whole=True)
+            device.change(matrix.plan_exact(*value), is_whole=True)
         case "sub":
-            device.change(matrix.without_inputs(value))
+            device.change(matrix.plan_removal(value))
         case "cut ports":
-            device.change(matrix.without_ports([value]))
+            device.change(matrix.plan_port_removal([value]))
         case "clear":
-            device.change(matrix.without_connections(), is_whole=True)
+            device.change(matrix.plan_full_removal(), is_whole=True)
         case "disable" | "enable":
             matrix.check_port(value)
             device.set_disabled({value}, is_disabled=verb == "disable")

@@ -12,8 +12,8 @@ from sim.models.network import (
     compute_bus_bandwidth_limit_mbps,
     compute_fair_rates,
     compute_link_usage,
+    compute_transfer_times_s,
     compute_wire_efficiency,
-    transfer_times_s,
 )
 
 IDEAL = Network(8, efficiency=1, link_latency_s=0, relay_latency_s=0, message_overhead_s=0)  # 1 MB/s
@@ -63,20 +63,20 @@ def test_a_step_costs_the_software_of_all_rings_that_its_busiest_member_serves()
 
 def test_two_rings_on_one_way_halve():
     rings = [ring((0, 1), (0, 1), 1e6), ring((0, 1), (0, 1), 1e6)]
-    assert transfer_times_s(rings, IDEAL).tolist() == [2.0, 2.0]
+    assert compute_transfer_times_s(rings, IDEAL).tolist() == [2.0, 2.0]
 
 
 def test_the_longer_ring_is_faster_when_the_shorter_one_ends():
     """1 MB and 3 MB share a link: both at half rate for 2 s, then 2 MB alone for 2 s."""
     rings = [ring((0, 1), (0, 1), 1e6), ring((0, 1), (0, 1), 3e6)]
-    assert transfer_times_s(rings, IDEAL).tolist() == [2.0, 4.0]
+    assert compute_transfer_times_s(rings, IDEAL).tolist() == [2.0, 4.0]
 
 
 def test_a_relay_link_counts_each_time_it_is_used():
     once = RingTraffic((0, 1), ((0,), (1,)), 1e6)
     twice = RingTraffic((0, 1), ((0, 1), (1, 0)), 1e6)
     assert compute_link_usage([once, twice]).tolist() == [[1, 2], [1, 2]]
-    assert transfer_times_s([twice], IDEAL).tolist() == [2.0]
+    assert compute_transfer_times_s([twice], IDEAL).tolist() == [2.0]
 
 
 def test_nothing_to_send_takes_no_time():
@@ -93,8 +93,8 @@ def test_each_step_adds_flight_and_software():
 
 def test_headers_slow_the_wire():
     rings = [ring((0, 1), (0, 1), 1e6)]
-    ideal_s = transfer_times_s(rings, IDEAL)[0]
-    real_s = transfer_times_s(rings, Network(8, efficiency=compute_wire_efficiency(9000)))[0]
+    ideal_s = compute_transfer_times_s(rings, IDEAL)[0]
+    real_s = compute_transfer_times_s(rings, Network(8, efficiency=compute_wire_efficiency(9000)))[0]
     assert real_s == pytest.approx(ideal_s * 9014 / 8948)
     assert compute_wire_efficiency(1500) == pytest.approx(1448 / 1514)
 

@@ -337,7 +337,7 @@ def test_what_unfit_ports_refuse_is_counted():
         for fault, port in (("fail_port", 1), ("lock_port", 2), ("disable_port", 3)):
             await set_fault(twin, fault, port=port)
             with pytest.raises(Exception, match=f"port {port} "):
-                matrix.with_connections([port], [5])
+                matrix.plan_connections([port], [5])
         await set_fault(twin, "stuck", pair=[4, 8])
         assert twin.device.change({4: 8}) is None
         assert await fired(twin) == {("fail_port", 1), ("lock_port", 1), ("disable_port", 1), ("stuck", 1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fpga.count_action.actions.kind import Lines, when
+from fpga.count_action.actions.kind import Lines, write_if
 from fpga.count_action.expressions import get_constant, get_slice_width
 from fpga.count_action.graph import get_stream_key
 from fpga.count_action.model import (
@@ -25,14 +25,14 @@ from fpga.count_action.simulate.compiled.expressions import (
     count_ones,
     join_and,
     join_or,
-    literal,
     make_field,
     make_zeros,
     mask_field,
-    negative,
-    number,
     pack,
-    spread,
+    pack_bits,
+    write_literal,
+    write_negation,
+    write_number,
 )
 from fpga.count_action.simulate.compiled.names import Names
 
@@ -60,19 +60,19 @@ class Decisions:
 
     names: Names
 
-    def lines(self) -> Lines:
+    def write_lines(self) -> Lines:
         """Yield the statements, in order."""
         datapath = self.names.datapath
         for module in datapath.modules:
             for index in range(len(module.values)):
                 yield from write_formulas(self.names, Ref(f"{VALUE}{index}", module.name))
-        for module, count in datapath.counts():
+        for module, count in datapath.list_counts():
             if count.gate:
                 conditions = [
                     self._write_condition(condition.ref, negated=condition.negated)
                     for condition in count.gate
                 ]
-                yield f"e{self.names.count(module.name, count.name)} = {join_and(conditions)}"
+                yield f"e{self.names.find_count_index(module.name, count.name)} = {join_and(conditions)}"
         # Level counts come before accumulating ones: whether a beat moves depends on the fires of its takers.
         for module in sort_by_stalls(self.names.graph):
             yield from self._assign_stall(module)
@@ -82,77 +82,86 @@ class Decisions:
                     yield f"x{index} = {self._write_increment(count)}"
                     is_reached, is_enabled = (
                         self._write_reached(module, count),
-                        self.names.is_counting(module, count),
+                        self.names.write_counting(module, count),
                     )
-                    rivals = self.names.graph.rivals(module, count)
+                    rivals = self.names.graph.find_rivals(module, count)
                     is_free = join_and(
                         [
                             is_enabled,
-                            *(f"({self.names.fire(module.name, rival.name)} ^ 1)" for rival in rivals),
+                            *(
+                                f"({self.names.find_fire_wire(module.name, rival.name)} ^ 1)"
+                                for rival in rivals
+                            ),
                         ]
                     )
                     yield f"f{index} = {is_reached} & ({target} != 0) & {is_free}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 yield from self._assign_input_stream(signal)
-        for module, count in datapath.counts():
+        for module, count in datapath.list_counts():
             if count.kind is CountKind.ACCUMULATE:
                 yield from self._accumulate(module, count)
         yield from self._assign_outputs()
 
     def _write_condition(self, ref: Ref, *, negated: bool) -> str:
-        bits = self.names.valid(ref) if self.names.graph.is_stream(ref) else self.names.field(ref)
+        bits = (
+            self.names.find_valid_bit(ref) if self.names.graph.is_stream(ref) else self.names.find_field(ref)
+        )
         return f"({mask_field(bits)} {'==' if negated else '!='} 0)"
 
     # ----------------------------------------------------------------------------------- streams (R7)
     def _assign_stall(self, module: Module) -> Lines:
         """Yield the statements for the ready bits of a module's streams, and for its stall."""
         waiting_beats = []
-        for action in module.streams():
+        for action in module.list_streams():
             index = self.names.outputs[module.name, action.output]
             yield f"y{index} = {self._write_ready(module.name, action.output)}"
             yield f"g{index} = v{index} & y{index}"
             waiting_beats.append(f"v{index} & (y{index} ^ 1)")
         if waiting_beats:
-            yield f"{self.names.not_stalled(module)} = ({join_or(waiting_beats)}) ^ 1"
+            yield f"{self.names.write_not_stalled(module)} = ({join_or(waiting_beats)}) ^ 1"
 
     def _write_ready(self, module: str, output: str) -> str:
         if (module, output) in self.names.consumed:
             return self._write_takers_ready(Ref(output, module))
-        return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
+        return mask_field(self.names.find_input_bit(f"{module}_{output}_ready_i"))
 
     def _write_takers_ready(self, ref: Ref) -> str:
         """Return the condition that the takers of a stream are ready: one level count fires, or no module stalls."""
         takers = self.names.graph.takers.get(get_stream_key(ref), ())
         level_takers = [
-            join_and([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
+            join_and([self.names.find_fire_wire(module.name, count.name), *self.names.find_pick(count, ref)])
             for module, count in takers
             if count.kind is CountKind.LEVEL
         ]
         return (
             join_or(level_takers)
             if level_takers
-            else join_and(self.names.not_stalled(module) for module, _ in takers)
+            else join_and(self.names.write_not_stalled(module) for module, _ in takers)
         )
 
     def _assign_input_stream(self, signal: Signal) -> Lines:
         """Yield the statements for the ready bits of an input, and for its moving beats."""
-        output_column = self.names.ports.output(f"{signal.name}_ready_o").column
-        valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
+        output_column = self.names.ports.find_output(f"{signal.name}_ready_o").column
+        valid = self.names.list_words(self.names.ports.find_input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
             indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
             ready_name = f"y_{name}" if signal.buffered else f"o{output_column + word}"
-            yield f"{ready_name} = {spread(self._write_takers_ready(Ref(signal.name, index=i)) for i in indices)}"
+            ready_bits = (self._write_takers_ready(Ref(signal.name, index=index)) for index in indices)
+            yield f"{ready_name} = {pack_bits(ready_bits)}"
             yield f"g_{name} = {name} & {ready_name}"
             if signal.buffered:
-                yield f"o{output_column + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
+                ones = write_literal((1 << len(indices)) - 1)
+                yield f"o{output_column + word} = bw{name.removeprefix('bv')} ^ {ones}"
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _accumulate(self, module: Module, count: Count) -> Lines:
         index, target = self._find_index_and_target(module, count)
-        enabled, increment = self.names.is_counting(module, count), self._write_increment(count)
+        enabled, increment = self.names.write_counting(module, count), self._write_increment(count)
         yield (
-            f"p{index} = {increment}" if enabled == "1" else f"p{index} = ({increment}) & {negative(enabled)}"
+            f"p{index} = {increment}"
+            if enabled == "1"
+            else f"p{index} = ({increment}) & {write_negation(enabled)}"
         )
         yield f"x{index} = c{index} + p{index}"
         reach, largest = module.target(count.target), (1 << count.width) - 1
@@ -178,14 +187,14 @@ class Decisions:
         changes, limit = f"(p{index} != 0)", f"l{index}"
         yield f"{limit} = {largest}"
         if count.bound is not None:
-            bound_value = self.names.value(count.bound)
-            yield when(f"{limit} > {bound_value}", [f"{limit} = {bound_value}"])
+            bound_value = self.names.find_value(count.bound)
+            yield write_if(f"{limit} > {bound_value}", [f"{limit} = {bound_value}"])
         yield f"f{index} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
         yield f"b{index} = (x{index} > {target}) & ({target} != 0) & {changes} & (f{index} ^ 1)"
         yield f"x{index} = x{index} - ({f'{target} & ' if reach.carry else f'x{index} & '}-(f{index} & 1))"
         yield f"s{index} = ((x{index} > {limit}) | (0 > x{index})) & {changes}"
-        yield when(f"(x{index} > {limit}) & {changes}", [f"x{index} = {limit}"])
-        yield when(f"0 > x{index}", [f"x{index} = 0"])
+        yield write_if(f"(x{index} > {limit}) & {changes}", [f"x{index} = {limit}"])
+        yield write_if(f"0 > x{index}", [f"x{index} = 0"])
 
     def _write_reached(self, module: Module, count: Count) -> str:
         index, target = self._find_index_and_target(module, count)
@@ -194,8 +203,10 @@ class Decisions:
         return f"(x{index} == {target})"
 
     def _find_index_and_target(self, module: Module, count: Count) -> tuple[int, str]:
-        aim = self.names.value(count.aim) if count.aim else ""
-        return self.names.count(module.name, count.name), aim or self.names.target(module.name, count.target)
+        aim = self.names.find_value(count.aim) if count.aim else ""
+        return self.names.find_count_index(module.name, count.name), aim or self.names.find_target_register(
+            module.name, count.target
+        )
 
     def _write_increment(self, count: Count) -> str:
         """Return the increment of a count: the terms added minus the terms subtracted."""
@@ -221,10 +232,10 @@ class Decisions:
     def _find_term_field(self, count: Count, ref: Ref) -> Field:
         """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""
         if not self.names.graph.is_stream(ref):
-            return self.names.field(ref)
+            return self.names.find_field(ref)
         if count.kind is not CountKind.LEVEL:
-            return self.names.moves(ref)
-        valid = self.names.valid(ref)
+            return self.names.find_move_bit(ref)
+        valid = self.names.find_valid_bit(ref)
         pick = self.names.find_pick(count, ref)
         return make_field(f"({join_and([mask_field(valid), *pick])})", 1) if pick else valid
 
@@ -232,38 +243,40 @@ class Decisions:
     def _assign_outputs(self) -> Lines:
         for key, index in self.names.outputs.items():
             name = f"{key[0]}_{key[1]}"
-            if self.names.driver(key).kind.drives is SignalKind.STREAM:
+            if self.names.find_driver(key).kind.drives is SignalKind.STREAM:
                 yield from self._assign_port(f"{name}_valid_o", [f"v{index}"])
-                yield from self._assign_port(f"{name}_data_o", self.names.beat(key))
+                yield from self._assign_port(f"{name}_data_o", self.names.list_beat_registers(key))
             else:
                 yield from self._assign_port(f"{name}_o", [f"r{index}"])
-        counts = list(self.names.datapath.counts())
-        fires = [make_field(self.names.fire(module.name, count.name), 1) for module, count in counts]
+        counts = list(self.names.datapath.list_counts())
+        fires = [
+            make_field(self.names.find_fire_wire(module.name, count.name), 1) for module, count in counts
+        ]
         yield from self._assign_port("fire_o", pack(fires))
         yield from self._assign_port(
             "count_o", pack(self._find_register_field(module, count) for module, count in counts)
         )
         for name, register in (("overshoot_o", "over"), ("saturated_o", "full")):
-            words = range(self.names.ports.output(name).words)
+            words = range(self.names.ports.find_output(name).words)
             yield from self._assign_port(name, [f"{register}{word}" for word in words])
 
     def _find_register_field(self, module: Module, count: Count) -> Field:
         if count.kind is CountKind.LEVEL:
             return make_zeros(count.width)
-        return make_field(f"c{self.names.count(module.name, count.name)}", count.width)
+        return make_field(f"c{self.names.find_count_index(module.name, count.name)}", count.width)
 
     def _assign_port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
-        column = self.names.ports.output(name).column
+        column = self.names.ports.find_output(name).column
         return (f"o{column + word} = {text}" for word, text in enumerate(words))
 
 
 def write_formulas(names: Names, ref: Ref) -> Iterator[str]:
     """Yield the statements for a formula. Its wire is wide enough for every value."""
-    writer = _Writer(names, names.value(ref))
-    value = writer.operand(names.graph.formula(ref))
+    writer = _Writer(names, names.find_value(ref))
+    value = writer.write_operand(names.graph.find_formula(ref))
     yield from writer.lines
-    source = names.graph.source(ref)
-    yield f"{names.value(ref)} = {value} & {literal((1 << source.width) - 1)}"
+    source = names.graph.find_source(ref)
+    yield f"{names.find_value(ref)} = {value} & {write_literal((1 << source.width) - 1)}"
 
 
 @dataclass
@@ -273,25 +286,29 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
     _variables: int = 0
 
-    def operand(self, operand: Operand) -> str:
+    def write_operand(self, operand: Operand) -> str:
         """Return the name of the variable that holds the value of an operand."""
         if isinstance(operand, int):
             return self._store(str(operand))
         if isinstance(operand, Ref):
-            is_signed = self.names.graph.source(operand).signed
-            return self._store(number(self.names.find_current_field(operand), signed=is_signed))
+            is_signed = self.names.graph.find_source(operand).signed
+            return self._store(write_number(self.names.find_current_field(operand), signed=is_signed))
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
-            return self._store(mask_field(self.names.valid(first_operand)))
+            return self._store(mask_field(self.names.find_valid_bit(first_operand)))
         if isinstance(first_operand, Ref) and operand.operator == "count":
-            return self._store(self.names.base(first_operand.module or "", first_operand.name))
+            return self._store(self.names.find_count_register(first_operand.module or "", first_operand.name))
         if isinstance(first_operand, Ref) and operand.operator == "target":
-            return self._store(self.names.target(first_operand.module or "", first_operand.name))
+            return self._store(
+                self.names.find_target_register(first_operand.module or "", first_operand.name)
+            )
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *bit_numbers = operand.operands
-            return self._store(_select_bits(operator, self.operand(value), *map(get_constant, bit_numbers)))
-        parts = [self.operand(part) for part in operand.operands]
+            return self._store(
+                _select_bits(operator, self.write_operand(value), *map(get_constant, bit_numbers))
+            )
+        parts = [self.write_operand(part) for part in operand.operands]
         if operator == "concat":
             widths = [get_slice_width(part) for part in operand.operands]
             shifts = [sum(widths[index + 1 :]) for index in range(len(widths))]
@@ -302,16 +319,16 @@ class _Writer:
             result = self._store(parts[0])
             for part in parts[1:]:
                 relation = f"{part} > {result}" if operator == "max" else f"{result} > {part}"
-                self.lines.append(when(relation, [f"{result} = {part}"]))
+                self.lines.append(write_if(relation, [f"{result} = {part}"]))
             return result
         if operator == "if":
             result = self._store(parts[2])
-            self.lines.append(when(f"{parts[0]} != 0", [f"{result} = {parts[1]}"]))
+            self.lines.append(write_if(f"{parts[0]} != 0", [f"{result} = {parts[1]}"]))
             return result
         if operator == "table":
             result = self._store("0")
             for index, part in enumerate(parts[1:]):
-                self.lines.append(when(f"{parts[0]} == {index}", [f"{result} = {part}"]))
+                self.lines.append(write_if(f"{parts[0]} == {index}", [f"{result} = {part}"]))
             return result
         if operator in {"and", "or"}:
             bits = [f"({part} != 0)" for part in parts]
@@ -328,7 +345,7 @@ class _Writer:
 def _select_bits(operator: str, value: str, highest: int, lowest: int = 0) -> str:
     """Return the expression of a shift, or of a slice from bit `highest` down to bit `lowest`."""
     if operator == "slice":
-        return f"{value} >> {lowest} & {literal((1 << highest - lowest + 1) - 1)}"
+        return f"{value} >> {lowest} & {write_literal((1 << highest - lowest + 1) - 1)}"
     return f"{value} {operator} {highest}"
 
 

@@ -26,7 +26,7 @@ class Field:
     is_word: bool = False
     """True if the field is one complete word."""
 
-    def part(self, begin: int, width: int) -> Field:
+    def slice_bits(self, begin: int, width: int) -> Field:
         """Return `width` bits of this field, from bit `begin` on."""
         return self if (begin, width) == (0, self.width) else Field(self.words, self.low + begin, width)
 
@@ -41,10 +41,10 @@ def make_zeros(width: int) -> Field:
     return Field((), 0, width)
 
 
-def literal(value: int) -> str:
+def write_literal(value: int) -> str:
     """Return a 64-bit pattern as the literal of a signed number.
 
-    >>> literal(2**64 - 1), literal(5)
+    >>> write_literal(2**64 - 1), write_literal(5)
     ('-1', '5')
     """
     value &= (1 << WORD_BITS) - 1
@@ -63,20 +63,19 @@ def mask_field(field: Field) -> str:
     first_word = field.words[word]
     if field.width == WORD_BITS and not shift:
         return first_word
-    mask = literal((1 << field.width) - 1)
+    mask = write_literal((1 << field.width) - 1)
     if shift + field.width <= WORD_BITS:
         return f"({first_word} >> {shift} & {mask})" if shift else f"({first_word} & {mask})"
     low_bits = WORD_BITS - shift
-    two_words = (
-        f"{first_word} >> {shift} & {literal((1 << low_bits) - 1)} | {field.words[word + 1]} << {low_bits}"
-    )
+    low_mask = write_literal((1 << low_bits) - 1)
+    two_words = f"{first_word} >> {shift} & {low_mask} | {field.words[word + 1]} << {low_bits}"
     return f"(({two_words}) & {mask})" if field.width < WORD_BITS else f"({two_words})"
 
 
-def number(field: Field, *, signed: bool) -> str:
+def write_number(field: Field, *, signed: bool) -> str:
     """Return the expression of the number in a field, two's complement if `signed`.
 
-    >>> number(Field(("a",), 16, 16), signed=True)
+    >>> write_number(Field(("a",), 16, 16), signed=True)
     '(a << 32 >> 48)'
     """
     if not signed:
@@ -86,7 +85,7 @@ def number(field: Field, *, signed: bool) -> str:
     if unused_bits >= 0:
         shifted_word = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
         return f"({shifted_word} >> {WORD_BITS - field.width})"
-    top = literal(1 << (field.width - 1))
+    top = write_literal(1 << (field.width - 1))
     return f"(({mask_field(field)} ^ {top}) - {top})"
 
 
@@ -116,7 +115,7 @@ def pack(fields: Iterable[Field]) -> list[str]:
             if word == len(words):
                 words.append([])
             if field.words:
-                bits = mask_field(field.part(begin, width))
+                bits = mask_field(field.slice_bits(begin, width))
                 words[word].append(f"{bits} << {shift}" if shift else bits)
             begin, position = begin + width, position + width
     return [" | ".join(parts) or "0" for parts in words]
@@ -139,7 +138,7 @@ def merge(fields: Iterable[Field]) -> list[Field]:
     return runs
 
 
-def negative(bit: str) -> str:
+def write_negation(bit: str) -> str:
     """Return the mask expression of a bit: all ones if the bit is 1, otherwise 0."""
     return f"-{bit}" if bit.isidentifier() else f"-({bit})"
 
@@ -147,19 +146,20 @@ def negative(bit: str) -> str:
 def count_ones(word: str, mask: int) -> str:
     """Return the expression for the number of ones among the masked bits of a word."""
     if mask.bit_count() > _SINGLE_BITS:
-        return f"ones({word} & {literal(mask)})"
+        return f"ones({word} & {write_literal(mask)})"
     return " + ".join(mask_field(Field((word,), bit, 1)) for bit in range(WORD_BITS) if mask >> bit & 1)
 
 
-def spread(bits: Iterable[str]) -> str:
+def pack_bits(bits: Iterable[str]) -> str:
     """Return the expression of a word of bits, the first lowest; equal bits share one mask.
 
-    >>> spread(["f0", "f0", "1"])
+    >>> pack_bits(["f0", "f0", "1"])
     '-f0 & 3 | 4'
     """
     masks: dict[str, int] = {}
     for index, bit in enumerate(bits):
         masks[bit] = masks.get(bit, 0) | 1 << index
     return join_or(
-        literal(mask) if bit == "1" else f"{negative(bit)} & {literal(mask)}" for bit, mask in masks.items()
+        write_literal(mask) if bit == "1" else f"{write_negation(bit)} & {write_literal(mask)}"
+        for bit, mask in masks.items()
     )

@@ -31,7 +31,7 @@ from fpga.count_action.model import (
     SignalKind,
     is_value,
 )
-from fpga.count_action.ports import Port, ports_of, split_buffer
+from fpga.count_action.ports import Port, make_ports, split_buffer
 from fpga.count_action.simulate.bit_slices import PartOfModule, find_sample_slice, find_valid_slice
 from fpga.count_action.simulate.compiled.expressions import Field, join_and, make_field, mask_field
 
@@ -42,24 +42,29 @@ class Names:
     def __init__(self, datapath: Datapath) -> None:
         self.datapath = datapath
         self.graph = Graph(datapath)
-        self.ports = ports_of(datapath)
+        self.ports = make_ports(datapath)
         self._modules = {module.name: index for index, module in enumerate(datapath.modules)}
-        self._counts = {(m.name, count.name): index for index, (m, count) in enumerate(datapath.counts())}
-        self._targets = {(m.name, target.name): index for index, (m, target) in enumerate(datapath.targets())}
+        self._counts = {
+            (module.name, count.name): index for index, (module, count) in enumerate(datapath.list_counts())
+        }
+        self._targets = {
+            (module.name, target.name): index
+            for index, (module, target) in enumerate(datapath.list_targets())
+        }
         self.consumed = datapath.consumed
         self.outputs = {key: index for index, key in enumerate(self.graph.drivers)}
         """Position of each output."""
 
-    def driver(self, key: PartOfModule) -> Action:
+    def find_driver(self, key: PartOfModule) -> Action:
         """Return the first action that drives an output."""
         return self.graph.drivers[key][0][1]
 
-    def actions(self) -> Iterator[tuple[Module, Action]]:
+    def list_actions(self) -> Iterator[tuple[Module, Action]]:
         """Yield all actions with their modules."""
         return ((module, action) for module in self.datapath.modules for action in module.actions)
 
     # ----------------------------------------------------------------------------------------- fields
-    def words(self, port: Port) -> tuple[str, ...]:
+    def list_words(self, port: Port) -> tuple[str, ...]:
         """Return the words of an input port, or for a buffered stream the output words of its buffer."""
         letter = self._buffer_letters.get(port.name, "i")
         return tuple(f"{letter}{port.column + word}" for word in range(port.words))
@@ -74,37 +79,37 @@ class Names:
                 letters |= {port: "bh" for port, _ in split_buffer(self.datapath, signal)}
         return letters
 
-    def buffer_registers(self) -> Iterator[str]:
+    def list_buffer_registers(self) -> Iterator[str]:
         """Yield the registers of the buffers: bits for one beat and for two, first beats and second beats."""
         second_letters = {"bv": "bw", "bh": "bn"}
         for name, letter in self._buffer_letters.items():
-            port = self.ports.input(name)
+            port = self.ports.find_input(name)
             for word in range(port.words):
                 yield f"{letter}{port.column + word}"
                 yield f"{second_letters[letter]}{port.column + word}"
 
-    def input_bit(self, name: str) -> Field:
+    def find_input_bit(self, name: str) -> Field:
         """Return the lowest bit of an input port."""
-        return Field(self.words(self.ports.input(name)), 0, 1)
+        return Field(self.list_words(self.ports.find_input(name)), 0, 1)
 
-    def beat_port(self, key: PartOfModule) -> Port:
+    def find_beat_port(self, key: PartOfModule) -> Port:
         """Return the port that shows the data of a module's stream."""
-        return self.ports.output(f"{key[0]}_{key[1]}_data_o")
+        return self.ports.find_output(f"{key[0]}_{key[1]}_data_o")
 
-    def beat(self, key: PartOfModule) -> tuple[str, ...]:
+    def list_beat_registers(self, key: PartOfModule) -> tuple[str, ...]:
         """Return the registers of a module's stream."""
-        return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.beat_port(key).words))
+        return tuple(f"d{self.outputs[key]}_{word}" for word in range(self.find_beat_port(key).words))
 
-    def field(self, ref: Ref) -> Field:
+    def find_field(self, ref: Ref) -> Field:
         """Return the bits of a sample, flag, number or formula; those of a beat are from the start of the cycle."""
         if is_value(ref):
-            return make_field(self.value(ref), self.graph.source(ref).width)
+            return make_field(self.find_value(ref), self.graph.find_source(ref).width)
         return self._find_signal_field(ref, "_before")
 
     def find_previous_field(self, ref: Ref) -> Field:
         """Return the bits that a sample, flag, number or formula had before the registers were updated."""
-        if (ref.module, ref.name) not in self.stored:
-            return self.field(ref)
+        if (ref.module, ref.name) not in self.stored_signals:
+            return self.find_field(ref)
         bits = find_sample_slice(self.graph, ref)
         return make_field(f"r{self.outputs[bits.register]}_before", bits.width)
 
@@ -112,115 +117,118 @@ class Names:
         """Return the current bits of a sample, flag or number; use this only before any register is updated."""
         return self._find_signal_field(ref, "")
 
-    def value(self, ref: Ref) -> str:
+    def find_value(self, ref: Ref) -> str:
         """Return the wire of a formula."""
         return f"w{self._modules[ref.module or '']}_{ref.name.removeprefix(VALUE)}"
 
     def _find_signal_field(self, ref: Ref, suffix: str) -> Field:
         bits = find_sample_slice(self.graph, ref)
         if bits.port:
-            return Field(self.words(self.ports.input(bits.port)), bits.low, bits.width)
+            return Field(self.list_words(self.ports.find_input(bits.port)), bits.low, bits.width)
         if self.graph.is_stream(ref):
-            words = tuple(f"{word}{suffix}" for word in self.beat(bits.register))
+            words = tuple(f"{word}{suffix}" for word in self.list_beat_registers(bits.register))
             return Field(words, bits.low, bits.width)
         return make_field(f"r{self.outputs[bits.register]}", bits.width)
 
-    def valid(self, ref: Ref) -> Field:
+    def find_valid_bit(self, ref: Ref) -> Field:
         """Return the valid bit of a stream."""
         bit = find_valid_slice(ref)
         if bit.port:
-            return Field(self.words(self.ports.input(bit.port)), bit.low, 1)
+            return Field(self.list_words(self.ports.find_input(bit.port)), bit.low, 1)
         return make_field(f"v{self.outputs[bit.register]}", 1)
 
-    def moves(self, ref: Ref) -> Field:
+    def find_move_bit(self, ref: Ref) -> Field:
         """Return the bit that is 1 if a beat of a stream moves."""
         if ref.module is not None:
             return make_field(f"g{self.outputs[ref.module, ref.name]}", 1)
-        words = self.words(self.ports.input(f"{ref.name}_valid_i"))
+        words = self.list_words(self.ports.find_input(f"{ref.name}_valid_i"))
         return Field(tuple(f"g_{word}" for word in words), ref.index, 1)
 
     # ------------------------------------------------------------------------------- counts and modules
-    def count(self, module: str, count: str) -> int:
+    def find_count_index(self, module: str, count: str) -> int:
         """Return the position of a count."""
         return self._counts[module, count]
 
-    def base(self, module: str, count: str) -> str:
+    def find_count_register(self, module: str, count: str) -> str:
         """Return the register of a count, or `0` for a level count, which has none."""
         is_level = self.datapath.module(module).count(count).kind is CountKind.LEVEL
         return "0" if is_level else f"c{self._counts[module, count]}"
 
-    def fire(self, module: str, count: str) -> str:
+    def find_fire_wire(self, module: str, count: str) -> str:
         """Return the wire that is 1 if a count fires."""
         return f"f{self._counts[module, count]}"
 
-    def target(self, module: str, target: str) -> str:
+    def find_target_register(self, module: str, target: str) -> str:
         """Return the register of a target in force."""
         return f"t{self._targets[module, target]}"
 
     def find_pick(self, count: Count, stream: Ref) -> list[str]:
         """Return a list with the wire that is 1 if a count selects a stream; empty for other counts (R19)."""
         pick = find_pick_formula(count, stream)
-        return [] if pick is None else [self.value(pick)]
+        return [] if pick is None else [self.find_value(pick)]
 
-    def not_stalled(self, module: Module) -> str:
+    def write_not_stalled(self, module: Module) -> str:
         """Return the condition that a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
 
-    def is_counting(self, module: Module, count: Count) -> str:
+    def write_counting(self, module: Module, count: Count) -> str:
         """Return the condition that a count is enabled and its module is not stalled."""
         enabled_name = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
-        return join_and([enabled_name, self.not_stalled(module)])
+        return join_and([enabled_name, self.write_not_stalled(module)])
 
-    def clears(self, module: str, count: str) -> list[str]:
+    def list_clear_wires(self, module: str, count: str) -> list[str]:
         """Return the wires of the fires that clear a count (R5)."""
         return [
-            self.fire(owner.name, action.on)
-            for owner, action in self.actions()
+            self.find_fire_wire(owner.name, action.on)
+            for owner, action in self.list_actions()
             if action.clears == (module, count)
         ]
 
-    def beats_move(self, ref: Ref) -> str:
+    def write_moves(self, ref: Ref) -> str:
         """Return the condition that every beat on which a sample depends moves (R11)."""
-        return join_and(mask_field(self.moves(stream)) for stream in self.graph.streams(ref))
+        return join_and(mask_field(self.find_move_bit(stream)) for stream in self.graph.find_streams(ref))
 
-    def memory(self, module: Module, action: Action) -> list[str]:
+    def list_action_registers(self, module: Module, action: Action) -> list[str]:
         """Return the registers of an action besides its output."""
         index = self.outputs[module.name, action.output]
-        return [f"{letter}{index}" for letter in KINDS[action.kind].register_suffixes(module, action)]
+        return [f"{letter}{index}" for letter in KINDS[action.kind].list_register_suffixes(module, action)]
 
     @cached_property
-    def sampled(self) -> frozenset[PartOfModule]:
+    def sampled_streams(self) -> frozenset[PartOfModule]:
         """Streams of modules whose samples an action reads."""
-        refs = (ref for _, action in self.actions() for ref in action.refs)
+        refs = (ref for _, action in self.list_actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
 
     @cached_property
-    def stored(self) -> frozenset[tuple[str | None, str]]:
+    def stored_signals(self) -> frozenset[tuple[str | None, str]]:
         """Flags and numbers of modules that a `store` reads by name, with their values before the clock edge."""
-        refs = (ref for _, action in self.actions() if action.kind is ActionKind.STORE for ref in action.refs)
+        refs = (
+            ref for _, action in self.list_actions() if action.kind is ActionKind.STORE for ref in action.refs
+        )
         signals = (ref for ref in refs if not is_value(ref) and not self.graph.is_stream(ref))
         return frozenset((ref.module, ref.name) for ref in signals if ref.module)
 
-    def registers(self) -> dict[str, int]:
+    def make_registers(self) -> dict[str, int]:
         """Return the value of every register after reset (R12)."""
         registers: dict[str, int] = {}
-        for (_, count), index in zip(self.datapath.counts(), self._counts.values(), strict=True):
+        for (_, count), index in zip(self.datapath.list_counts(), self._counts.values(), strict=True):
             if count.kind is CountKind.ACCUMULATE:
                 registers[f"c{index}"] = 0
         registers |= {
-            self.target(module.name, target.name): target.reset for module, target in self.datapath.targets()
+            self.find_target_register(module.name, target.name): target.reset
+            for module, target in self.datapath.list_targets()
         }
         for key, index in self.outputs.items():
             registers |= dict.fromkeys(self._list_output_registers(key, index), 0)
-        registers |= dict.fromkeys(self.buffer_registers(), 0)
-        for word in range(self.ports.output("overshoot_o").words):
+        registers |= dict.fromkeys(self.list_buffer_registers(), 0)
+        for word in range(self.ports.find_output("overshoot_o").words):
             registers |= {f"over{word}": 0, f"full{word}": 0}
         return registers
 
-    def arrays(self) -> dict[str, int]:
+    def count_array_words(self) -> dict[str, int]:
         """Return the number of words of every array."""
         words = {
-            f"a{self.outputs[key]}": KINDS[drivers[0][1].kind].array_words(drivers[0][1])
+            f"a{self.outputs[key]}": KINDS[drivers[0][1].kind].count_array_words(drivers[0][1])
             for key, drivers in self.graph.drivers.items()
         }
         return {name: number for name, number in words.items() if number}
@@ -229,7 +237,7 @@ class Names:
         module, action = self.graph.drivers[key][0]
         if action.kind.drives is SignalKind.STREAM:
             yield f"v{index}"
-            yield from self.beat(key)
+            yield from self.list_beat_registers(key)
         else:
             yield f"r{index}"
-        yield from self.memory(module, action)
+        yield from self.list_action_registers(module, action)

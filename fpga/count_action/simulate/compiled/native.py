@@ -26,7 +26,7 @@ from fpga.count_action.simulate.compiled.generator import CycleProgram
 from lightbed.machine_code import compute_digest, make_folder
 from lightbed.output_file import replace_file
 
-Run = Callable[[Any, Any, Any], None]
+CompiledLoop = Callable[[Any, Any, Any], None]
 """Function of the registers, the input rows and the output rows, all of 64-bit signed integers."""
 
 _WORD_TYPE = ir.IntType(64)
@@ -35,11 +35,11 @@ _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
 _CALL_TYPE = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
 _FUNCTION_NAME = "run"
 _PROGRAM_NUMBERS = itertools.count()
-_MAX_CACHED = 2000
+_MAX_CACHED_PROGRAMS = 2000
 """Largest number of cached programs; the least recently used are removed first."""
 
 
-def compile_program(program: CycleProgram) -> Run:
+def compile_program(program: CycleProgram) -> CompiledLoop:
     """Return the compiled loop of a program."""
     library = binding.JITLibraryBuilder().add_object_img(_load_object_code(program)).add_current_process()
     tracker = library.export_symbol(_FUNCTION_NAME).link(_make_linker(), f"program{next(_PROGRAM_NUMBERS)}")
@@ -98,9 +98,9 @@ def _write_cache(path: Path, content: bytes) -> None:
     with replace_file(path) as file:
         file.write(content)
     files = list(path.parent.iterdir())
-    if len(files) > _MAX_CACHED:
+    if len(files) > _MAX_CACHED_PROGRAMS:
         for oldest_file in sorted(files, key=lambda cached_file: cached_file.stat().st_mtime)[
-            : _MAX_CACHED // 10
+            : _MAX_CACHED_PROGRAMS // 10
         ]:
             oldest_file.unlink(missing_ok=True)
 
@@ -113,7 +113,7 @@ def _translate(program: CycleProgram) -> bytes:
     )
     for pointer in function.args[:3]:
         pointer.add_attribute("noalias")
-    _Loop(ir.IRBuilder(function.append_basic_block()), program).emit(*function.args)
+    _LoopEmitter(ir.IRBuilder(function.append_basic_block()), program).emit(*function.args)
     module_reference = binding.parse_assembly(str(module))
     options = binding.create_pipeline_tuning_options(speed_level=3)
     machine = _make_machine()
@@ -122,7 +122,7 @@ def _translate(program: CycleProgram) -> bytes:
     return machine.emit_object(module_reference)  # type: ignore[no-any-return, unused-ignore]
 
 
-class _Loop:
+class _LoopEmitter:
     """Translates one program. Every variable is a 64-bit stack slot, which LLVM turns into a register."""
 
     def __init__(self, builder: Any, program: CycleProgram) -> None:
@@ -152,8 +152,8 @@ class _Loop:
         cycle.add_incoming(_WORD_TYPE(0), entry_block)
         builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
         builder.position_at_end(body)
-        row_in = self._find_row(rows, cycle, self._program.inputs)
-        row_out = self._find_row(outputs, cycle, self._program.outputs)
+        row_in = self._find_row(rows, cycle, self._program.input_columns)
+        row_out = self._find_row(outputs, cycle, self._program.output_columns)
         for name, column in self._find_columns(_INPUT):
             self._copy(self._find_element(row_in, column), self._slots[name])
         self._emit_block(self._tree.body)

@@ -7,7 +7,7 @@ import numpy as np
 from fpga.count_action.actions.memory import find_memory
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of, split_targets
+from fpga.count_action.ports import Rows, make_ports, split_targets
 from fpga.count_action.simulate.compiled.generator import make_program
 from fpga.count_action.simulate.port_values import check_inputs
 from lightbed.wording import describe_extra
@@ -23,7 +23,7 @@ class Simulator:
         streams form a cycle.
         """
         self.datapath = datapath
-        self.ports = ports_of(datapath)
+        self.ports = make_ports(datapath)
         program = make_program(datapath)
         try:
             from fpga.count_action.simulate.compiled.native import compile_program

@@ -33,7 +33,7 @@ from fpga.count_action.simulate.bit_slices import (
     find_valid_slice,
     sort_by_stalls,
 )
-from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State, apply_buffers, has_room
+from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State, apply_buffers, has_space
 
 
 class Wiring:
@@ -63,13 +63,16 @@ class Wiring:
     def find_streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose beats must move for a sample to be counted (R11)."""
         if ref not in self._beats:
-            self._beats[ref] = self.graph.streams(ref)
+            self._beats[ref] = self.graph.find_streams(ref)
         return self._beats[ref]
 
     @cached_property
     def rivals(self) -> dict[PartOfModule, tuple[Count, ...]]:
         """For each count, the preceding level counts that take one of the count's streams (R26)."""
-        return {(m.name, count.name): self.graph.rivals(m, count) for m, count in self.datapath.counts()}
+        return {
+            (module.name, count.name): self.graph.find_rivals(module, count)
+            for module, count in self.datapath.list_counts()
+        }
 
     @cached_property
     def clears(self) -> dict[PartOfModule, list[PartOfModule]]:
@@ -153,7 +156,7 @@ class Evaluation:
         enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
         increment = self._compute_increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
-        formula_value = None if count.aim is None else self.sample(count.aim)
+        formula_value = None if count.aim is None else self.read_sample(count.aim)
         target = self.state.targets[module.name, count.target] if formula_value is None else formula_value
         value = base + increment
         reach = module.target(count.target)
@@ -164,7 +167,7 @@ class Evaluation:
         remainder = value
         if fires:
             remainder = value - target if reach.carry else 0
-        limited_value = min(max(remainder, 0), self._limit(count)) if increment else base
+        limited_value = min(max(remainder, 0), self._compute_limit(count)) if increment else base
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -180,16 +183,16 @@ class Evaluation:
             saturates=is_accumulating and increment != 0 and limited_value != remainder,
         )
 
-    def _limit(self, count: Count) -> int:
+    def _compute_limit(self, count: Count) -> int:
         """Return the largest possible value of a count: the maximum of its register, or a smaller bound (R10, R17)."""
         largest = (1 << count.width) - 1
-        return largest if count.bound is None else min(largest, self.sample(count.bound))
+        return largest if count.bound is None else min(largest, self.read_sample(count.bound))
 
     def _is_enabled(self, count: Count) -> bool:
         return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
 
     def _holds(self, ref: Ref) -> bool:
-        return self._is_valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
+        return self._is_valid(ref) if self.wiring.is_stream(ref) else self.read_sample(ref) != 0
 
     def _compute_increment(self, count: Count) -> int:
         added_total = sum(self._read_term(count, ref) for ref in count.terms)
@@ -206,7 +209,7 @@ class Evaluation:
     def _takes(self, count: Count, stream: Stream) -> bool:
         """Return whether a count takes this stream when it fires; an arbitrating count takes one stream (R19)."""
         pick = find_pick_formula(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
-        return pick is None or self.sample(pick) != 0
+        return pick is None or self.read_sample(pick) != 0
 
     # Formulas (R13)
 
@@ -215,7 +218,7 @@ class Evaluation:
         if isinstance(operand, int):
             return operand
         if isinstance(operand, Ref):
-            return self.sample(operand)
+            return self.read_sample(operand)
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
             return int(self._is_valid(first_operand))
@@ -236,10 +239,10 @@ class Evaluation:
 
     # Outputs
 
-    def cycle(self) -> Cycle:
+    def make_cycle(self) -> Cycle:
         """Return the values of ports and counts before the clock edge."""
         counts = tuple(
-            self.counts[module.name, count.name] for module, count in self.wiring.datapath.counts()
+            self.counts[module.name, count.name] for module, count in self.wiring.datapath.list_counts()
         )
         return Cycle(self.inputs, dict(self._list_outputs()), counts)
 
@@ -254,7 +257,9 @@ class Evaluation:
                 yield f"{module}_{name}_data_o", value
             else:
                 yield f"{module}_{name}_o", value
-        counts = [(module.name, count.name, count.width) for module, count in self.wiring.datapath.counts()]
+        counts = [
+            (module.name, count.name, count.width) for module, count in self.wiring.datapath.list_counts()
+        ]
         yield "fire_o", pack((self.fires(module, count), 1) for module, count, _ in counts)
         yield (
             "count_o",
@@ -266,13 +271,13 @@ class Evaluation:
     def _accepts(self, signal: Signal, index: int) -> bool:
         """Return the ready bit at the port; for a buffered stream, whether its buffer has room (R20)."""
         if signal.buffered:
-            return has_room(self.state.buffers[signal.name, index])
+            return has_space(self.state.buffers[signal.name, index])
         return self._is_ready((None, signal.name, index))
 
-    def sample(self, ref: Ref) -> int:
+    def read_sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""
         if is_value(ref):
-            return self._evaluate(self.wiring.graph.formula(ref))
+            return self._evaluate(self.wiring.graph.find_formula(ref))
         bits = self.wiring.get_slice(ref)
         return decode_number(self._read_bits(bits), bits.width, signed=bits.signed)
 

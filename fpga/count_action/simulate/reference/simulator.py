@@ -15,14 +15,14 @@ import numpy as np
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.memory import find_memory
 from fpga.count_action.model import Count, Datapath, Module, Ref
-from fpga.count_action.ports import Rows, ports_of, split_targets
+from fpga.count_action.ports import Rows, make_ports, split_targets
 from fpga.count_action.simulate.bit_slices import PartOfModule
 from fpga.count_action.simulate.port_values import check_inputs, pack_row, unpack_row
 from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
 from fpga.count_action.simulate.reference.state import Cycle, State, compute_next_buffers, make_reset_state
 
 
-class Reference:
+class ReferenceSimulator:
     """A datapath and its registers. `run` continues from the current state; `reset` restores the initial state."""
 
     def __init__(self, datapath: Datapath) -> None:
@@ -31,7 +31,7 @@ class Reference:
         Raise KeyError for a reference that names no signal, and ValueError if streams form a cycle.
         """
         self.datapath = datapath
-        self.ports = ports_of(datapath)
+        self.ports = make_ports(datapath)
         self._wiring = Wiring(datapath)
         self.state = make_reset_state(datapath)
 
@@ -61,10 +61,10 @@ class Reference:
         Raise ValueError for rows of another width.
         """
         inputs = check_inputs(self.ports, rows)
-        outputs = [pack_row(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
+        outputs = [pack_row(self.ports.outputs, cycle.outputs) for cycle in self.iterate_cycles(inputs)]
         return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)
 
-    def cycles(self, rows: Rows) -> Iterator[Cycle]:
+    def iterate_cycles(self, rows: Rows) -> Iterator[Cycle]:
         """Run the rows, and yield every cycle."""
         for row in check_inputs(self.ports, rows).tolist():
             yield self.step(unpack_row(self.ports.inputs, row))
@@ -79,13 +79,13 @@ class Reference:
     def step(self, inputs: Mapping[str, int]) -> Cycle:
         """Run one cycle with `inputs` by port; missing ports are 0."""
         evaluation = Evaluation(self._wiring, self.state, inputs)
-        cycle, self.state = evaluation.cycle(), compute_next_state(evaluation)
+        cycle, self.state = evaluation.make_cycle(), compute_next_state(evaluation)
         return cycle
 
 
 def compute_next_state(evaluation: Evaluation) -> State:
     """Return the registers after the clock edge. Each register depends only on the cycle before the edge."""
-    return ClockEdge(evaluation).state()
+    return ClockEdge(evaluation).make_state()
 
 
 class ClockEdge:
@@ -94,7 +94,7 @@ class ClockEdge:
     def __init__(self, evaluation: Evaluation) -> None:
         self._evaluation = evaluation
 
-    def state(self) -> State:
+    def make_state(self) -> State:
         """Return the registers after the edge."""
         cycle, previous_state = self._evaluation, self._evaluation.state
         must_keep_status = not cycle.inputs.get("clear_status_i", 0)
@@ -109,8 +109,8 @@ class ClockEdge:
                     outputs[key] = outputs[key] if value is None else value
         return State(
             counts={
-                (module.name, count.name): self._next_count(module, count)
-                for module, count in datapath.counts()
+                (module.name, count.name): self._compute_next_count(module, count)
+                for module, count in datapath.list_counts()
             },
             overshoot={
                 key: count.overshoots or (previous_state.overshoot[key] and must_keep_status)
@@ -120,14 +120,14 @@ class ClockEdge:
                 key: count.saturates or (previous_state.saturated[key] and must_keep_status)
                 for key, count in cycle.counts.items()
             },
-            targets=self._next_targets(),
+            targets=self._compute_next_targets(),
             valid={beat: self._sends(beat) or cycle.is_backpressured(beat) for beat in previous_state.valid},
             outputs=outputs,
             memories=memories,
             buffers=compute_next_buffers(datapath, previous_state.buffers, cycle.inputs, cycle.moves),
         )
 
-    def _next_count(self, module: Module, count: Count) -> int:
+    def _compute_next_count(self, module: Module, count: Count) -> int:
         """Return the next value of a count: 0 if it is a level count or is cleared (R5, R10)."""
         key = (module.name, count.name)
         return (
@@ -140,7 +140,7 @@ class ClockEdge:
             for clearing_count in self._evaluation.wiring.clears.get(key, ())
         )
 
-    def _next_targets(self) -> dict[PartOfModule, int]:
+    def _compute_next_targets(self) -> dict[PartOfModule, int]:
         """Return the targets in force after the edge: the shadow bank if there is a commit (R8)."""
         if not self._evaluation.inputs.get("commit_i", 0):
             return dict(self._evaluation.state.targets)
@@ -150,7 +150,7 @@ class ClockEdge:
 
     def _sends(self, beat: PartOfModule) -> bool:
         module = self._evaluation.wiring.datapath.module(beat[0])
-        return any(self.fires(module, driver.on) for driver in module.drivers(beat[1]))
+        return any(self.fires(module, driver.on) for driver in module.list_drivers(beat[1]))
 
     # Methods of `actions.kind.Edge`
 
@@ -172,14 +172,14 @@ class ClockEdge:
         """Return whether every beat on which a sample depends moves (R7)."""
         return all(self._evaluation.moves(stream) for stream in self._evaluation.wiring.find_streams(ref))
 
-    def sample(self, ref: Ref) -> int:
+    def read_sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula."""
-        return self._evaluation.sample(ref)
+        return self._evaluation.read_sample(ref)
 
-    def output(self, module: Module, name: str) -> int:
+    def read_output(self, module: Module, name: str) -> int:
         """Return the current value of an output: the bits of a beat, a flag or a number."""
         return self._evaluation.state.outputs[module.name, name]
 
-    def memory(self, module: Module, name: str) -> Any:
+    def read_memory(self, module: Module, name: str) -> Any:
         """Return the state that an action keeps between cycles besides its output."""
         return self._evaluation.state.memories[module.name, name]

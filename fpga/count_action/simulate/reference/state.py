@@ -53,7 +53,7 @@ def apply_buffers(
     return modules_inputs
 
 
-def has_room(buffer: Buffer) -> bool:
+def has_space(buffer: Buffer) -> bool:
     """Return whether a buffer can accept a beat."""
     return len(buffer[0]) < BUFFER_BEATS
 
@@ -68,7 +68,7 @@ def compute_next_buffers(
     updated_buffers = {}
     for signal, index in find_buffered_streams(datapath):
         waiting_beats, beat = buffers[signal.name, index]
-        arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting_beats, beat))
+        arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_space((waiting_beats, beat))
         if is_taken(Ref(signal.name, index=index)):
             waiting_beats = waiting_beats[1:]
         if arrives:
@@ -131,20 +131,20 @@ class Cycle:
 
 def make_reset_state(datapath: Datapath, previous_state: State | None = None) -> State:
     """Return the registers after power-on, or after a reset in the state `previous_state` (R12, R25)."""
-    counts = [(module.name, count.name) for module, count in datapath.counts()]
+    counts = [(module.name, count.name) for module, count in datapath.list_counts()]
     outputs = {
         (module.name, name): action
         for module in datapath.modules
-        for name, action in module.outputs().items()
+        for name, action in module.map_outputs().items()
     }
     return State(
         counts=dict.fromkeys(counts, 0),
         overshoot=dict.fromkeys(counts, False),
         saturated=dict.fromkeys(counts, False),
-        targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
+        targets={(module.name, target.name): target.reset for module, target in datapath.list_targets()},
         memories={
             key: previous_state.memories[key]
-            if previous_state is not None and KINDS[action.kind].array_words(action)
+            if previous_state is not None and KINDS[action.kind].count_array_words(action)
             else KINDS[action.kind].reset(action)
             for key, action in outputs.items()
         },

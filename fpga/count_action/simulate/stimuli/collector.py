@@ -10,11 +10,11 @@ import numpy as np
 
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quote
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of
+from fpga.count_action.ports import Rows, make_ports
 from fpga.count_action.simulate.port_values import pack_row
 from fpga.count_action.simulate.signals import Wire, find_by_name
 
-EXPECT = "expect:"
+EXPECT_PREFIX = "expect:"
 MAX_CYCLES = 10_000_000
 
 NamedWire = tuple[Wire, bool] | None
@@ -42,16 +42,16 @@ class Stimulus:
 def _make_idle_inputs(datapath: Datapath) -> dict[str, int]:
     """Return the default values of inputs by port: ready is 1, targets have their reset values, others are 0."""
     shadow = low = 0
-    for _, target in datapath.targets():
+    for _, target in datapath.list_targets():
         shadow |= target.reset << low
         low += target.width
-    ready_inputs = {port.name: 1 for port in ports_of(datapath).inputs if port.name.endswith("_ready_i")}
+    ready_inputs = {port.name: 1 for port in make_ports(datapath).inputs if port.name.endswith("_ready_i")}
     return {"target_shadow_i": shadow, **ready_inputs}
 
 
 def make_idle_rows(datapath: Datapath, cycles: int) -> Rows:
     """Return rows of default inputs, in which no beat arrives."""
-    row = pack_row(ports_of(datapath).inputs, _make_idle_inputs(datapath))
+    row = pack_row(make_ports(datapath).inputs, _make_idle_inputs(datapath))
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
@@ -62,14 +62,14 @@ class Collector:
         self.datapath, self.file = datapath, file
         self._inputs = find_by_name(datapath, inputs=True)
         self._outputs = find_by_name(datapath, inputs=False)
-        self._ports = ports_of(datapath).inputs
+        self._ports = make_ports(datapath).inputs
         self._idle = _make_idle_inputs(datapath)
         self._words = array("Q")
         self._cycles = 0
         self._expectations: list[Expectation] = []
         self._errors: list[Diagnostic] = []
 
-    def error(self, line: int, column: int, message: str, hint: str = "") -> CountActionError:
+    def make_error(self, line: int, column: int, message: str, hint: str = "") -> CountActionError:
         """Return a fatal error of the file, together with the recorded errors."""
         return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
 
@@ -84,10 +84,10 @@ class Collector:
         if self._errors:
             raise CountActionError(self._errors)
 
-    def wire(self, name: str, line: int, column: int) -> NamedWire:
+    def find_wire(self, name: str, line: int, column: int) -> NamedWire:
         """Return the wire of a name, or None after recording an error if the name is unknown."""
-        is_expectation = name.startswith(EXPECT)
-        plain_name = name.removeprefix(EXPECT).strip()
+        is_expectation = name.startswith(EXPECT_PREFIX)
+        plain_name = name.removeprefix(EXPECT_PREFIX).strip()
         wires = self._outputs if is_expectation else self._inputs
         if plain_name in wires:
             return wires[plain_name], is_expectation
@@ -95,7 +95,7 @@ class Collector:
         direction = "output" if is_expectation else "input"
         hint = did_you_mean(plain_name, (wire for wire in wires if not wire.endswith(("_i", "_o"))))
         if plain_name in other_wires and not is_expectation:
-            hint = f"It is an output: write {quote(EXPECT + plain_name)} to expect a value."
+            hint = f"It is an output: write {quote(EXPECT_PREFIX + plain_name)} to expect a value."
         self.add_error(line, column, f"there is no {direction} {quote(plain_name)}", hint)
         return None
 
@@ -131,13 +131,13 @@ class Collector:
                 values[wire.port.name] = values.get(wire.port.name, 0) & ~wire.mask | bits << wire.low
         if self._cycles == MAX_CYCLES:
             hint = "Cut it with --cycles, or use numpy rows and `simulate` instead."
-            raise self.error(line, 1, f"more than {MAX_CYCLES} cycles", hint)
+            raise self.make_error(line, 1, f"more than {MAX_CYCLES} cycles", hint)
         self._words.extend(pack_row(self._ports, values))
         self._cycles += 1
 
-    def stimulus(self) -> Stimulus:
+    def make_stimulus(self) -> Stimulus:
         """Return the stimulus. Raise `CountActionError` if errors were recorded."""
         self.raise_errors()
-        columns = ports_of(self.datapath).input_columns
+        columns = make_ports(self.datapath).input_columns
         rows = np.array(self._words, np.uint64).reshape(self._cycles, columns)
         return Stimulus(rows, tuple(self._expectations))

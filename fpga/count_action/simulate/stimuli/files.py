@@ -24,12 +24,18 @@ import numpy as np
 
 from fpga.count_action.diagnostics import CountActionError, quote
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate.reference import Reference
+from fpga.count_action.ports import Rows, make_ports
+from fpga.count_action.simulate.reference import ReferenceSimulator
 from fpga.count_action.simulate.signals import Wire, list_input_wires, list_output_wires
-from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector, Expectation, NamedWire, Stimulus
+from fpga.count_action.simulate.stimuli.collector import (
+    EXPECT_PREFIX,
+    Collector,
+    Expectation,
+    NamedWire,
+    Stimulus,
+)
 
-CYCLE = "cycle"
+CYCLE_COLUMN = "cycle"
 """The column of a CSV that numbers its cycles."""
 
 
@@ -46,12 +52,14 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
     collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
         hint = f"Use {', '.join(readers)}."
-        raise collector.error(1, 1, f"unknown stimulus format {quote(path.suffix)}", hint)
+        raise collector.make_error(1, 1, f"unknown stimulus format {quote(path.suffix)}", hint)
     try:
         readers[path.suffix.lower()](collector, path, cycles)
     except OSError as error:
-        raise collector.error(1, 1, f"cannot be read: {error.strerror or error}", "Check the path.") from None
-    return collector.stimulus()
+        raise collector.make_error(
+            1, 1, f"cannot be read: {error.strerror or error}", "Check the path."
+        ) from None
+    return collector.make_stimulus()
 
 
 # -------------------------------------------------------------------------------------------------- CSV
@@ -61,18 +69,18 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise collector.error(
+        raise collector.make_error(
             1, 1, f"is not text: byte {error.start} is not UTF-8", "Save it as UTF-8."
         ) from None
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise collector.error(
+        raise collector.make_error(
             reader.line_num, 1, f"is not valid CSV: {error}", "Save it as CSV with commas."
         ) from None
     if not lines:
-        raise collector.error(1, 1, "is empty", "Write an example with --init.")
+        raise collector.make_error(1, 1, "is empty", "Write an example with --init.")
     (header_line, header), *data_lines = lines
     columns = _read_header(collector, header_line, header)
     collector.raise_errors()
@@ -84,10 +92,10 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
             continue
         # Every line is one cycle, so that numbers with gaps, or from another start, would be wrong.
         for column_index, (name, number_cell) in enumerate(zip(header, cells, strict=False)):
-            if name.strip().lower() == CYCLE and number_cell.strip() not in {"", str(number)}:
+            if name.strip().lower() == CYCLE_COLUMN and number_cell.strip() not in {"", str(number)}:
                 message = f"{quote(number_cell.strip())} under {quote(name.strip())}, but this line is cycle {number}"
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
-                raise collector.error(line, column_index + 1, message, hint)
+                raise collector.make_error(line, column_index + 1, message, hint)
         collector.add_cycle(_read_cells(collector, columns, line, cells), line)
 
 
@@ -99,8 +107,8 @@ def _read_header(collector: Collector, line: int, names: list[str]) -> list[Name
         if is_duplicate:
             collector.add_error(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
         earlier_names.add(name)
-        is_ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
-        columns.append(None if is_ignored else collector.wire(name, line, column_index + 1))
+        is_ignored = is_duplicate or name.lower() in {CYCLE_COLUMN, "#", ""}
+        columns.append(None if is_ignored else collector.find_wire(name, line, column_index + 1))
     collector.check_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
 
@@ -128,10 +136,10 @@ def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (ValueError, zipfile.BadZipFile, EOFError):
-        raise collector.error(
+        raise collector.make_error(
             1, 1, "is not an NPZ file", "Write it with numpy.savez(file, NAME=values)."
         ) from None
-    columns = [(collector.wire(name, 1, 1), name, array) for name, array in arrays.items()]
+    columns = [(collector.find_wire(name, 1, 1), name, array) for name, array in arrays.items()]
     collector.check_overlaps(((name, wire) for wire, name, _ in columns), 1, repeat(1))
     collector.raise_errors()
     length = max((len(array) for array in arrays.values() if array.ndim), default=0)
@@ -157,10 +165,10 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
         make_cycles = runpy.run_path(str(path)).get("stimulus")
         if not callable(make_cycles):
-            raise collector.error(
+            raise collector.make_error(
                 1, 1, "has no function `stimulus`", "Write `def stimulus(ports): yield {...}`."
             )
-        cycles_of_file = make_cycles(ports_of(collector.datapath))
+        cycles_of_file = make_cycles(make_ports(collector.datapath))
         for number, cells in enumerate(islice(cycles_of_file, cycles)):
             line = _find_current_line(path, cycles_of_file)
             collector.add_cycle(_read_cycle(collector, number, cells, line), line)
@@ -169,13 +177,13 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
         raise
     except SyntaxError as error:
         position = (error.lineno or 1, error.offset or 1)
-        raise collector.error(*position, f"is not valid Python: {error.msg}", "Fix it.") from None
+        raise collector.make_error(*position, f"is not valid Python: {error.msg}", "Fix it.") from None
     except (
         Exception,
         SystemExit,
     ) as error:  # `sys.exit(0)` in the file must not end this command successfully
         message = f"{type(error).__name__} in the stimulus: {error}"
-        raise collector.error(_find_error_line(path, error), 1, message, "Fix the generator.") from error
+        raise collector.make_error(_find_error_line(path, error), 1, message, "Fix the generator.") from error
 
 
 def _read_cycle(
@@ -185,7 +193,7 @@ def _read_cycle(
         message = f"cycle {cycle} is {quote(repr(cells))}, not a dictionary"
         collector.add_error(line, 1, message, "Yield {NAME: value}.")
         return
-    named_wires = [(str(name), collector.wire(str(name), line, 1)) for name in cells]
+    named_wires = [(str(name), collector.find_wire(str(name), line, 1)) for name in cells]
     collector.check_overlaps(named_wires, line, repeat(1))
     for (name, wire), value in zip(named_wires, cells.values(), strict=True):
         try:
@@ -220,8 +228,8 @@ def make_example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     collector = Collector(datapath, "<example>")
     for row in rows:
         collector.add_cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
-    cycle_states = list(Reference(datapath).cycles(collector.stimulus().rows))
-    fires = [f"{EXPECT}fire[{count.module}.{count.count}]" for count in cycle_states[0].counts]
+    cycle_states = list(ReferenceSimulator(datapath).iterate_cycles(collector.make_stimulus().rows))
+    fires = [f"{EXPECT_PREFIX}fire[{count.module}.{count.count}]" for count in cycle_states[0].counts]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["cycle", *(_shorten(wire.name) for wire in wires), *fires])
@@ -271,7 +279,7 @@ def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
     failures = []
     for expectation in stimulus.expectations:
         if expectation.wire not in series:
-            series[expectation.wire] = expectation.wire.series(outputs)
+            series[expectation.wire] = expectation.wire.read_series(outputs)
         actual = series[expectation.wire][expectation.cycle] & (1 << expectation.wire.width) - 1
         if actual != expectation.value:
             failures.append(Failure(expectation, actual))
@@ -284,8 +292,8 @@ def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Fa
     span = slice(first_cycle, first_cycle + _WINDOW_CYCLES)
     cycles = range(first_cycle, min(first_cycle + _WINDOW_CYCLES, len(inputs)))
     table = [("cycle", [f"*{cycle}" if cycle == failure.expected.cycle else str(cycle) for cycle in cycles])]
-    table += _tabulate((wire, wire.series(inputs[span])) for wire in list_input_wires(datapath))
-    table += _tabulate((wire, wire.series(outputs[span])) for wire in list_output_wires(datapath))
+    table += _tabulate((wire, wire.read_series(inputs[span])) for wire in list_input_wires(datapath))
+    table += _tabulate((wire, wire.read_series(outputs[span])) for wire in list_output_wires(datapath))
     expected_cells = [
         str(failure.expected.value) if cycle == failure.expected.cycle else "" for cycle in cycles
     ]

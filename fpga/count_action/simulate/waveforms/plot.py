@@ -7,7 +7,7 @@ from typing import Any
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.signals import Wire, activity, list_input_wires, list_output_wires
+from fpga.count_action.simulate.signals import Wire, find_changes, list_input_wires, list_output_wires
 from lightbed.output_file import save_figure
 from lightbed.wording import describe_extra
 
@@ -54,14 +54,15 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
         index for index, _ in ranked_traces[:4]
     ]
     return [
-        (wire, wire.series(rows), colour) for wire, rows, colour in (wires[index] for index in shown_indices)
+        (wire, wire.read_series(rows), colour)
+        for wire, rows, colour in (wires[index] for index in shown_indices)
     ]
 
 
 def _measure_activity(wire: Wire, rows: Rows) -> float:
     """Return the number of changes of a wire; 0.5 for a constant 1, which is still informative."""
-    is_steady = wire.width == 1 and any(wire.series(rows[:1]))
-    return float(activity(wire, rows).sum()) or 0.5 * is_steady
+    is_steady = wire.width == 1 and any(wire.read_series(rows[:1]))
+    return float(find_changes(wire, rows).sum()) or 0.5 * is_steady
 
 
 def _rank(wire: Wire) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.signals import Wire, activity, list_input_wires, list_output_wires
+from fpga.count_action.simulate.signals import Wire, find_changes, list_input_wires, list_output_wires
 
 _PERIOD_NS = 10
 _FIRST_CODE, _LAST_CODE = 33, 126
@@ -21,14 +21,14 @@ def format_vcd(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     """Return the text of a VCD file: a scope for every module, with the clock and external inputs in the top scope."""
     wires = [(wire, inputs) for wire in list_input_wires(datapath)]
     wires += [(wire, outputs) for wire in list_output_wires(datapath)]
-    codes = [_code(index + 1) for index in range(len(wires))]
+    codes = [_make_code(index + 1) for index in range(len(wires))]
     header = _write_header(datapath, [wire for wire, _ in wires], codes)
     changes: dict[int, list[str]] = {}
     for cycle in range(len(inputs)):
-        changes[2 * cycle] = [f"1{_code(0)}"]
-        changes[2 * cycle + 1] = [f"0{_code(0)}"]
+        changes[2 * cycle] = [f"1{_make_code(0)}"]
+        changes[2 * cycle + 1] = [f"0{_make_code(0)}"]
     for (wire, rows), code in zip(wires, codes, strict=True):
-        for cycle, value in _find_changes(wire, rows):
+        for cycle, value in _list_changes(wire, rows):
             changes[2 * cycle].append(_format_change(wire, value, code))
     half = _PERIOD_NS // 2
     body = (f"#{half * time}\n" + "\n".join(lines) for time, lines in changes.items())
@@ -38,7 +38,7 @@ def format_vcd(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
 def _write_header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator[str]:
     yield "$timescale 1 ns $end"
     yield f"$scope module {datapath.name} $end"
-    yield f"$var wire 1 {_code(0)} clk $end"
+    yield f"$var wire 1 {_make_code(0)} clk $end"
     owners = dict.fromkeys(wire.owner for wire in sorted(wires, key=lambda wire: wire.owner != ""))
     for owner in owners:
         if owner:
@@ -66,10 +66,10 @@ def _format_range(wire: Wire) -> str:
     return f" [{wire.width - 1}:0]" if wire.width > 1 else ""
 
 
-def _code(index: int) -> str:
+def _make_code(index: int) -> str:
     """Return the identifier of the wire at a position, as short as possible.
 
-    >>> _code(0), _code(94)
+    >>> _make_code(0), _make_code(94)
     ('!', '!"')
     """
     base, code = _LAST_CODE - _FIRST_CODE + 1, ""
@@ -80,11 +80,11 @@ def _code(index: int) -> str:
             return code
 
 
-def _find_changes(wire: Wire, rows: Rows) -> Iterator[tuple[int, int]]:
-    values = wire.series(rows)
+def _list_changes(wire: Wire, rows: Rows) -> Iterator[tuple[int, int]]:
+    values = wire.read_series(rows)
     if values:
         yield 0, values[0]
-    yield from ((cycle + 1, values[cycle + 1]) for cycle in activity(wire, rows).nonzero()[0].tolist())
+    yield from ((cycle + 1, values[cycle + 1]) for cycle in find_changes(wire, rows).nonzero()[0].tolist())
 
 
 def _format_change(wire: Wire, value: int, code: str) -> str:

@@ -7,12 +7,12 @@ from sim.models.network.allreduce.algorithms import (
     Algorithm,
     Chain,
     Phase,
-    double_binary_tree,
-    exchange,
     find_tree_parents,
-    halving_doubling,
-    parts,
-    ring,
+    plan_double_binary_tree,
+    plan_exchange,
+    plan_halving_doubling,
+    plan_rings,
+    split_bytes,
 )
 
 __all__ = [
@@ -20,10 +20,10 @@ __all__ = [
     "Algorithm",
     "Chain",
     "Phase",
-    "double_binary_tree",
-    "exchange",
     "find_tree_parents",
-    "halving_doubling",
-    "parts",
-    "ring",
+    "plan_double_binary_tree",
+    "plan_exchange",
+    "plan_halving_doubling",
+    "plan_rings",
+    "split_bytes",
 ]

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 class Phase:
     """The same messages in each of `rounds` consecutive rounds; `sources`, `targets`, `sizes` are (messages,).
 
-    With `merged` a message moves the bytes of all its rounds at once; see `fluid`.
+    With `merged` a message moves the bytes of all its rounds at once; see `make_fluid`.
     """
 
     sources: Integers
@@ -37,16 +37,18 @@ Algorithm = Callable[[Sequence[int], int], tuple[Chain, ...]]
 """A function from members and size in bytes to chains."""
 
 
-def parts(size_bytes: int, count: int) -> list[int]:
+def split_bytes(size_bytes: int, count: int) -> list[int]:
     """Split `size_bytes` into `count` parts that differ by at most one byte, the larger parts first.
 
-    >>> parts(10, 4)
+    >>> split_bytes(10, 4)
     [3, 3, 2, 2]
     """
     return [size_bytes // count + (index < size_bytes % count) for index in range(count)]
 
 
-def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1,)) -> tuple[Chain, ...]:
+def plan_rings(
+    members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1,)
+) -> tuple[Chain, ...]:
     """Return one ring for each stride; each ring reduces an equal share in 2(g-1) rounds of 1/g of the share.
 
     With stride p, position i sends to i + p mod g. Every member sends 2(g-1)/g of the tensor (Patarasuk and Yuan,
@@ -70,11 +72,11 @@ def ring(members: Sequence[int], size_bytes: int, *, strides: Sequence[int] = (1
         sizes = np.full(member_count, -(-share // member_count))
         return (Phase(order, np.roll(order, -stride), sizes, rounds=2 * (member_count - 1)),)
 
-    shares = parts(size_bytes, len(strides))
+    shares = split_bytes(size_bytes, len(strides))
     return tuple(make_chain(stride, share) for stride, share in zip(strides, shares, strict=True) if share)
 
 
-def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+def plan_exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
     """Return a single round with all bytes of a ring, as the packet simulator moves small AllReduces."""
     member_count = len(members)
     if member_count == 1 or size_bytes == 0:
@@ -91,7 +93,7 @@ def exchange(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
     )
 
 
-def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+def plan_halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
     """Return recursive halving, then doubling: 2 log2(g) rounds (Rabenseifner, 2004).
 
     Each member sends 2(g-1)/g of the tensor. Members beyond the largest power of two first send their tensor to a
@@ -128,7 +130,7 @@ TREE_CHUNK_BYTES = 512 * 1024
 """Size of a chunk on a tree: NCCL's buffer of 4 MiB in 8 steps (NCCL_BUFFSIZE, NCCL_STEPS)."""
 
 
-def double_binary_tree(
+def plan_double_binary_tree(
     members: Sequence[int], size_bytes: int, *, chunk_bytes: int = TREE_CHUNK_BYTES, multiplier: int = 1
 ) -> tuple[Chain, ...]:
     """Return two binary trees, each of which reduces half of the tensor (Sanders, Speck and Traff, 2009).
@@ -146,7 +148,7 @@ def double_binary_tree(
         return ()
     order = [members[index * multiplier % member_count] for index in range(member_count)]
     next_members = order[1:] + order[:1]
-    trees = zip((order, next_members), parts(size_bytes, 2), strict=True)
+    trees = zip((order, next_members), split_bytes(size_bytes, 2), strict=True)
     return tuple(_make_pipeline(_list_levels(labels), share, chunk_bytes) for labels, share in trees if share)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, ring
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, plan_rings
 
 
-def reduce_over_domains(domain_size: int, reduce_across: Algorithm = ring) -> Algorithm:
+def reduce_over_domains(domain_size: int, reduce_across: Algorithm = plan_rings) -> Algorithm:
     """Return the hierarchical AllReduce for domains of `domain_size` consecutive nodes.
 
     A group with the same ranks in each of its domains is summed as the module describes; its members of equal rank
@@ -41,7 +41,7 @@ def reduce_over_domains(domain_size: int, reduce_across: Algorithm = ring) -> Al
             and bool((rows % domain_size == rows[:1] % domain_size).all())
         )
         if not is_regular or domain_count == 1 or rows is None or not size_bytes:
-            return ring(ordered_members.tolist(), size_bytes)
+            return plan_rings(ordered_members.tolist(), size_bytes)
         part_bytes = -(-size_bytes // nodes_per_domain)
         rings = [phase for (phase,) in reduce_across(domains.tolist(), part_bytes)]
         row_by_domain = np.zeros(domains[-1] + 1, np.int64)

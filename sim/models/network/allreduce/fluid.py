@@ -1,6 +1,6 @@
 """Fluid collectives, which need many times fewer events, and rings on the strides of a circulant.
 
-A ring AllReduce of g members is 2(g-1) rounds. Its `fluid` form sends the bytes of all rounds of a member as one
+A ring AllReduce of g members is 2(g-1) rounds. Its fluid form sends the bytes of all rounds of a member as one
 message, followed by the latency of all rounds. Both forms move the same bytes over the same links. They take the same
 time if the rate of each message is constant: if the links of the ring carry no other flows, or the same other flows
 all the time. They differ if other flows begin or end meanwhile: a ring in rounds leaves its links idle between rounds
@@ -13,42 +13,42 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import gcd
 
-from sim.models.network.allreduce.algorithms import Algorithm, Chain, ring
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, plan_rings
 
 Group = tuple[int, ...]
 
 
-def fluid(algorithm: Algorithm) -> Algorithm:
+def make_fluid(algorithm: Algorithm) -> Algorithm:
     """Return the collective with the rounds of each phase merged: whole rings, and the middle of pipelined trees."""
 
-    def merge(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+    def plan_merged(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         chains = algorithm(members, size_bytes)
         return tuple(tuple(replace(phase, merged=phase.rounds > 1) for phase in chain) for chain in chains)
 
-    return merge
+    return plan_merged
 
 
-fluid_ring = fluid(ring)
+plan_fluid_ring = make_fluid(plan_rings)
 """A single ring in the order of the members, with merged rounds."""
 
 
 def make_stride_rings(choose_strides: Callable[[Group], Sequence[int]], *, exact: bool = False) -> Algorithm:
-    """Return a collective with a ring for each stride that `choose_strides` returns for a group, as `allreduce.ring`.
+    """Return a collective with one ring for each stride that `choose_strides` returns for a group.
 
-    The rings are fluid, or in rounds if `exact`.
+    `plan_rings` explains strides. The rings are fluid, or in rounds if `exact`.
 
     >>> both_ways = make_stride_rings(lambda group: (1, len(group) - 1))
     >>> [(phase.targets.tolist(), phase.merged) for (phase,) in both_ways((0, 3, 6), 3_000)]
     [([3, 6, 0], True), ([6, 0, 3], True)]
     """
 
-    def rings(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        return ring(members, size_bytes, strides=choose_strides(tuple(members)))
+    def plan_all_rings(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        return plan_rings(members, size_bytes, strides=choose_strides(tuple(members)))
 
-    return rings if exact else fluid(rings)
+    return plan_all_rings if exact else make_fluid(plan_all_rings)
 
 
-def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
+def make_circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
     """Return a collective of rings for any group on a circulant with these one-way strides; equal strides are parallel.
 
     An evenly spaced group uses the strides of the fabric that form a ring of the group. If there are none, it uses
@@ -57,12 +57,12 @@ def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) 
     which the members are given does not matter.
     """
     steps = tuple(stride % nodes for stride in strides)
-    rings = make_stride_rings(lambda group: choose_position_strides(nodes, steps, group), exact=exact)
+    plan_in_order = make_stride_rings(lambda group: choose_position_strides(nodes, steps, group), exact=exact)
 
-    def ascending(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
-        return rings(sorted(members), size_bytes)
+    def plan_sorted(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
+        return plan_in_order(sorted(members), size_bytes)
 
-    return ascending
+    return plan_sorted
 
 
 def choose_position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:

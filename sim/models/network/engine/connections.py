@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.engine.program import Floats, Integers, integers
+from sim.models.network.engine.program import Floats, Integers, make_integers
 
 Flags = NDArray[np.bool_]
 Table = NDArray[np.void]
@@ -43,9 +43,9 @@ class Transport(NamedTuple):
     marks_above: float
     timeout_s: float
     scan_s: float
-    train: int
+    packets_per_train: int
     """packets per train"""
-    spare: int
+    max_trains_per_event: int
     """the largest number of trains that a single event may need"""
     seed: int
 
@@ -116,19 +116,19 @@ class Queues(NamedTuple):
         return int(self.counters[SET])
 
 
-def make_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains: int) -> Queues:
-    """Return empty queues with capacity for `trains` trains at a time."""
-    counters = integers(6)
-    counters[FREE] = trains
+def make_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, train_count: int) -> Queues:
+    """Return empty queues with capacity for `train_count` trains at a time."""
+    counters = make_integers(6)
+    counters[FREE] = train_count
     links = np.zeros(packet_s.size, LINK)
     links["packet_s"], links["marks"] = packet_s, marks
     links["serving"] = links["head"] = links["tail"] = -1
-    room = np.zeros(trains, TRAIN)
-    room["following"] = np.arange(1, trains + 1)
+    train_table = np.zeros(train_count, TRAIN)
+    train_table["following"] = np.arange(1, train_count + 1)
     connections = np.zeros(first_timeout_s.size, CONNECTION)
     connections["first_timeout_s"] = first_timeout_s
-    events = np.zeros(trains + links.size + 1, EVENT)
-    return Queues(counters, links, room, events, connections, integers(first_timeout_s.size))
+    events = np.zeros(train_count + links.size + 1, EVENT)
+    return Queues(counters, links, train_table, events, connections, make_integers(first_timeout_s.size))
 
 
 def enlarge_trains(queues: Queues) -> Queues:

@@ -227,8 +227,8 @@ def finish(program: Program, state: State, task: int) -> None:
     state.counters[DONE] += 1
     if state.watch[task] & ENDS:
         state.counters[WOKEN] = 1
-    for position in range(program.next_first[task], program.next_first[task + 1]):
-        successor = program.next_task[position]
+    for position in range(program.successor_first[task], program.successor_first[task + 1]):
+        successor = program.successor_task[position]
         state.waits_for[successor] -= 1
         if state.waits_for[successor] == 0:
             state.ready[state.counters[READY_IN]] = successor
@@ -296,7 +296,7 @@ def _limit_wait(state: State, neighbours: Neighbours, capacity: Floats, begin: i
     first, links, count, remaining = (
         neighbours.first,
         neighbours.links,
-        neighbours.on_flows,
+        neighbours.flow_count_on_link,
         state.flow_bytes_left,
     )
     for position in range(begin, state.counters[FLOWS]):

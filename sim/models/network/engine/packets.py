@@ -322,7 +322,7 @@ def _send_window(queues: Queues, paths: Paths, transport: Transport, message: in
     if sent < end and connection["deadline_s"] == np.inf:
         connection["deadline_s"] = now_s + connection["timeout_s"]
     while sent < end:
-        count = end - sent if end - sent < 2 * transport.train else transport.train
+        count = end - sent if end - sent < 2 * transport.packets_per_train else transport.packets_per_train
         send_train(queues, paths, transport, message, sent, count, now_s)
         sent += count
     connection["sent"] = max(connection["sent"], sent)
@@ -368,7 +368,7 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
         message = _move_trains(paths, queues, transport, state.link_bytes, clock, until_s)
         if message >= 0:
             _close_connection(program, state, queues, message)
-        elif queues.counters[FREE] < queues.counters[ACTIVE] + transport.spare:
+        elif queues.counters[FREE] < queues.counters[ACTIVE] + transport.max_trains_per_event:
             return FULL
         elif counters[IDLE]:
             occupy_devices(program, state)
@@ -400,7 +400,7 @@ def _move_trains(
     Return -1 if none is complete before `until_s`, or if too few trains are free.
     """
     counters, events, trains, connections = queues.counters, queues.events, queues.trains, queues.connections
-    while counters[FREE] >= counters[ACTIVE] + transport.spare:
+    while counters[FREE] >= counters[ACTIVE] + transport.max_trains_per_event:
         event_s = events[0]["at_s"] if counters[EVENTS] else np.inf
         when_s = min(event_s, until_s)
         if counters[ACTIVE] and counters[SCANS] * transport.scan_s < when_s:

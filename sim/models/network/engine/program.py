@@ -33,7 +33,7 @@ BEGINS, ENDS = 1, 2
 """Events of a communication that `State.watch` can ask for."""
 
 JOINED, FREE, TOUCHED, FREE_VISITED, TOUCHED_VISITED = range(5)
-"""Indices into `Neighbours.size`: paths with new flows; paths and links whose rates are recomputed, and how many of
+"""Indices into `Neighbours.counters`: paths with new flows; paths and links whose rates are recomputed, and how many of
 each the search has visited."""
 
 
@@ -44,10 +44,10 @@ class Program(NamedTuple):
     """(tasks,) the device that a compute task occupies, -1 for all others"""
     task_s: Floats
     """(tasks,) computing time; for a communication, the time before its first message"""
-    task_after: Integers
+    predecessor_count: Integers
     """(tasks,) number of predecessors"""
-    next_first: Integers
-    next_task: Integers
+    successor_first: Integers
+    successor_task: Integers
     chain_first: Integers
     """(tasks + 1,) the chains of a task"""
     chain_task: Integers
@@ -169,36 +169,36 @@ class Neighbours(NamedTuple):
     load: Floats
     """(paths,) sum of the rates of the flows on a path, as `carried` counts it"""
     start: Integers
-    on_flows: Integers
+    flow_count_on_link: Integers
     """(links,) number of moving flows"""
-    on_count: Integers
+    path_count_on_link: Integers
     """(links,) number of paths in use"""
-    on_link: Indices
+    paths_on_link: Indices
     """list: paths in use on a link, in no order"""
-    on_entry: Indices
+    entries_on_link: Indices
     """list: entries of these paths"""
     place: Indices
-    """(entries,) index of an entry in `on_link` while its path is in use"""
+    """(entries,) index of an entry in `paths_on_link` while its path is in use"""
     level: Floats
     """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
     carried: Floats
     """(links,) sum of the rates, without free flows while their rates are recomputed"""
     limit: Integers
     """(paths,) link that limits the flows of a path, -1 for none yet"""
-    limited: Indices
+    limited_paths: Indices
     """list: paths that a link limits, or had limited: a path counts only if its `limit` is this link
     (`proportional`: all paths in use on a link)"""
     limited_count: Integers
-    size: Integers
+    counters: Integers
     """(5,) counters; the module's constants name the indices"""
-    joined: Integers
-    """paths with new flows; the first `size[JOINED]` entries are valid"""
+    joined_paths: Integers
+    """paths with new flows; the first `counters[JOINED]` entries are valid"""
     joined_mark: Integers
-    free: Integers
-    """paths whose rates are recomputed; the first `size[FREE]` entries are valid"""
+    free_paths: Integers
+    """paths whose rates are recomputed; the first `counters[FREE]` entries are valid"""
     free_mark: Integers
-    touched: Integers
-    """links of these paths; the first `size[TOUCHED]` entries are valid"""
+    touched_links: Integers
+    """links of these paths; the first `counters[TOUCHED]` entries are valid"""
     touch_mark: Integers
     free_on: Indices
     """list: free paths on a link"""
@@ -231,37 +231,37 @@ def make_state(
         rounding=np.array([rounding, lag], dtype=np.float64),
         due_s=np.full(1, np.inf),
         counters=counters,
-        watch=integers(tasks),
-        waits_for=program.task_after.copy(),
+        watch=make_integers(tasks),
+        waits_for=program.predecessor_count.copy(),
         begin_s=np.full(tasks, np.nan),
         end_s=np.full(tasks, np.nan),
         ready=ready,
         ready_s=np.zeros(tasks),
-        device_task=integers(devices, -1),
-        device_first=integers(devices, -1),
-        device_last=integers(devices, -1),
-        queued_next=integers(tasks, -1),
-        idle=integers(devices),
-        chains_left=integers(tasks),
+        device_task=make_integers(devices, -1),
+        device_first=make_integers(devices, -1),
+        device_last=make_integers(devices, -1),
+        queued_next=make_integers(tasks, -1),
+        idle=make_integers(devices),
+        chains_left=make_integers(tasks),
         chain_phase=program.phase_first[:-1].copy(),
-        chain_round=integers(chains),
-        groups_left=integers(chains),
-        flow_count_left=integers(groups),
-        flows=integers(messages),
+        chain_round=make_integers(chains),
+        groups_left=make_integers(chains),
+        flow_count_left=make_integers(groups),
+        flows=make_integers(messages),
         flow_bytes_left=np.zeros(messages),
         flow_since_s=np.zeros(messages),
         flow_rate=np.zeros(messages),
         flow_until_s=np.zeros(messages),
-        flow_position=integers(messages),
+        flow_position=make_integers(messages),
         flow_begin_s=np.zeros(messages),
-        link_bytes=integers(links),
+        link_bytes=make_integers(links),
         link_rate=np.zeros(links),
-        dirty=integers(links),
-        dirty_mark=integers(links),
+        dirty=make_integers(links),
+        dirty_mark=make_integers(links),
         timer_s=np.zeros(tasks + groups + 1),
-        timer_order=integers(tasks + groups + 1),
-        timer_kind=integers(tasks + groups + 1),
-        timer_item=integers(tasks + groups + 1),
+        timer_order=make_integers(tasks + groups + 1),
+        timer_kind=make_integers(tasks + groups + 1),
+        timer_item=make_integers(tasks + groups + 1),
         flow_rows=np.zeros((trace_rows, 4)),
         rate_rows=np.zeros((trace_rows, 3)),
     )
@@ -276,8 +276,8 @@ def _count_items(program: Program) -> tuple[int, int, int, int, int]:
 
 def _find_ready_tasks(program: Program) -> tuple[Integers, Integers]:
     """Return the counters, and an array (tasks,) that begins with the tasks without predecessors."""
-    first_tasks = np.flatnonzero(program.task_after == 0)
-    counters, ready = integers(14), integers(program.task_s.size)
+    first_tasks = np.flatnonzero(program.predecessor_count == 0)
+    counters, ready = make_integers(14), make_integers(program.task_s.size)
     counters[READY_IN] = first_tasks.size
     ready[: first_tasks.size] = first_tasks
     return counters, ready
@@ -303,38 +303,38 @@ def make_neighbours(
         first=first,
         links=route_links.astype(np.int32),
         path=routes.path,
-        flow_count=integers(paths),
-        head=integers(paths, -1),
-        following=integers(messages, -1),
-        preceding=integers(messages, -1),
+        flow_count=make_integers(paths),
+        head=make_integers(paths, -1),
+        following=make_integers(messages, -1),
+        preceding=make_integers(messages, -1),
         rate=np.zeros(paths),
         load=np.zeros(paths),
         start=np.concatenate([[0], ends])[:-1],
-        on_flows=integers(links),
-        on_count=integers(links),
-        on_link=np.zeros(entries, np.int32),
-        on_entry=np.zeros(entries, np.int32),
+        flow_count_on_link=make_integers(links),
+        path_count_on_link=make_integers(links),
+        paths_on_link=np.zeros(entries, np.int32),
+        entries_on_link=np.zeros(entries, np.int32),
         place=np.zeros(entries, np.int32),
         level=np.full(links, np.inf),
         carried=np.zeros(links),
-        limit=integers(paths, -1),
-        limited=np.zeros(entries, np.int32),
-        limited_count=integers(links),
-        size=integers(5),
-        joined=integers(paths),
-        joined_mark=integers(paths),
-        free=integers(paths),
-        free_mark=integers(paths),
-        touched=integers(links),
-        touch_mark=integers(links),
+        limit=make_integers(paths, -1),
+        limited_paths=np.zeros(entries, np.int32),
+        limited_count=make_integers(links),
+        counters=make_integers(5),
+        joined_paths=make_integers(paths),
+        joined_mark=make_integers(paths),
+        free_paths=make_integers(paths),
+        free_mark=make_integers(paths),
+        touched_links=make_integers(links),
+        touch_mark=make_integers(links),
         free_on=np.zeros(entries, np.int32),
-        free_count=integers(links),
-        free_flows=integers(links),
+        free_count=make_integers(links),
+        free_flows=make_integers(links),
         share=np.zeros(paths),
-        rising=integers(links),
+        rising=make_integers(links),
         room=np.zeros(links),
         full_at=np.zeros(links),
-        heap=integers(links),
+        heap=make_integers(links),
         heap_level=np.zeros(links),
         price=np.zeros(links if in_proportion else 0),
     )
@@ -363,6 +363,6 @@ def _separate_paths(routes: Routes) -> Routes:
     return make_routes(first, routes.links[entry])
 
 
-def integers(size: int, value: int = 0) -> Integers:
+def make_integers(size: int, value: int = 0) -> Integers:
     """Return an int64 array (size,) filled with `value`."""
     return np.full(size, value, np.int64)

@@ -40,7 +40,7 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
     counters[SHARES] += 1
     for position in range(counters[DIRTY]):
         state.dirty_mark[state.dirty[position]] = 0
-    counters[DIRTY] = neighbours.size[JOINED] = 0
+    counters[DIRTY] = neighbours.counters[JOINED] = 0
     moving_flows = state.flows[: counters[FLOWS]]
     count = _count_flows_on_links(neighbours, moving_flows)
     wait, price = neighbours.share, neighbours.price
@@ -69,13 +69,13 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
 
 @compile_function
 def _count_flows_on_links(neighbours: Neighbours, moving_flows: Integers) -> Integers:
-    """Return the number of flows on each link, and list these flows in `neighbours.limited` from `start` on."""
+    """Return the number of flows on each link, and list these flows in `neighbours.limited_paths` from `start` on."""
     count = neighbours.free_count
     count[:] = 0
     for message in moving_flows:
         for entry in range(neighbours.first[message], neighbours.first[message + 1]):
             link = neighbours.links[entry]
-            neighbours.limited[neighbours.start[link] + count[link]] = message
+            neighbours.limited_paths[neighbours.start[link] + count[link]] = message
             count[link] += 1
     return count
 
@@ -89,7 +89,7 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
     wait, begin, old_wait = neighbours.share, neighbours.start[link], neighbours.price[link]
     smallest_wait, load = np.inf, 0.0
     for position in range(begin, begin + count):
-        message = neighbours.limited[position]
+        message = neighbours.limited_paths[position]
         wait[message] -= old_wait
         if wait[message] < 1e-14 * old_wait:
             wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
@@ -102,7 +102,7 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
         for _ in range(_MAX_STEPS):
             load = slope = 0.0
             for position in range(begin, begin + count):
-                rate = 1.0 / (wait[neighbours.limited[position]] + own_wait)
+                rate = 1.0 / (wait[neighbours.limited_paths[position]] + own_wait)
                 load += rate
                 slope += rate * rate
             step = (load - capacity) / slope
@@ -111,7 +111,7 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
                 break
     longest = 0.0
     for position in range(begin, begin + count):
-        message = neighbours.limited[position]
+        message = neighbours.limited_paths[position]
         wait[message] += own_wait
         if wait[message] < np.inf:
             longest = max(longest, wait[message])

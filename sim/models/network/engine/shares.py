@@ -62,7 +62,7 @@ def fill(neighbours: Neighbours, capacity: Floats) -> None:
     start, free_count, limited, limited_count = (
         neighbours.start,
         neighbours.free_count,
-        neighbours.limited,
+        neighbours.limited_paths,
         neighbours.limited_count,
     )
     heap, levels, share, limit, full_at = (
@@ -72,7 +72,7 @@ def fill(neighbours: Neighbours, capacity: Floats) -> None:
         neighbours.limit,
         neighbours.full_at,
     )
-    size, level, flow_count = neighbours.size[TOUCHED], -1.0, neighbours.flow_count
+    size, level, flow_count = neighbours.counters[TOUCHED], -1.0, neighbours.flow_count
     for position in range(size // 2 - 1, -1, -1):
         _sift_down(heap, levels, position, size)
     while size:
@@ -109,19 +109,19 @@ def fill(neighbours: Neighbours, capacity: Floats) -> None:
 def _prepare(neighbours: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = (
-        neighbours.touched,
+        neighbours.touched_links,
         neighbours.room,
         neighbours.rising,
         neighbours.heap,
         neighbours.heap_level,
     )
     count, free_count, carried, free_flows = (
-        neighbours.on_count,
+        neighbours.path_count_on_link,
         neighbours.free_count,
         neighbours.carried,
         neighbours.free_flows,
     )
-    for position in range(neighbours.size[TOUCHED]):
+    for position in range(neighbours.counters[TOUCHED]):
         link = touched[position]
         rising[link] = free_flows[link]
         # If all flows of a link are free, its room is its capacity: rounding errors of `carried` do not accumulate.
@@ -184,12 +184,12 @@ def _stop_paths(
 @compile_function
 def join(state: State, neighbours: Neighbours, begin: int) -> None:
     """Add the new flows, from index `begin` on."""
-    flows, first, links, size = state.flows, neighbours.first, neighbours.links, neighbours.size
+    flows, first, links, size = state.flows, neighbours.first, neighbours.links, neighbours.counters
     start, count, on_link, on_entry, position_of = (
         neighbours.start,
-        neighbours.on_count,
-        neighbours.on_link,
-        neighbours.on_entry,
+        neighbours.path_count_on_link,
+        neighbours.paths_on_link,
+        neighbours.entries_on_link,
         neighbours.place,
     )
     path_of, flow_count, head, following, preceding = (
@@ -199,7 +199,12 @@ def join(state: State, neighbours: Neighbours, begin: int) -> None:
         neighbours.following,
         neighbours.preceding,
     )
-    counters, dirty, mark, on_flows = state.counters, state.dirty, state.dirty_mark, neighbours.on_flows
+    counters, dirty, mark, on_flows = (
+        state.counters,
+        state.dirty,
+        state.dirty_mark,
+        neighbours.flow_count_on_link,
+    )
     for position in range(begin, counters[FLOWS]):
         message = flows[position]
         path = path_of[message]
@@ -221,7 +226,7 @@ def join(state: State, neighbours: Neighbours, begin: int) -> None:
             neighbours.limit[path] = -1
         if first[path] < first[path + 1] and neighbours.joined_mark[path] == 0:
             neighbours.joined_mark[path] = 1
-            neighbours.joined[size[JOINED]] = path
+            neighbours.joined_paths[size[JOINED]] = path
             size[JOINED] += 1
 
 
@@ -231,9 +236,9 @@ def leave(state: State, neighbours: Neighbours, end: int) -> None:
     flows, first, links, rate = state.flows, neighbours.first, neighbours.links, state.flow_rate
     start, count, on_link, on_entry, position_of = (
         neighbours.start,
-        neighbours.on_count,
-        neighbours.on_link,
-        neighbours.on_entry,
+        neighbours.path_count_on_link,
+        neighbours.paths_on_link,
+        neighbours.entries_on_link,
         neighbours.place,
     )
     path_of, flow_count, head, following, preceding = (
@@ -243,7 +248,12 @@ def leave(state: State, neighbours: Neighbours, end: int) -> None:
         neighbours.following,
         neighbours.preceding,
     )
-    counters, dirty, mark, on_flows = state.counters, state.dirty, state.dirty_mark, neighbours.on_flows
+    counters, dirty, mark, on_flows = (
+        state.counters,
+        state.dirty,
+        state.dirty_mark,
+        neighbours.flow_count_on_link,
+    )
     carried = neighbours.carried
     for position in range(counters[FLOWS], end):
         message = flows[position]
@@ -286,7 +296,7 @@ def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     """Set the fair rates and the ends of the flows that the last changes affect."""
     state.counters[STAMP] += 1
     state.counters[SHARES] += 1
-    stamp, size = state.counters[STAMP], neighbours.size
+    stamp, size = state.counters[STAMP], neighbours.counters
     _begin_with_changes(state, neighbours, stamp)
     while True:
         _free_affected_paths(neighbours, stamp)
@@ -301,17 +311,17 @@ def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
 @compile_function
 def _begin_with_changes(state: State, neighbours: Neighbours, stamp: int) -> None:
     """Touch the links that changed, and free the paths of new flows."""
-    counters, size = state.counters, neighbours.size
+    counters, size = state.counters, neighbours.counters
     for position in range(counters[DIRTY]):
         link = state.dirty[position]
         state.dirty_mark[link] = 0
         neighbours.touch_mark[link] = stamp
-        neighbours.touched[position] = link
+        neighbours.touched_links[position] = link
     for position in range(size[JOINED]):
-        path = neighbours.joined[position]
+        path = neighbours.joined_paths[position]
         neighbours.joined_mark[path] = 0
         neighbours.free_mark[path] = stamp
-        neighbours.free[position] = path
+        neighbours.free_paths[position] = path
     size[TOUCHED], size[FREE] = counters[DIRTY], size[JOINED]
     counters[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
 
@@ -321,16 +331,16 @@ def _free_affected_paths(neighbours: Neighbours, stamp: int) -> None:
     """Free the paths that a touched link limits, and touch the links of free paths, until nothing is added."""
     first, links, start, level = neighbours.first, neighbours.links, neighbours.start, neighbours.level
     limited, limited_count, limit, free, touched = (
-        neighbours.limited,
+        neighbours.limited_paths,
         neighbours.limited_count,
         neighbours.limit,
-        neighbours.free,
-        neighbours.touched,
+        neighbours.free_paths,
+        neighbours.touched_links,
     )
     free_mark, touch_mark, size, share = (
         neighbours.free_mark,
         neighbours.touch_mark,
-        neighbours.size,
+        neighbours.counters,
         neighbours.share,
     )
     free_on, free_count, carried, load = (
@@ -382,14 +392,14 @@ def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
     """Free the paths that kept a higher rate than the free paths on a link that is now full."""
     start, count, on_link, free_mark, free = (
         neighbours.start,
-        neighbours.on_count,
-        neighbours.on_link,
+        neighbours.path_count_on_link,
+        neighbours.paths_on_link,
         neighbours.free_mark,
-        neighbours.free,
+        neighbours.free_paths,
     )
-    rate, paths = neighbours.rate, neighbours.size[FREE]
-    for position in range(neighbours.size[TOUCHED]):
-        link = neighbours.touched[position]
+    rate, paths = neighbours.rate, neighbours.counters[FREE]
+    for position in range(neighbours.counters[TOUCHED]):
+        link = neighbours.touched_links[position]
         full_at = neighbours.full_at[link]
         if (
             full_at >= neighbours.level[link] * (1 - RATE_TOLERANCE)
@@ -402,16 +412,16 @@ def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
                 free_mark[path] = stamp
                 free[paths] = path
                 paths += 1
-    if paths > neighbours.size[FREE]:
-        neighbours.share[free[: neighbours.size[FREE]]] = -1.0
-    neighbours.size[FREE] = paths
+    if paths > neighbours.counters[FREE]:
+        neighbours.share[free[: neighbours.counters[FREE]]] = -1.0
+    neighbours.counters[FREE] = paths
 
 
 @compile_function
 def _store_levels(neighbours: Neighbours, capacity: Floats) -> None:
     """Store the levels and loads of the touched links for the next change."""
     level, carried, full_at, room = neighbours.level, neighbours.carried, neighbours.full_at, neighbours.room
-    for link in neighbours.touched[: neighbours.size[TOUCHED]]:
+    for link in neighbours.touched_links[: neighbours.counters[TOUCHED]]:
         level[link] = full_at[link]
         carried[link] = capacity[link] - room[link]
         neighbours.free_count[link] = neighbours.free_flows[link] = 0
@@ -433,7 +443,7 @@ def _set_rates(state: State, neighbours: Neighbours) -> None:
         state.clock[0],
     )
     head, following = neighbours.head, neighbours.following
-    for path in neighbours.free[: neighbours.size[FREE]]:
+    for path in neighbours.free_paths[: neighbours.counters[FREE]]:
         new_rate, message = neighbours.share[path], head[path]
         neighbours.rate[path], neighbours.load[path] = new_rate, new_rate * neighbours.flow_count[path]
         while message >= 0:

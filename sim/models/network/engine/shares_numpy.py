@@ -31,7 +31,7 @@ def _change_counts(state: State, neighbours: Neighbours, messages: Integers, cha
     for message in messages:
         path = neighbours.path[message]
         links = neighbours.links[neighbours.first[path] : neighbours.first[path + 1]]
-        neighbours.on_flows[links] += change
+        neighbours.flow_count_on_link[links] += change
         touched_links = links[state.dirty_mark[links] == 0]
         begin = state.counters[DIRTY]
         state.dirty[begin : begin + touched_links.size], state.dirty_mark[touched_links] = touched_links, 1

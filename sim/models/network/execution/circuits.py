@@ -24,9 +24,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, plan_rings
 from sim.models.network.engine.program import ARMED, BEGINS, ENDS, Routes
-from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower_graph
 from sim.models.network.execution.simulation import Execution, Run, StalledError
 from sim.models.network.fabrics.cost import Cost, compute_circuit_switch_cost
 from sim.models.network.fabrics.direct import find_next_links, make_path_router
@@ -117,7 +117,7 @@ class CircuitSwitch:
                 "longer period"
             )
 
-    def fabric(self) -> Fabric:
+    def make_fabric(self) -> Fabric:
         """Return a fabric with a dark link for each ordered pair of nodes; link s * n + t leads from s to t.
 
         The links up to a packet switch and down from it follow, then the links of domains.
@@ -168,14 +168,14 @@ class CircuitSwitch:
         circuits = choose_circuits(wanted_bytes, self, lit_circuits)
         return _improve(self, wanted_bytes, circuits) if self.packet_gbps else circuits
 
-    def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+    def compute_service_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds in which circuits move these bytes.
 
         Pairs without a circuit or another way add `delay_s`, because they wait until circuits move for them.
         """
         is_lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
         if self.forwarding:
-            return self._serve_by_forwarding_s(wanted_bytes, circuits)
+            return self._compute_forwarding_s(wanted_bytes, circuits)
         circuit_times_s = np.divide(
             wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit
         )
@@ -187,7 +187,7 @@ class CircuitSwitch:
             return max(on_circuits_s, busiest_bytes / (self.packet_gbps * 1e9 / 8))
         return on_circuits_s + busiest_bytes / (self.degree * rate) + self.delay_s * (busiest_bytes > 0)
 
-    def _serve_by_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+    def _compute_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds of the fullest circuit on shortest paths."""
         pairs = np.argwhere(circuits > 0)
         sources, targets = np.nonzero(wanted_bytes)
@@ -208,7 +208,7 @@ def simulate_circuits(
     switch: CircuitSwitch,
     *,
     latency: Latency | None = None,
-    allreduce: Algorithm = ring,
+    allreduce: Algorithm = plan_rings,
     trace: bool = False,
     rounding: float = 0.0,
 ) -> Execution:
@@ -217,30 +217,30 @@ def simulate_circuits(
     Raise `StalledError` if pairs wait for a circuit that never comes, `ValueError` if the graph has more nodes than the
     switch.
     """
-    fabric = switch.fabric()
-    lowered = lower(graph, fabric, latency or Latency(), allreduce, by_pair=True)
+    fabric = switch.make_fabric()
+    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, by_pair=True)
     run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full, trace=trace, rounding=rounding)
-    plant = _Plant(run, lowered, switch)
+    switched_run = _SwitchedRun(run, lowered, switch)
     run.run_until(0.0)
     match switch.controller.when:
         case "once" | "per-iteration":
-            _move_at_begin(plant)
+            _move_at_begin(switched_run)
         case "every":
-            _move_every_period(plant)
+            _move_every_period(switched_run)
         case "per-layer":
-            _move_by_layers(plant, graph)
-    execution = run.result(graph, fabric)
-    dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in plant.moved_s)
+            _move_by_layers(switched_run, graph)
+    execution = run.make_execution(graph, fabric)
+    dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in switched_run.moved_s)
     return replace(
         execution,
-        reconfigurations=len(plant.moved_s),
+        reconfigurations=len(switched_run.moved_s),
         outage_s=sum(dark_s),
-        allocation_s=plant.allocation_s,
+        allocation_s=switched_run.allocation_s,
     )
 
 
 @dataclass(slots=True)
-class _Plant:
+class _SwitchedRun:
     """A run on circuits: the lit circuits, the times when circuits moved, and the processor time of choosing them."""
 
     run: Run
@@ -296,43 +296,43 @@ class _Plant:
         self.run.capacity[: circuits.size] = circuits.reshape(-1) * (self.switch.rate_gbps * 1e9 / 8)
 
 
-def _move_at_begin(plant: _Plant) -> None:
-    all_tasks = np.ones(plant.lowered.program.task_s.size, dtype=bool)
-    circuits = plant.choose([plant.measure_demand(all_tasks)])
-    if plant.switch.controller.when == "once":
-        plant.light(circuits)
-    elif plant.move(circuits):
+def _move_at_begin(switched_run: _SwitchedRun) -> None:
+    all_tasks = np.ones(switched_run.lowered.program.task_s.size, dtype=bool)
+    circuits = switched_run.choose([switched_run.measure_demand(all_tasks)])
+    if switched_run.switch.controller.when == "once":
+        switched_run.light(circuits)
+    elif switched_run.move(circuits):
         return
-    if not plant.run.run_until(np.inf):
+    if not switched_run.run.run_until(np.inf):
         raise StalledError(
-            f"some pairs have no circuit, and controller {plant.switch.controller.when} does not move circuits during "
-            "an iteration: choose a controller that moves them more often, or more circuits"
+            f"some pairs have no circuit, and controller {switched_run.switch.controller.when} does not move circuits "
+            "during an iteration: choose a controller that moves them more often, or more circuits"
         )
 
 
-def _move_every_period(plant: _Plant) -> None:
+def _move_every_period(switched_run: _SwitchedRun) -> None:
     now_s, idle, progress = 0.0, 0, -1
-    previous_demand = np.zeros_like(plant.lit_circuits, dtype=np.float64)
+    previous_demand = np.zeros_like(switched_run.lit_circuits, dtype=np.float64)
     while idle < _MAX_IDLE_PERIODS:
-        demand = plant.measure_demand()
+        demand = switched_run.measure_demand()
         # If nothing moved in a period, hysteresis could keep waiting pairs without a circuit for ever.
         is_stuck = bool(demand.any() and (demand == previous_demand).all())
         previous_demand = demand
-        if plant.move(plant.choose([demand], may_stay=not is_stuck)):
+        if switched_run.move(switched_run.choose([demand], may_stay=not is_stuck)):
             return
-        now_s += plant.switch.controller.period_s
-        if plant.run.run_until(now_s):
+        now_s += switched_run.switch.controller.period_s
+        if switched_run.run.run_until(now_s):
             return
-        idle = idle + 1 if progress == (progress := plant.run.count_progress()) else 0
+        idle = idle + 1 if progress == (progress := switched_run.run.count_progress()) else 0
     raise StalledError(
         f"nothing moved in {_MAX_IDLE_PERIODS} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
 
 
-def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
-    layers, state = compute_communication_layers(graph), plant.run.state
+def _move_by_layers(switched_run: _SwitchedRun, graph: TaskGraph) -> None:
+    layers, state = compute_communication_layers(graph), switched_run.run.state
     is_exchange = layers >= 0
-    look_ahead = plant.switch.controller.look_ahead
+    look_ahead = switched_run.switch.controller.look_ahead
     ends = ENDS if look_ahead else 0
     last_layer = decided_layer = -1
     # Progress when all flows last waited for a circuit. If it is the same the next time, no circuit ever comes.
@@ -347,29 +347,31 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
         if first_layer > decided_layer or is_stuck:
             decided_layer = max(decided_layer, first_layer)
             if is_stuck:
-                demands = [plant.measure_demand()]
-                remaining = float(plant.run.find_moving_messages()[1].sum())
+                demands = [switched_run.measure_demand()]
+                remaining = float(switched_run.run.find_moving_messages()[1].sum())
                 previous_demand, progress = (
                     progress,
-                    (float(state.link_bytes.sum()), remaining, plant.run.count_progress()),
+                    (float(state.link_bytes.sum()), remaining, switched_run.run.count_progress()),
                 )
                 may_move = previous_demand != progress
-                if not may_move and not plant.run.woke:
-                    raise StalledError(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
+                if not may_move and not switched_run.run.was_woken:
+                    raise StalledError(
+                        f"at {switched_run.now_s * 1e3:.3f} ms no circuit helps: increase the degree"
+                    )
             else:
-                demands = [plant.measure_demand(is_exchange & (begun | (layers <= first_layer)))]
+                demands = [switched_run.measure_demand(is_exchange & (begun | (layers <= first_layer)))]
                 demands += [
-                    plant.measure_demand(layers == layer)
+                    switched_run.measure_demand(layers == layer)
                     for layer in range(first_layer + 1, first_layer + 1 + look_ahead)
                 ]
-            if demands[0].any() and plant.move(plant.choose(demands, may_stay=not is_stuck)):
+            if demands[0].any() and switched_run.move(switched_run.choose(demands, may_stay=not is_stuck)):
                 return
         state.watch[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
         # If circuits have just moved in vain, other tasks have to end before a move can help.
         state.counters[ARMED] = armed = int(may_move or not is_stuck)
-        if plant.run.run_until(np.inf):
+        if switched_run.run.run_until(np.inf):
             return
-        is_stuck = not plant.run.woke or state.counters[ARMED] < armed
+        is_stuck = not switched_run.run.was_woken or state.counters[ARMED] < armed
         state.counters[ARMED] = 0
 
 
@@ -377,11 +379,11 @@ def compute_communication_layers(graph: TaskGraph) -> Integers:
     """Return the length of the longest chain of communications before each, (tasks,); -1 for other tasks."""
     is_exchange = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
     peers = is_exchange.astype(np.int64)
-    depth = np.zeros(graph.tasks, np.int64)
-    edges_out = np.bincount(graph.before, minlength=graph.tasks)
+    depth = np.zeros(graph.task_count, np.int64)
+    edges_out = np.bincount(graph.before, minlength=graph.task_count)
     first = np.cumsum(edges_out) - edges_out
     next_tasks = graph.after[np.argsort(graph.before, kind="stable")]
-    predecessor_counts = np.bincount(graph.after, minlength=graph.tasks)
+    predecessor_counts = np.bincount(graph.after, minlength=graph.task_count)
     ready = np.flatnonzero(predecessor_counts == 0)
     while ready.size:
         counts = edges_out[ready]
@@ -408,7 +410,9 @@ def plan_circuits(
     """
     if candidates is None:
         candidates = list(_propose_circuits(switch, demands, lit_circuits))
-    serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
+    serve_s = np.array(
+        [[switch.compute_service_s(demand, circuits) for circuits in candidates] for demand in demands]
+    )
     flat_candidates = np.array(candidates).reshape(len(candidates), -1)
     is_other = (flat_candidates[:, None] != flat_candidates).any(axis=2)
     total_s = serve_s[0] + dark_s * (flat_candidates != lit_circuits.reshape(-1)).any(axis=1)
@@ -438,7 +442,7 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
 
     A pair with a circuit does not use the packet switch, so a circuit for few bytes can make the pair slower.
     """
-    best_circuits, least_s, has_improved = circuits, switch.serve_s(wanted_bytes, circuits), True
+    best_circuits, least_s, has_improved = circuits, switch.compute_service_s(wanted_bytes, circuits), True
     while has_improved:
         has_improved = False
         for source, target in np.argwhere(wanted_bytes > 0):
@@ -446,7 +450,7 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
                 changed_circuits = _change_circuit(best_circuits, source, target, change, switch.degree)
                 if (changed_circuits < 0).any() or changed_circuits.sum(axis=1).max() > switch.degree:
                     continue
-                changed_s = switch.serve_s(wanted_bytes, changed_circuits)
+                changed_s = switch.compute_service_s(wanted_bytes, changed_circuits)
                 if changed_s < least_s * (1 - 1e-9):
                     best_circuits, least_s, has_improved = changed_circuits, changed_s, True
     return best_circuits

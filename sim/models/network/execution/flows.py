@@ -49,7 +49,7 @@ class Transfers:
     execution: Execution
 
 
-def transfer(
+def simulate_transfers(
     fabric: Fabric,
     flows: Sequence[Flow],
     *,
@@ -61,8 +61,8 @@ def transfer(
 
     Two flows share 8 Gbit/s until the first has moved its 1 MB; then the second has all of it:
 
-    >>> from sim.models.network.fabrics import ideal_switch
-    >>> done = transfer(ideal_switch(3, 8), [Flow(0, 1, 1_000_000), Flow(0, 2, 3_000_000)])
+    >>> from sim.models.network.fabrics import make_ideal_switch
+    >>> done = simulate_transfers(make_ideal_switch(3, 8), [Flow(0, 1, 1_000_000), Flow(0, 2, 3_000_000)])
     >>> done.end_s.tolist(), done.link_bytes.tolist()
     ([0.002, 0.004], [4000000, 0, 0, 0, 1000000, 3000000])
     """

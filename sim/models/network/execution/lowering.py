@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, exchange
+from sim.models.network.allreduce.algorithms import Algorithm, Chain, Phase, plan_exchange
 from sim.models.network.engine.program import Program, Routes, make_routes
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
@@ -78,7 +78,7 @@ class LoweredGraph:
     exchanged: ExchangedBytes = ExchangedBytes()
 
 
-def lower(
+def lower_graph(
     graph: TaskGraph,
     fabric: Fabric,
     latency: Latency,
@@ -107,7 +107,7 @@ def lower(
         run_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
         is_shared = _find_shared_links(loads, run_counts.tolist(), fabric)
-        exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.links)
+        exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.link_count)
         loads = [_select_shared(load, delays) for load, delays in zip(loads, is_shared, strict=True)]
         messages, routes, head_s, tail_s = _add_loads(
             graph, chains, fabric, loads, (messages, routes, head_s, tail_s)
@@ -118,10 +118,10 @@ def lower(
     program = Program(
         task_device=graph.device,
         task_s=graph.time_s,
-        task_after=np.bincount(graph.after, minlength=graph.tasks),
-        next_first=_compute_offsets(graph.before, graph.tasks),
-        next_task=graph.after[np.argsort(graph.before, kind="stable")],
-        chain_first=_compute_offsets(chains.task, graph.tasks),
+        predecessor_count=np.bincount(graph.after, minlength=graph.task_count),
+        successor_first=_compute_offsets(graph.before, graph.task_count),
+        successor_task=graph.after[np.argsort(graph.before, kind="stable")],
+        chain_first=_compute_offsets(chains.task, graph.task_count),
         chain_task=chains.task,
         phase_first=_compute_offsets(chains.phase_chain, chains.task.size),
         phase_rounds=chains.rounds,
@@ -131,7 +131,7 @@ def lower(
         tail_s=tail,
         message_first=_compute_offsets(group_of, group_phase.size),
         message_group=group_of,
-        message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
+        message_bytes=latency.compute_wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
     return LoweredGraph(program, routes._replace(path=routes.path[order]), messages, exchanged)
 
@@ -150,7 +150,7 @@ class Load(NamedTuple):
 
 def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int) -> Load:
     """Return the bytes that an exchange puts on each link, on the paths that its transfers would take."""
-    loads, head_s, tail_s = np.zeros(fabric.links), 0.0, 0.0
+    loads, head_s, tail_s = np.zeros(fabric.link_count), 0.0, 0.0
     payload = packets = between_hosts = 0
     moving_rows = _find_moves(exchange)
     for begin in range(0, moving_rows.size, _TRANSFER_BATCH_SIZE):
@@ -160,11 +160,11 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
         whole_messages = Messages(zeros, zeros, source, target, size_bytes, ones, ones, choice=rows)
         messages = _split_messages(whole_messages, fabric, latency, parts)
         routes = route_messages(messages, fabric)
-        sent_bytes = latency.wire_bytes(messages.size_bytes)
+        sent_bytes = latency.compute_wire_bytes(messages.size_bytes)
         bytes_by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
         # Sums of whole numbers below 2**53 are exact.
         loads += np.bincount(
-            routes.links, np.repeat(bytes_by_path, np.diff(routes.first)), minlength=fabric.links
+            routes.links, np.repeat(bytes_by_path, np.diff(routes.first)), minlength=fabric.link_count
         )
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
@@ -179,7 +179,7 @@ def _find_shared_links(
     loads: Sequence[Load], run_counts: Sequence[int], fabric: Fabric
 ) -> list[NDArray[np.bool_]]:
     """Return, for each exchange, which of its links can delay it: the links that all exchanges keep busy longest."""
-    total_bytes = np.zeros(fabric.links)
+    total_bytes = np.zeros(fabric.link_count)
     for load, count in zip(loads, run_counts, strict=True):
         total_bytes[load.links] += load.link_bytes * float(count)
     busy_s = np.divide(total_bytes, fabric.capacity_bps, out=total_bytes, where=fabric.capacity_bps > 0)
@@ -229,14 +229,14 @@ def _add_loads(
     phases = np.flatnonzero(graph.kind[task] == Kind.EXCHANGE)
     load_of = [loads[position] for position in graph.group[task[phases]].tolist()]
     sizes = [load.links.size for load in load_of]
-    phase, links = np.repeat(phases, sizes), _join([load.links for load in load_of])
-    size_bytes = _join([load.link_bytes for load in load_of])
+    phase, links = np.repeat(phases, sizes), _concatenate([load.links for load in load_of])
+    size_bytes = _concatenate([load.link_bytes for load in load_of])
     ones, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
     added_messages = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
     paths = routes.first.size - 1
-    first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.links + 1)])
-    on_links = np.concatenate([routes.links, np.arange(fabric.links)])
+    first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.link_count + 1)])
+    on_links = np.concatenate([routes.links, np.arange(fabric.link_count)])
     return (
         Messages(*(np.concatenate(pair) for pair in zip(messages, added_messages, strict=True))),
         Routes(first, on_links, np.concatenate([routes.path, paths + links])),
@@ -245,7 +245,7 @@ def _add_loads(
     )
 
 
-def _join(columns: list[Integers]) -> Integers:
+def _concatenate(columns: list[Integers]) -> Integers:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
@@ -302,7 +302,10 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by
         collectives += [(task, (_NO_MESSAGES,)) for task, _ in exchanges]
         exchanges = []
     transfers = Exchange(graph.source[moves], graph.target[moves], graph.size_bytes[moves])
-    parts = [transfers, *(_select_rows(exchange, _find_moves(exchange)) for _, exchange in exchanges)]
+    parts = [
+        transfers,
+        *(_select_rows(exchange, _find_moves(exchange)) for _, exchange in exchanges),
+    ]
     tasks = [moves, *(np.full(_find_moves(exchange).size, task) for task, exchange in exchanges)]
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
@@ -353,7 +356,7 @@ def _make_planner(
     @cache
     def plan(members: tuple[int, ...], size_bytes: int) -> Sequence[Chain]:
         is_small = size_bytes < latency.single_round_bytes * len(members)
-        return exchange(members, size_bytes) if is_small else allreduce(members, size_bytes)
+        return plan_exchange(members, size_bytes) if is_small else allreduce(members, size_bytes)
 
     return plan
 
@@ -415,12 +418,12 @@ def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts:
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     """Return the paths of the messages; messages between the same nodes that make the same choice share one path."""
     sources, targets, choices = messages.source, messages.target, messages.choice
-    if fabric.choices is None:
-        return make_routes(*fabric.routes(sources, targets, choices))
-    route_key = (sources * fabric.nodes + targets) * fabric.choices + choices % fabric.choices
+    if fabric.choice_count is None:
+        return make_routes(*fabric.find_routes(sources, targets, choices))
+    route_key = (sources * fabric.nodes + targets) * fabric.choice_count + choices % fabric.choice_count
     route_key, path = np.unique(route_key, return_inverse=True)
-    pair, choices = np.divmod(route_key, fabric.choices)
-    return Routes(*fabric.routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
+    pair, choices = np.divmod(route_key, fabric.choice_count)
+    return Routes(*fabric.find_routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
 
 
 def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
@@ -430,15 +433,17 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
     """
     hops = np.diff(routes.first)
     is_fluid = latency.packet_bytes == 1
-    packet_s = np.zeros(fabric.links) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
-    relays = fabric.relays(routes.first, routes.links)
+    packet_s = np.zeros(fabric.link_count) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
+    relays = fabric.count_relays(routes.first, routes.links)
     has_links = np.flatnonzero(hops)
     begins, on_path_s = routes.first[has_links], packet_s[routes.links]
     crossing_s = np.zeros(hops.size)
     if has_links.size:
         path_time_s, slowest_s = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
         crossing_s[has_links] = np.maximum(path_time_s - slowest_s, 0.0)
-    return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing_s)[routes.path]
+    return latency.compute_head_s(hops, relays)[routes.path], latency.compute_tail_s(
+        hops, relays, crossing_s
+    )[routes.path]
 
 
 def _add_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:

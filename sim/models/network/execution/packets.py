@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.models.network.allreduce.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, plan_rings
 from sim.models.network.engine.connections import (
     Paths,
     Queues,
@@ -38,7 +38,7 @@ from sim.models.network.engine.connections import (
     make_queues,
 )
 from sim.models.network.engine.program import make_state
-from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower_graph
 from sim.models.network.execution.simulation import Execution, StalledError
 from sim.models.network.fabrics.model import Fabric, Integers
 from sim.models.network.latency import Latency
@@ -60,7 +60,7 @@ def simulate_packets(
     fabric: Fabric,
     *,
     latency: Latency | None = None,
-    allreduce: Algorithm = ring,
+    allreduce: Algorithm = plan_rings,
     seed: int = 0,
     train: int | None = None,
 ) -> Execution:
@@ -73,7 +73,7 @@ def simulate_packets(
 
     latency = latency or Latency()
     without_flights = replace(latency, handshakes=0, acknowledged=False, link_s=0.0)
-    lowered = lower(graph, fabric, without_flights, allreduce, by_pair=True)
+    lowered = lower_graph(graph, fabric, without_flights, allreduce, by_pair=True)
     program, paths = lowered.program, _find_paths(lowered, fabric)
     messages = lowered.messages
     packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
@@ -83,7 +83,7 @@ def simulate_packets(
         raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
     queues = _make_queues(graph, fabric, lowered, latency)
     transport = _make_transport(lowered, fabric, latency, train, seed)
-    state = make_state(program, fabric.links)
+    state = make_state(program, fabric.link_count)
     with np.errstate(
         over="ignore"
     ):  # the hash of a path overflows on purpose; without numba, numpy would warn
@@ -99,7 +99,7 @@ def simulate_packets(
 
 
 def _make_transport(
-    lowered: LoweredGraph, fabric: Fabric, latency: Latency, train: int, seed: int
+    lowered: LoweredGraph, fabric: Fabric, latency: Latency, packets_per_train: int, seed: int
 ) -> Transport:
     group = int(np.diff(lowered.program.message_first).max(initial=0))
     return Transport(
@@ -111,8 +111,8 @@ def _make_transport(
         marks_above=MARKS_ABOVE,
         timeout_s=TIMEOUT_S,
         scan_s=SCAN_S,
-        train=train,
-        spare=group + int(SLOW_START_UNTIL) // train + 2,
+        packets_per_train=packets_per_train,
+        max_trains_per_event=group + int(SLOW_START_UNTIL) // packets_per_train + 2,
         seed=seed,
     )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.algorithms import Algorithm, ring
+from sim.models.network.allreduce.algorithms import Algorithm, plan_rings
 from sim.models.network.engine.program import (
     DIRTY,
     DONE,
@@ -23,7 +23,7 @@ from sim.models.network.engine.program import (
     make_neighbours,
     make_state,
 )
-from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower_graph
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
@@ -142,7 +142,7 @@ def simulate(
     fabric: Fabric,
     *,
     latency: Latency | None = None,
-    allreduce: Algorithm = ring,
+    allreduce: Algorithm = plan_rings,
     changes: Sequence[Change] = (),
     trace: bool = False,
     rounding: float = 0.0,
@@ -164,8 +164,8 @@ def simulate(
     fabric, a change of an unknown link, or a rounding outside [0, 1).
     """
     if changes:  # a link that loses capacity may be full
-        fabric = replace(fabric, never_full=np.zeros(fabric.links, dtype=bool))
-    lowered = lower(graph, fabric, latency or Latency(), allreduce, parts=parts)
+        fabric = replace(fabric, never_full=np.zeros(fabric.link_count, dtype=bool))
+    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, parts=parts)
     run = Run(
         lowered,
         fabric.capacity_bps / 8,
@@ -176,14 +176,14 @@ def simulate(
         in_proportion=in_proportion,
     )
     for change in sorted(changes):
-        if not 0 <= change.link < fabric.links:
-            raise ValueError(f"{fabric.name} has links 0..{fabric.links - 1}, not {change.link}")
+        if not 0 <= change.link < fabric.link_count:
+            raise ValueError(f"{fabric.name} has links 0..{fabric.link_count - 1}, not {change.link}")
         if run.run_until(change.time_s):
             break
         run.capacity[change.link] = change.capacity_bps / 8
     if not run.run_until(np.inf):
         raise StalledError(run.describe_stalled(fabric))
-    return run.result(graph, fabric)
+    return run.make_execution(graph, fabric)
 
 
 class Run:
@@ -219,15 +219,15 @@ class Run:
         self._neighbours = make_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion
         self._never_full = never_full
-        self._tracing = trace
-        self.woke = False
+        self._is_tracing = trace
+        self.was_woken = False
         self._flows: list[Floats] = []
         self._rates: list[Floats] = []
 
     def run_until(self, time_s: float) -> bool:
         """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall.
 
-        Return early, with `woke` set, when a task of `state.watch` begins or ends.
+        Return early, with `was_woken` set, when a task of `state.watch` begins or ends.
         """
         from sim.models.network.engine import loop
 
@@ -239,7 +239,7 @@ class Run:
             self._empty_trace()
         if reason == loop.STALLED and time_s < np.inf:
             state.clock[0] = time_s
-        self.woke = reason == loop.WOKE
+        self.was_woken = reason == loop.WOKE
         return bool(reason == loop.FINISHED)
 
     def reroute(self, routes: Routes) -> None:
@@ -292,11 +292,11 @@ class Run:
                 return f"at {time_text} {waiting_text}, which has no capacity any more"
         return f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is a bug"
 
-    def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:
+    def make_execution(self, graph: TaskGraph, fabric: Fabric) -> Execution:
         """Return the execution so far."""
         self._empty_trace()
         state, unshared_bytes = self.state, self.lowered.exchanged.unshared
-        trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._tracing else None
+        trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._is_tracing else None
         return Execution(
             graph,
             fabric,

@@ -22,7 +22,7 @@ _SMALL_NODES = 64
 """Larger circulants need only one start: with their many ties, loads are even within a few per mille."""
 
 
-def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
+def make_circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
     """Return the fabric in which node i has a link to i + p mod n for each stride p; equal strides are parallel links.
 
     A pair uses a shortest sequence of strides. A flow chooses among four sets of such routes, which together load the

@@ -60,15 +60,20 @@ def _load_table(name: str) -> dict[str, Any]:
     return price_table
 
 
-def prices() -> dict[str, Any]:
+def load_prices() -> dict[str, Any]:
     """Return the default price table as stored in its file."""
     return _load_table(PRICES.name)
 
 
-def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
+def find_price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     """Return the price of a part at a rate, in US dollars.
 
-    >>> price("nic", 100), price("nic", 400), price("switch_port", 70), price("nic", 300, MIXNET)
+    >>> (
+    ...     find_price("nic", 100),
+    ...     find_price("nic", 400),
+    ...     find_price("switch_port", 70),
+    ...     find_price("nic", 300, MIXNET),
+    ... )
     (678.0, 1630.0, 165.5, 1289.0)
     """
     rates, prices_usd = _load_table(table)["rate_gbps"], _load_table(table)[part]
@@ -89,7 +94,7 @@ def _make_cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> 
     table = _load_table(reading.table)
     fibre_price_usd = find_fibre_price(reading.table)
     rows = [
-        (part, number, fibre_price_usd if part == "fibre" else price(part, rate_gbps, reading.table))
+        (part, number, fibre_price_usd if part == "fibre" else find_price(part, rate_gbps, reading.table))
         for part, number in counts.items()
     ]
     return Cost(tuple(rows), bool(table["recalled"]))

@@ -1,7 +1,7 @@
 """Direct connect: an arbitrary graph of links between hosts; intermediate hosts forward.
 
-Flows use shortest or given paths (`direct_connect`), or planned routes (`make_routed_fabric`): sets of next hops, and
-the share of each pair's traffic for each set.
+Flows use shortest or given paths (`make_direct_fabric`), or planned routes (`make_routed_fabric`). Planned routes are
+sets of next hops, with the share of each pair's traffic for each set.
 """
 
 from __future__ import annotations
@@ -13,12 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import compute_patch_panel_cost
-from sim.models.network.fabrics.model import CyclicRouter, Fabric, Floats, Integers, Router, check_sizes, mix
+from sim.models.network.fabrics.model import (
+    CyclicRouter,
+    Fabric,
+    Floats,
+    Integers,
+    Router,
+    check_sizes,
+    hash_integers,
+)
 
 Path = tuple[int, ...]
 
 
-def direct_connect(
+def make_direct_fabric(
     nodes: int,
     edges: Sequence[tuple[int, int]],
     rate_gbps: float,
@@ -79,7 +87,7 @@ def find_next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     targets = np.arange(nodes)
     for link, (source, target) in enumerate(pairs):
         is_nearer = distance[target] + 1 == distance[source]
-        rank = mix(np.full(nodes, link), targets, np.array(seed))
+        rank = hash_integers(np.full(nodes, link), targets, np.array(seed))
         is_better = is_nearer & (rank < least_hops[source])
         next_link[source, is_better] = link
         least_hops[source, is_better] = rank[is_better]
@@ -168,7 +176,7 @@ def find_shortest_paths(
             ]
             if not is_nearer.size:
                 raise ValueError(f"nothing connects node {source} to node {target}")
-            begin = int(mix(np.array([current_nodes]), np.array([target]), np.array([seed]))[0])
+            begin = int(hash_integers(np.array([current_nodes]), np.array([target]), np.array([seed]))[0])
             path.append(int(is_nearer[(begin + choice) % is_nearer.size]))
             choice //= is_nearer.size
             current_nodes = int(targets[path[-1]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.fabrics.direct import direct_connect
+from sim.models.network.fabrics.direct import make_direct_fabric
 from sim.models.network.fabrics.model import Fabric, check_sizes
 
 Integers = NDArray[np.int64]
@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 _MAX_ATTEMPTS = 1000
 
 
-def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
+def make_expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
     """Return the fabric in which each host has `degree` duplex links to random others; flows use shortest paths.
 
     Raise `ValueError` unless n * d is even and 2 <= d < n, or n is 2 and d is 1.
@@ -26,7 +26,7 @@ def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fab
     pairs = draw_random_regular(nodes, degree, np.random.default_rng(seed))
     directed_pairs = np.concatenate([pairs, pairs[:, ::-1]])
     edges = [(int(source), int(target)) for source, target in directed_pairs]
-    return direct_connect(nodes, edges, rate_gbps, name="expander", seed=seed)
+    return make_direct_fabric(nodes, edges, rate_gbps, name="expander", seed=seed)
 
 
 def draw_random_regular(nodes: int, degree: int, random: np.random.Generator) -> Integers:

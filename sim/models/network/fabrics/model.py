@@ -78,16 +78,18 @@ class Fabric:
             raise ValueError("a link's capacity must be a finite number of bit/s, 0 or more")
 
     @property
-    def choices(self) -> int | None:
+    def choice_count(self) -> int | None:
         """Number of choices that the router distinguishes; None if it may distinguish all."""
         return self.router.choices if isinstance(self.router, CyclicRouter) else None
 
     @property
-    def links(self) -> int:
+    def link_count(self) -> int:
         """Number of one-way links."""
         return self.sources.size
 
-    def routes(self, sources: Integers, targets: Integers, choices: Integers) -> tuple[Integers, Integers]:
+    def find_routes(
+        self, sources: Integers, targets: Integers, choices: Integers
+    ) -> tuple[Integers, Integers]:
         """Return the paths of many pairs: offsets (pairs + 1,) into an array with the links of all paths.
 
         The path of a node to itself has no links. Raise `ValueError` for nodes outside the fabric.
@@ -107,8 +109,8 @@ class Fabric:
             links.append(padded_paths[is_link].astype(np.int64))
         return np.cumsum(np.concatenate(hops)), np.concatenate(links)
 
-    def relays(self, first: Integers, links: Integers) -> Integers:
-        """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
+    def count_relays(self, first: Integers, links: Integers) -> Integers:
+        """Return the number of hosts that forward on each path, (paths,), of paths as `find_routes` returns them."""
         relay_counts = np.zeros(first.size - 1, np.int64)
         for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
             relays_before = np.concatenate([[0], np.cumsum(leaves_host)])
@@ -121,12 +123,12 @@ class Fabric:
         is_host = (self.sources >= self.nodes) & (self.sources < self.nodes + self.nodes // self.domain)
         return is_host & (self.targets >= self.nodes) & (self.domain > 1)
 
-    def path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
+    def find_path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
         """Return the links from one node to another, in order."""
-        _, links = self.routes(*(np.array([number]) for number in (source, target, choice)))
+        _, links = self.find_routes(*(np.array([number]) for number in (source, target, choice)))
         return tuple(links.tolist())
 
-    def link(self, source: int, target: int) -> int:
+    def find_link(self, source: int, target: int) -> int:
         """Return the first link from one vertex to another. Raise `ValueError` if there is none."""
         links = np.flatnonzero((self.sources == source) & (self.targets == target))
         if not links.size:
@@ -146,7 +148,7 @@ def check_sizes(nodes: int, rate_gbps: float) -> None:
         raise ValueError(f"rate_gbps is {rate_gbps}: a link's rate must be finite and above 0")
 
 
-def mix(*numbers: Integers) -> Integers:
+def hash_integers(*numbers: Integers) -> Integers:
     """Hash integers, broadcast against each other, to numbers below 2^62 (SplitMix64's finaliser).
 
     The hash is the same on every machine.

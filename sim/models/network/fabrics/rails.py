@@ -19,7 +19,7 @@ from sim.models.network.fabrics.cost import Cost, compute_fat_tree_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Integers, Router, check_sizes
 
 
-def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+def make_rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
     """Return a fabric whose rails are joined only by the domains.
 
     Each GPU has a link of `domain_gbps` to its domain and a link of `rail_gbps` to its rail, each way. Raises
@@ -28,8 +28,8 @@ def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> F
     return _make_fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
 
 
-def rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
-    """Return a fabric whose rails are joined by a spine with full bisection. Raises as `rail_only` does."""
+def make_rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+    """Return a fabric whose rails are joined by a spine with full bisection. Raise as `make_rail_only` does."""
     return _make_fabric("rail-optimized", gpus, domain, rail_gbps, domain_gbps, has_spine=True)
 
 
@@ -39,7 +39,7 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     Messages inside a domain leave the rest of the fabric alone. Raises `ValueError` unless the domains divide the GPUs.
     """
     check_sizes(domain, domain_gbps)
-    gpus, links = fabric.nodes, fabric.links
+    gpus, links = fabric.nodes, fabric.link_count
     if gpus % domain:
         raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain}")
     hosts = np.arange(gpus)
@@ -80,7 +80,7 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     the fabric keep their numbers; the links up follow, then the links down.
     """
     check_sizes(domain, domain_gbps)
-    gpus, links = fabric.nodes * domain, fabric.links
+    gpus, links = fabric.nodes * domain, fabric.link_count
     gpu_indices = np.arange(gpus)
     hosts = gpus + gpu_indices // domain
     rate_bps = np.full(2 * gpus, domain_gbps * 1e9)

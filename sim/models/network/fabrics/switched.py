@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.models.network.fabrics.cost import compute_fat_tree_cost, compute_ideal_switch_cost
-from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check_sizes, mix
+from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check_sizes, hash_integers
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
+def make_ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
     """Return the fabric of a non-blocking switch with a duplex link of `rate_gbps` to each host.
 
     No fabric with the same rate per host is faster. To compare it with d links per host, pass d times the rate.
@@ -39,7 +39,7 @@ def ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
     )
 
 
-def fat_tree(
+def make_fat_tree(
     nodes: int,
     rate_gbps: float,
     *,
@@ -177,7 +177,9 @@ def _climb_hashed(seed: int) -> Climber:
     """Return a climber that hashes each flow to an aggregation and a core switch, which determine the way down."""
 
     def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
-        return _climb_chosen(sources, targets, mix(sources, targets, choices, np.array(seed)), nodes, half)
+        return _climb_chosen(
+            sources, targets, hash_integers(sources, targets, choices, np.array(seed)), nodes, half
+        )
 
     return climb
 

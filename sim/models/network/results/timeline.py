@@ -30,7 +30,7 @@ _COLOURS = {
 }
 
 
-def utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Floats, Floats]:
+def compute_utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Floats, Floats]:
     """Return the borders of `columns` equal intervals (columns + 1,), and each link's use in 0..1 (links, columns).
 
     Use is the exact mean over an interval, because rates are piecewise constant. It is NaN for moving circuits, whose
@@ -38,7 +38,7 @@ def utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> tuple[Flo
     """
     table = make_link_table(execution)
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
-    bits = np.zeros((execution.fabric.links, columns + 1))
+    bits = np.zeros((execution.fabric.link_count, columns + 1))
     for sign, at_s in ((1.0, table["begin_s"]), (-1.0, table["end_s"])):
         link = table["link"]
         rate_bps = sign * table["rate_bps"]
@@ -129,7 +129,7 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
 
 
 def _draw_links(axes: Any, execution: Execution) -> None:
-    borders, share = utilisation(execution)
+    borders, share = compute_utilisation(execution)
     used_shares = share[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
     if used_shares.size:
         axes.stairs(used_shares.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")

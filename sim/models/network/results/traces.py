@@ -68,7 +68,7 @@ def make_task_table(execution: Execution) -> Table:
     """Return all tasks in the order of the graph."""
     names = np.array([kind.name.lower() for kind in Kind])
     return {
-        "task": np.arange(execution.graph.tasks),
+        "task": np.arange(execution.graph.task_count),
         "kind": names[execution.graph.kind],
         "device": execution.graph.device,
         "begin_s": execution.begin_s,

@@ -115,7 +115,7 @@ class CircuitConfiguration:
             raise MatrixRefusal(Reason.REPEATED, source)
         if any(self._share_ports(circuit, pairs) for circuit in self.list_circuits()):
             raise MatrixRefusal(Reason.OCCUPIED, source)
-        self._device.matrix.with_connections(
+        self._device.matrix.plan_connections(
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         )  # only to check: raises `MatrixRefusal`
         self._circuits.append(circuit)
@@ -133,7 +133,7 @@ class CircuitConfiguration:
         if circuit.is_active:
             return
         pairs = self.pairs(circuit)
-        connections = self._device.matrix.with_connections(
+        connections = self._device.matrix.plan_connections(
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         )
         if self._device.faults.stuck_pairs.intersection(pairs):  # connect both directions, or neither
@@ -146,7 +146,7 @@ class CircuitConfiguration:
     def deactivate(self, circuit: Circuit) -> None:
         """Disconnect a circuit, but keep its ports reserved."""
         if circuit.is_active:
-            connections = self._device.matrix.without_inputs([pair[0] for pair in self.pairs(circuit)])
+            connections = self._device.matrix.plan_removal([pair[0] for pair in self.pairs(circuit)])
             circuit.is_active = False
             self._device.change(connections)
 

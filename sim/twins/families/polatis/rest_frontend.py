@@ -158,7 +158,7 @@ class RestFrontend:
         pairs = parse_pairs(read_body(request, _PAIRS))
         self._check_etag(request)
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-        return await self._change(lambda: self._matrix.with_only(inputs, outputs), 204, is_whole=True)
+        return await self._change(lambda: self._matrix.plan_exact(inputs, outputs), 204, is_whole=True)
 
     async def _put_pair(self, request: HttpRequest) -> Reply:
         port_in_path = parse_number(request.captured[0])
@@ -186,14 +186,14 @@ class RestFrontend:
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         is_replaceable = all(self._matrix.find_peer(output) in {None, *inputs} for output in outputs)
-        return self._matrix.with_connections(inputs, outputs, "replace" if is_replaceable else None)
+        return self._matrix.plan_connections(inputs, outputs, "replace" if is_replaceable else None)
 
     async def _post_pair(self, request: HttpRequest) -> Reply:
         ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
         if source in self._matrix.connections:
             raise HttpRefusal(409, make_error_document("data-exists", f"ingress {source} has a pair"))
         self._check_etag(request)
-        reply = await self._change(lambda: self._matrix.with_connections([source], [output]), 201)
+        reply = await self._change(lambda: self._matrix.plan_connections([source], [output]), 201)
         if self._post_vanishes_s:
             self._device.start_motion(self._remove_later(source, output))
         return reply
@@ -201,16 +201,16 @@ class RestFrontend:
     async def _remove_later(self, source: int, output: int) -> None:
         await self._device.clock.sleep(self._post_vanishes_s)
         if self._matrix.connections.get(source) == output:
-            self._device.change(self._matrix.without_inputs([source]))
+            self._device.change(self._matrix.plan_removal([source]))
 
     async def _delete_all(self, request: HttpRequest) -> Reply:
         self._check_etag(request)
-        return await self._change(self._matrix.without_connections, 204, is_whole=True)
+        return await self._change(self._matrix.plan_full_removal, 204, is_whole=True)
 
     async def _delete_pair(self, request: HttpRequest) -> Reply:
         source, _ = self._find_pair(request)
         self._check_etag(request)
-        return await self._change(lambda: self._matrix.without_inputs([source]), 204)
+        return await self._change(lambda: self._matrix.plan_removal([source]), 204)
 
     def _find_pair(self, request: HttpRequest) -> Pair:
         source = parse_number(request.captured[0])

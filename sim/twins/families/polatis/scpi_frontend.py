@@ -156,19 +156,19 @@ class ScpiFrontend:
             execute_change()
 
     def _reset(self) -> None:
-        self._device.change(self._matrix.without_connections(), is_whole=True)
+        self._device.change(self._matrix.plan_full_removal(), is_whole=True)
 
     def _connect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.with_connections(inputs, outputs)))
+        self._apply(lambda: self._device.change(self._matrix.plan_connections(inputs, outputs)))
 
     def _connect_only(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.with_only(inputs, outputs), is_whole=True))
+        self._apply(lambda: self._device.change(self._matrix.plan_exact(inputs, outputs), is_whole=True))
 
     def _disconnect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.without_inputs(inputs, outputs)))
+        self._apply(lambda: self._device.change(self._matrix.plan_removal(inputs, outputs)))
 
     def _show_connections(self) -> str:
         connections = self._matrix.connections

@@ -118,17 +118,17 @@ class PolatisTl1(Tl1Frontend):
         is_forced = command.positional[0].lower() == "frcd"
         pairs = parse_ports(inputs), parse_ports(outputs)
         await self._change(
-            lambda: self.device.matrix.with_connections(*pairs, "replace" if is_forced else None)
+            lambda: self.device.matrix.plan_connections(*pairs, "replace" if is_forced else None)
         )
         return ()
 
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.upper() == "ALL":
-            await self._change(matrix.without_connections)
+            await self._change(matrix.plan_full_removal)
         else:
             ports = parse_ports(command.aid)
-            await self._change(lambda: matrix.without_ports(ports))
+            await self._change(lambda: matrix.plan_port_removal(ports))
         return ()
 
     async def _change(self, make_connections: Callable[[], dict[int, int]]) -> None:

@@ -263,7 +263,9 @@ class Commands:
 
     def _make_request(self, kind: Kind) -> Handler:
         return self._make_change(
-            lambda typed: self.cabinet.request(kind, typed.match["one"], typed.match["other"], typed.user)
+            lambda typed: self.cabinet.submit_request(
+                kind, typed.match["one"], typed.match["other"], typed.user
+            )
         )
 
     async def _home(self, typed: TypedCommand) -> str:

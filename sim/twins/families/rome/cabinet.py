@@ -165,7 +165,7 @@ class Cabinet:
             return {"A": (east, west)}
         return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
 
-    def name(self, port: int) -> str:
+    def format_name(self, port: int) -> str:
         """Return the name of a port, such as `E12`."""
         east = self.sizes[0]
         return f"E{port}" if port <= east else f"W{port - east}"
@@ -174,18 +174,18 @@ class Cabinet:
         """Return the letter of a port's matrix."""
         return self._places[port].matrix
 
-    def place(self, port: int) -> str:
+    def format_place(self, port: int) -> str:
         """Return the place of a port, such as `1AE12`: unit, matrix, side, and number within the matrix."""
         place = self._places[port]
         return f"1{place.matrix}{place.side}{place.number_in_matrix}"
 
     def _make_place(self, port: int) -> Place:
-        side, number = self.name(port)[0], int(self.name(port)[1:])
+        side, number = self.format_name(port)[0], int(self.format_name(port)[1:])
         east_index = self.matrices["A"]["EW".index(side)]
         matrix, number_in_matrix = ("A", number) if number <= east_index else ("B", number - east_index)
         return Place(port, side, number, matrix, number_in_matrix)
 
-    def logical(self, port: int) -> str:
+    def find_logical_name(self, port: int) -> str:
         """Return the logical name of a port."""
         return format_logical_name(self._behaviour.logical, self._places[port])
 
@@ -196,9 +196,9 @@ class Cabinet:
 
     def format_full_name(self, port: int) -> str:
         """Return the name and place of a port, as in messages: `E12[1AE12]`."""
-        return f"{self.name(port)}[{self.place(port)}]"
+        return f"{self.format_name(port)}[{self.format_place(port)}]"
 
-    def port(self, name: str) -> int:
+    def find_port(self, name: str) -> int:
         """Return the port with a name. Raise `CommandError` if it does not exist."""
         match = _NAME_PATTERN.fullmatch(name)
         sizes = dict(zip("EW", self.sizes, strict=True))
@@ -206,7 +206,7 @@ class Cabinet:
             raise CommandError(f"Error: no port {name}")
         return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
 
-    def pairs(self, port1: str, port2: str) -> list[Pair]:
+    def find_pairs(self, port1: str, port2: str) -> list[Pair]:
         """Return the circuits between two names: one between an E and a W port, several between logical ports.
 
         Raise `CommandError` for an unknown name, ports of the same side, or ports without a common matrix.
@@ -217,7 +217,7 @@ class Cabinet:
             raise CommandError("Error: ports are on the same side")
         else:
             east, west = sorted((port1, port2))
-            pairs = [(self.port(east), self.port(west))]
+            pairs = [(self.find_port(east), self.find_port(west))]
         if not pairs or any(self.get_matrix(source) != self.get_matrix(output) for source, output in pairs):
             raise CommandError("Ports are not of the same matrix")
         return pairs
@@ -235,12 +235,12 @@ class Cabinet:
 
     # -- commands
 
-    def request(self, kind: Kind, port1: str, port2: str, user: str) -> str:
+    def submit_request(self, kind: Kind, port1: str, port2: str, user: str) -> str:
         """Submit a request to the robot, and return the device's answer. Raise `CommandError` for invalid ports.
 
         With `validates_at_once`, an impossible request is not submitted: announce it, and return an empty answer.
         """
-        pairs = self.pairs(port1.upper(), port2.upper())
+        pairs = self.find_pairs(port1.upper(), port2.upper())
         if self._behaviour.validates_at_once:
             for pair in pairs:
                 if not self._is_valid(kind, pair):
@@ -257,7 +257,7 @@ class Cabinet:
         for job in self.robot.queue:
             request = self._requests.get(job.number)
             source, output = job.pair
-            names = (self.name(source), self.name(output))
+            names = (self.format_name(source), self.format_name(output))
             if request is not None and request.is_logical:
                 names = request.port1.upper(), request.port2.upper()
             number = job.number if request is None else request.number
@@ -271,9 +271,9 @@ class Cabinet:
         matrix = self.device.matrix
         try:
             if kind == "connect":
-                matrix.with_connections([pair[0]], [pair[1]])
+                matrix.plan_connections([pair[0]], [pair[1]])
             else:
-                matrix.without_inputs([pair[0]], [pair[1]])
+                matrix.plan_removal([pair[0]], [pair[1]])
         except MatrixRefusal:
             return False
         return True
@@ -299,7 +299,9 @@ class Cabinet:
             if event == "skipped" and request is not None and request.is_logical:
                 self._report_start(job)
             if event == "done" and job.kind == "disconnect" and self._behaviour.removes_both_ways:
-                both_ways = self.pairs(self.logical(job.pair[0]), self.logical(job.pair[1]))
+                both_ways = self.find_pairs(
+                    self.find_logical_name(job.pair[0]), self.find_logical_name(job.pair[1])
+                )
                 remaining_pairs = set(self.device.matrix.connections.items()) - set(both_ways)
                 self.device.change(dict(sorted(remaining_pairs)))
             self._report_end(event, job)
@@ -347,7 +349,7 @@ class Cabinet:
     def _report_invalid(self, kind: Kind, pair: Pair, typed_names: tuple[str, str] | None) -> None:
         """Announce that a request is invalid. Use the port names as `typed_names`, or the names of the pair if None."""
         source, output = pair
-        names = "-".join(typed_names or (self.name(source), self.name(output)))
+        names = "-".join(typed_names or (self.format_name(source), self.format_name(output)))
         self._announce(
             f"{self.now} ",
             "Ports details:",

@@ -134,7 +134,7 @@ class Printer:
         ports = [
             port
             for port in cabinet.device.matrix.ports
-            if cabinet.name(port)[0] == side and cabinet.get_matrix(port) == matrix
+            if cabinet.format_name(port)[0] == side and cabinet.get_matrix(port) == matrix
         ]
         spare_count = self._count_spares()["EW".index(side)]
         return [self._format_rome_row(cabinet, port) for port in ports] + [
@@ -149,28 +149,28 @@ class Printer:
         matrix = cabinet.device.matrix
         peer = matrix.find_peer(port)
         state = "Disconnected" if peer is None else "Connected"
-        logical = cabinet.logical(port)
+        logical = cabinet.find_logical_name(port)
         return _format_columns(
             (
-                cabinet.place(port) if self.by_place else cabinet.format_full_name(port),
+                cabinet.format_place(port) if self.by_place else cabinet.format_full_name(port),
                 "Locked" if port in matrix.locked else "Unlocked",
                 "Disabled" if port in matrix.disabled else "Enabled",
                 "In process" if cabinet.is_in_process(port) else state,
                 str(cabinet.device.moves_by_port[port]),
                 "" if peer is None else cabinet.format_full_name(peer),
-                f"{cabinet.name(port)},{logical}" if self.by_place else logical,
+                f"{cabinet.format_name(port)},{logical}" if self.by_place else logical,
             ),
             _ROME_COLUMNS,
         )
 
     def _format_afm_row(self, cabinet: Cabinet, port: int) -> str:
-        matrix, name = cabinet.device.matrix, cabinet.name(port)
+        matrix, name = cabinet.device.matrix, cabinet.format_name(port)
         peer = matrix.find_peer(port)
         state = 6 if cabinet.is_in_process(port) else 1 if peer is None else 2
         paired_name = ("w" if name[0] == "E" else "e") + name[1:]
         return (
             f"{name:<8}{2 if port in matrix.locked else 1:<7}{state:<7}{2 if port in matrix.disabled else 1:<7}"
-            f"{paired_name:<8}{'' if peer is None else cabinet.name(peer):<17}1      "
+            f"{paired_name:<8}{'' if peer is None else cabinet.format_name(peer):<17}1      "
             f"{cabinet.device.moves_by_port[port]}"
         )
 
@@ -194,8 +194,8 @@ class Printer:
 
     def _format_logic_row(self, cabinet: Cabinet, number: int) -> str:
         matrix = cabinet.device.matrix
-        ports = (cabinet.port(f"E{number}"), cabinet.port(f"W{number}"))
-        peers = {cabinet.name(peer)[1:] for peer in map(matrix.find_peer, ports) if peer is not None}
+        ports = (cabinet.find_port(f"E{number}"), cabinet.find_port(f"W{number}"))
+        peers = {cabinet.format_name(peer)[1:] for peer in map(matrix.find_peer, ports) if peer is not None}
         peer = "/".join(sorted(peers, key=int))
         is_locked, is_disabled = matrix.locked & set(ports), matrix.disabled & set(ports)
         return (
@@ -212,9 +212,9 @@ class Printer:
         """
         circuits = [
             (
-                cabinet.name(source),
-                cabinet.name(output),
-                f"w{cabinet.name(source)[1:]}",
+                cabinet.format_name(source),
+                cabinet.format_name(output),
+                f"w{cabinet.format_name(source)[1:]}",
                 cabinet.made_at.get((source, output), cabinet.now),
             )
             for source, output in sorted(cabinet.device.matrix.connections.items())

@@ -143,7 +143,7 @@ class Configuration:
         result = frozenset((self.hardware - removed_pairs) | set(pairs))
         self._check_unlocked(self.hardware - result)
         added_pairs = [pair for pair in pairs if pair not in self.hardware]
-        self.device.matrix.with_connections(
+        self.device.matrix.plan_connections(
             [a for a, _ in added_pairs], [b for _, b in added_pairs], "replace"
         )
         self.device.change(dict(sorted(result)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sim.models.network.fabrics.cost import MIXNET as PRICES
-from sim.models.network.fabrics.cost import find_fibre_price, price
+from sim.models.network.fabrics.cost import find_fibre_price, find_price
 from testbed.design.reproductions.figure import (
     Comparison,
     Figure,
@@ -64,7 +64,7 @@ def compute_network_usd(design: str, gbps: float, servers: int = SERVER_COUNT) -
         },
     }
     return servers * sum(
-        number * (find_fibre_price(PRICES) if part == "fibre" else price(part, gbps, PRICES))
+        number * (find_fibre_price(PRICES) if part == "fibre" else find_price(part, gbps, PRICES))
         for part, number in counts[design].items()
     )
 

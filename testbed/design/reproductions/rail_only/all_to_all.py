@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import Fabric, rail_only, rail_optimized
+from sim.models.network.fabrics import Fabric, make_rail_only, make_rail_optimized
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
 from testbed.design.reproductions.figure import (
@@ -37,9 +37,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     for number, (platform, domains) in enumerate(cases, 1):
         gpus = domains * platform.domain
         rates = platform.domain, platform.rail_gbps, platform.domain_gbps
-        spine_s = _simulate_s(_make_one_step_graph(gpus), rail_optimized(gpus, *rates))
-        two_s = _simulate_s(_make_two_step_graph(gpus, platform), rail_only(gpus, *rates))
-        one_s = _simulate_s(_make_one_step_graph(gpus), rail_only(gpus, *rates))
+        spine_s = _simulate_s(_make_one_step_graph(gpus), make_rail_optimized(gpus, *rates))
+        two_s = _simulate_s(_make_two_step_graph(gpus, platform), make_rail_only(gpus, *rates))
+        one_s = _simulate_s(_make_one_step_graph(gpus), make_rail_only(gpus, *rates))
         formula = compute_slowdown(platform.domain, domains, platform)
         rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
         progress(number, len(cases), f"{platform.name}, {domains} domains")
@@ -56,7 +56,7 @@ def _make_one_step_graph(gpus: int) -> TaskGraph:
     for source in range(gpus):
         for target in range(gpus):
             if source != target:
-                job.transfer(source, target, _PAIR_BYTES)
+                job.add_transfer(source, target, _PAIR_BYTES)
     return job.build()
 
 
@@ -64,17 +64,17 @@ def _make_two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
     """Return the all-to-all of the formula: rails bring all messages to a domain, then the domain spreads them."""
     job, size = TaskGraphBuilder(gpus), platform.domain
     fetched = [
-        job.transfer(source, target, size * _PAIR_BYTES)
+        job.add_transfer(source, target, size * _PAIR_BYTES)
         for source in range(gpus)
         for target in range(source % size, gpus, size)
         if source != target
     ]
-    barrier = [job.barrier(after=fetched)]
+    barrier = [job.add_barrier(after=fetched)]
     for source in range(gpus):
         first_gpu = source // size * size
         for target in range(first_gpu, first_gpu + size):
             if source != target:
-                job.transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
+                job.add_transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
     return job.build()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sim.models.network.allreduce.domains import reduce_over_domains
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import rail_only
+from sim.models.network.fabrics import make_rail_only
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.design.reproductions.figure import (
@@ -85,12 +85,14 @@ def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
     builder = TaskGraphBuilder(CLUSTER.gpus)
     tasks_of_jobs = []
     for tensor, data in jobs:
-        tensor_tasks = [builder.allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
+        tensor_tasks = [builder.add_allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
         data_tasks = [
-            builder.allreduce(group, GRADIENT_BYTES, after=tensor_tasks) for group in data if len(group) > 1
+            builder.add_allreduce(group, GRADIENT_BYTES, after=tensor_tasks)
+            for group in data
+            if len(group) > 1
         ]
         tasks_of_jobs.append([*tensor_tasks, *data_tasks])
-    fabric = rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
+    fabric = make_rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
     execution = simulate(
         builder.build(), fabric, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
     )

@@ -35,7 +35,7 @@ def compute_path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
     sets = 1 if fabric.weights is None else len(fabric.weights)
     lengths = [
-        np.diff(fabric.routes(source, target, np.full_like(source, number))[0]) for number in range(sets)
+        np.diff(fabric.find_routes(source, target, np.full_like(source, number))[0]) for number in range(sets)
     ]
     parts = np.ones((1, source.size)) if fabric.weights is None else fabric.weights[:, source, target]
     return np.concatenate(lengths), parts.ravel()

@@ -12,9 +12,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.allreduce.fluid import fluid_ring
+from sim.models.network.allreduce.fluid import plan_fluid_ring
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import Fabric, fat_tree
+from sim.models.network.fabrics import Fabric, make_fat_tree
 from testbed.design.fabrics.fat_tree import compute_equal_cost_gbps
 from testbed.design.reproductions.figure import (
     Cell,
@@ -57,8 +57,8 @@ def run_alone_s(model: str, fabric: str, nodes: int) -> float:
 def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
     if fabric in READINGS:
         host_gbps = compute_equal_cost_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
-        return fat_tree(nodes, host_gbps, balance="hash", seed=seed)
-    return fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
+        return make_fat_tree(nodes, host_gbps, balance="hash", seed=seed)
+    return make_fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
 
 
 def draw_models(jobs: int, seed: int) -> list[str]:
@@ -82,7 +82,7 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
     shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
     tree = _make_tree(fabric, scale.shared_nodes, seed)
     return shared.compute_iteration_s(
-        simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)
+        simulate(shared.graph, tree, allreduce=plan_fluid_ring, rounding=ROUNDING)
     ).ravel()
 
 

@@ -508,25 +508,27 @@ def _parse_groups(
 
 def add_compute(job: TaskGraphBuilder, predecessors: list[int], *, device: int, time_s: float) -> None:
     """Add computing on a device."""
-    job.compute(device, time_s, after=predecessors)
+    job.add_compute(device, time_s, after=predecessors)
 
 
 def add_transfer(
     job: TaskGraphBuilder, predecessors: list[int], *, endpoints: tuple[int, int], size_bytes: int
 ) -> None:
     """Add a transfer between two ranks."""
-    job.transfer(*endpoints, size_bytes, after=predecessors)
+    job.add_transfer(*endpoints, size_bytes, after=predecessors)
 
 
 def add_timed(job: TaskGraphBuilder, predecessors: list[int], *, times_s: dict[int, float]) -> None:
     """Add computing that begins together on several devices, and a barrier after all of it."""
-    begin = job.barrier(after=predecessors)
-    job.barrier(after=[job.compute(device, time_s, after=[begin]) for device, time_s in times_s.items()])
+    begin = job.add_barrier(after=predecessors)
+    job.add_barrier(
+        after=[job.add_compute(device, time_s, after=[begin]) for device, time_s in times_s.items()]
+    )
 
 
 def add_wait(job: TaskGraphBuilder, predecessors: list[int]) -> None:
     """Add a barrier."""
-    job.barrier(after=predecessors)
+    job.add_barrier(after=predecessors)
 
 
 def add_reduce(
@@ -538,7 +540,7 @@ def add_reduce(
     time_s: float,
 ) -> None:
     """Add an AllReduce among members."""
-    job.allreduce(members, size_bytes, time_s=time_s, after=predecessors)
+    job.add_allreduce(members, size_bytes, time_s=time_s, after=predecessors)
 
 
 def add_ring(
@@ -546,20 +548,20 @@ def add_ring(
 ) -> None:
     """Add the rounds of a ring, in which each member passes on the bytes that it received in the previous round."""
     count = len(members)
-    arrivals = [job.barrier(after=predecessors)] * count
+    arrivals = [job.add_barrier(after=predecessors)] * count
     for _ in range(count - 1):
         transfers = [
-            job.transfer(member, members[(position + 1) % count], size_bytes, after=[arrivals[position]])
+            job.add_transfer(member, members[(position + 1) % count], size_bytes, after=[arrivals[position]])
             for position, member in enumerate(members)
         ]
         arrivals = transfers[-1:] + transfers[:-1]
-    job.barrier(after=sorted(set(arrivals)))
+    job.add_barrier(after=sorted(set(arrivals)))
 
 
 def add_messages(
     job: TaskGraphBuilder, predecessors: list[int], *, messages: tuple[tuple[int, int, int], ...]
 ) -> None:
     """Add messages (source, target, bytes) that begin together, and a barrier after all of them."""
-    begin = job.barrier(after=predecessors)
-    transfers = [job.transfer(source, target, size, after=[begin]) for source, target, size in messages]
-    job.barrier(after=transfers or [begin])
+    begin = job.add_barrier(after=predecessors)
+    transfers = [job.add_transfer(source, target, size, after=[begin]) for source, target, size in messages]
+    job.add_barrier(after=transfers or [begin])

@@ -52,7 +52,7 @@ class _Writer:
         self._rank = _assign_ranks(graph)
         self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
         self._notice_nodes: dict[tuple[int, int], int] = {}
-        self._next_number = graph.tasks
+        self._next_number = graph.task_count
         self._group_names: dict[tuple[int, ...], str] = {}
 
     @property
@@ -107,7 +107,7 @@ class _Writer:
         attributes: dict[str, Value],
         predecessors: tuple[int, ...] = (),
     ) -> None:
-        task_s = float(self._graph.time_s[number]) if number < self._graph.tasks else 0.0
+        task_s = float(self._graph.time_s[number]) if number < self._graph.task_count else 0.0
         time_attribute: dict[str, Value] = (
             {SECONDS: task_s} if task_s and kind in (wire.COMPUTE, wire.COLLECTIVE) else {}
         )

@@ -227,7 +227,7 @@ class _Iteration:
             ready_tasks = self._sender.exchange(dispatch, ready_tasks)
         merge_tasks(ready_tasks, [self._gates.get(step, {})])
         task_by_server = {
-            server: self._builder.compute(
+            server: self._builder.add_compute(
                 server, self._compute_seconds(step, row, direction), after=ready_tasks.get(server)
             )
             for server, row in zip(sharding.servers, self._count_samples(step, samples), strict=True)
@@ -297,7 +297,7 @@ class _Iteration:
 
     def _add_allreduce(self, members: tuple[int, ...], size_bytes: int, earlier_tasks: list[int]) -> int:
         local_s = self._cluster.compute_local_reduce_seconds(size_bytes)
-        return self._builder.allreduce(members, size_bytes, time_s=local_s, after=earlier_tasks)
+        return self._builder.add_allreduce(members, size_bytes, time_s=local_s, after=earlier_tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,11 +385,13 @@ class _Sender:
             is_remote[:] = False
             for sender, receiver, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
                 if sender != receiver:
-                    arrival = self._builder.transfer(sender, receiver, size_bytes, after=end_tasks[sender])
+                    arrival = self._builder.add_transfer(
+                        sender, receiver, size_bytes, after=end_tasks[sender]
+                    )
                     ready_tasks.setdefault(receiver, []).append(arrival)
         for exchange in self._make_exchanges(resharding) if is_remote.any() else ():
             sender_tasks = {task for sender in set(exchange.source.tolist()) for task in end_tasks[sender]}
-            task = self._builder.exchange(exchange, after=sorted(sender_tasks))
+            task = self._builder.add_exchange(exchange, after=sorted(sender_tasks))
             for receiver in set(exchange.target.tolist()):
                 ready_tasks.setdefault(receiver, []).append(task)
         for server in source[source == target].tolist():
@@ -440,7 +442,7 @@ def join_pairs(first_labels: Integers, second_labels: Integers) -> Integers:
 def join_by_barrier(builder: TaskGraphBuilder, tasks: TasksByServer) -> TasksByServer:
     """Return the tasks with several tasks of a server joined by a barrier, which saves edges to every message."""
     return {
-        server: [builder.barrier(after=tasks_before)] if len(tasks_before) > 1 else tasks_before
+        server: [builder.add_barrier(after=tasks_before)] if len(tasks_before) > 1 else tasks_before
         for server, tasks_before in tasks.items()
     }
 

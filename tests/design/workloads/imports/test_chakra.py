@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder
 from testbed.design.workloads.imports import chakra_wire as wire
@@ -44,7 +44,7 @@ def write(folder, ranks, name="job"):
 
 
 def seconds_of(graph, rate_gbps=8, latency=NO_LATENCY):
-    return simulate(graph, ideal_switch(graph.nodes, rate_gbps), latency=latency).iteration_s
+    return simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=latency).iteration_s
 
 
 def test_a_file_is_read_byte_by_byte():
@@ -281,13 +281,13 @@ def test_a_file_that_is_no_trace_is_named(tmp_path):
 
 def job_of_all_kinds():
     job = TaskGraphBuilder(4)
-    forward = [job.compute(node, 1e-4 * (node + 1) / 7) for node in range(4)]
-    move = job.transfer(0, 2, 300_001, after=[forward[0], forward[3]])
-    inside = job.transfer(1, 1, 500, after=[forward[1]])
-    gate = job.barrier(after=[*forward, inside])
-    part = job.allreduce((2, 0), 800_000, after=[gate, move], time_s=1e-5)
-    back = [job.compute(node, 2e-4, after=[move, part]) for node in (3, 1, 2)]
-    job.allreduce((0, 1, 2, 3), 4_000_000, after=back)
+    forward = [job.add_compute(node, 1e-4 * (node + 1) / 7) for node in range(4)]
+    move = job.add_transfer(0, 2, 300_001, after=[forward[0], forward[3]])
+    inside = job.add_transfer(1, 1, 500, after=[forward[1]])
+    gate = job.add_barrier(after=[*forward, inside])
+    part = job.add_allreduce((2, 0), 800_000, after=[gate, move], time_s=1e-5)
+    back = [job.add_compute(node, 2e-4, after=[move, part]) for node in (3, 1, 2)]
+    job.add_allreduce((0, 1, 2, 3), 4_000_000, after=back)
     return job.build()
 
 
@@ -297,9 +297,11 @@ def test_a_job_that_is_written_and_read_again_is_the_same(tmp_path):
     again = read_traces(tmp_path)
     assert [path.name for path in paths] == [*(f"job.{rank}.et" for rank in range(4)), "comm_group.json"]
     ours = graph.kind != Kind.BARRIER
-    assert (again.kind[: graph.tasks][ours] == graph.kind[ours])[graph.source[ours] != 1].all()
-    assert (again.time_s[: graph.tasks] == graph.time_s).all()
-    before, after = (simulate(each, ideal_switch(4, 100), allreduce=ring) for each in (graph, again))
+    assert (again.kind[: graph.task_count][ours] == graph.kind[ours])[graph.source[ours] != 1].all()
+    assert (again.time_s[: graph.task_count] == graph.time_s).all()
+    before, after = (
+        simulate(each, make_ideal_switch(4, 100), allreduce=plan_rings) for each in (graph, again)
+    )
     assert after.iteration_s == before.iteration_s
     assert (after.link_bytes == before.link_bytes).all()
 

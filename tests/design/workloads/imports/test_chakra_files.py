@@ -8,7 +8,7 @@ import lzma
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from testbed.design.workloads.imports import chakra_wire as wire
 from testbed.design.workloads.imports.chakra import read_traces
@@ -26,7 +26,7 @@ def write_all_reduce(folder, ranks=4):
 
 
 def seconds_of(graph):
-    return simulate(graph, ideal_switch(graph.nodes, 8), latency=NO_LATENCY).iteration_s
+    return simulate(graph, make_ideal_switch(graph.nodes, 8), latency=NO_LATENCY).iteration_s
 
 
 # Values of attributes of every number type: the field that et_def.proto gives each, and its bytes.

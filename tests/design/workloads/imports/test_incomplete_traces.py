@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind
 from testbed.design.workloads.imports.chakra import read_job
@@ -27,7 +27,7 @@ def kernel(name, **more):
 
 
 def seconds_of(graph, rate_gbps=8):
-    return simulate(graph, ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY).iteration_s
+    return simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY).iteration_s
 
 
 def test_control_dependencies_that_close_a_circle_are_dropped_and_counted(tmp_path):
@@ -63,7 +63,7 @@ def test_the_type_of_a_collective_is_that_of_its_name(tmp_path, name, moved):
     traces = read_job(feeder(tmp_path, *[[kernel(name, comm_size=size)]] * 2))
 
     graph = traces.graph
-    execution = simulate(graph, ideal_switch(2, 8), latency=NO_LATENCY)
+    execution = simulate(graph, make_ideal_switch(2, 8), latency=NO_LATENCY)
     assert execution.payload_bytes == moved * size
     assert traces.notes == ("collectives whose type is that of their name: 2",)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics.switched import ideal_switch
+from sim.models.network.fabrics.switched import make_ideal_switch
 from sim.models.network.taskgraph import Kind
 from testbed.design.workloads.iteration.task_graph import iteration
 from testbed.design.workloads.iteration.totals import traffic
@@ -35,7 +35,7 @@ def ticking(nodes):
 
 
 def run(graph):
-    return simulate(graph, ideal_switch(max(graph.nodes, 2), 100.0))
+    return simulate(graph, make_ideal_switch(max(graph.nodes, 2), 100.0))
 
 
 def chain(make_operator, count, batch=8, **sizes):
@@ -182,7 +182,7 @@ def test_fusing_leaves_times_as_they_are(make_operator):
             iteration(workload, strategy, ticking(4), bucket_bytes=bucket_bytes, fuse=fuse)
             for fuse in (False, True)
         ]
-        assert graphs[1].tasks < graphs[0].tasks
+        assert graphs[1].task_count < graphs[0].task_count
         assert run(graphs[0]).iteration_s == run(graphs[1]).iteration_s
 
 
@@ -190,7 +190,7 @@ def test_what_branches_or_changes_sharding_is_not_fused(make_operator):
     operators = tuple(make_operator(f"d{i}", forward_flops=1.0) for i in range(4))
     fork = Workload("fork", operators, ((0, 1), (0, 2), (1, 3), (2, 3)), 4)
     graph = iteration(fork, data_parallel(fork, 2), ticking(2))
-    assert graph.tasks == 8
+    assert graph.task_count == 8
     line = Workload("line", operators, ((0, 1), (1, 2), (2, 3)), 4)
     here, there = make_data_sharding([0, 1]), make_data_sharding([1, 0])
     graph = iteration(line, Strategy((here, here, there, there)), ticking(2))
@@ -262,7 +262,7 @@ def test_what_learns_nothing_has_no_backward_pass(make_operator):
     for training, passes in ((True, 5), (False, 3)):
         workload = Workload("w", operators, ((0, 1), (1, 2)), 4, training)
         graph = iteration(workload, data_parallel(workload, 1), ticking(1), fuse=False)
-        assert graph.tasks == passes
+        assert graph.task_count == passes
 
 
 def test_neither_has_it_within_a_step(make_operator):

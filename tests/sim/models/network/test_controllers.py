@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.execution.circuits import (
     CircuitSwitch,
     Controller,
@@ -18,9 +18,9 @@ from sim.models.network.execution.circuits import (
     plan_circuits,
     simulate_circuits,
 )
-from sim.models.network.execution.lowering import lower
+from sim.models.network.execution.lowering import lower_graph
 from sim.models.network.execution.simulation import Run, StalledError
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
 
@@ -34,8 +34,8 @@ def graph_of(demands, compute_s: float = 0.0):
     for demand in demands:
         pairs = np.nonzero(demand)
         if compute_s:
-            after = [job.compute(0, compute_s, after=after)]
-        after = [job.exchange(Exchange(*pairs, np.asarray(demand)[pairs].astype(np.int64)), after=after)]
+            after = [job.add_compute(0, compute_s, after=after)]
+        after = [job.add_exchange(Exchange(*pairs, np.asarray(demand)[pairs].astype(np.int64)), after=after)]
     return job.build()
 
 
@@ -86,9 +86,9 @@ def test_circuits_of_a_layer_move_on_when_its_flows_wait():
 
 def test_flows_that_wait_get_circuits_while_other_servers_compute():
     job = TaskGraphBuilder(NODES)
-    job.compute(3, 10.0)
-    job.transfer(0, 1, GB)
-    job.transfer(0, 2, GB)
+    job.add_compute(3, 10.0)
+    job.add_transfer(0, 1, GB)
+    job.add_transfer(0, 2, GB)
     switch = CircuitSwitch(NODES, 1, 8, Controller("per-layer"), 0.1)
 
     execution = simulate_circuits(job.build(), switch, latency=NO_LATENCY)
@@ -125,14 +125,14 @@ def test_hysteresis_does_not_keep_pairs_waiting_for_ever():
 
 
 def test_bytes_of_a_layer_to_come_are_its_own():
-    graph, fabric = graph_of([THERE, ASIDE]), ideal_switch(NODES, 8)
-    lowered = lower(graph, fabric, NO_LATENCY, ring, by_pair=True)
+    graph, fabric = graph_of([THERE, ASIDE]), make_ideal_switch(NODES, 8)
+    lowered = lower_graph(graph, fabric, NO_LATENCY, plan_rings, by_pair=True)
     started = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
     started.run_until(0.25)
 
     running, to_come, both = (
         compute_remaining_demand(started, lowered, NODES, 1, tasks)
-        for tasks in (None, compute_communication_layers(graph) == 1, np.ones(graph.tasks, dtype=bool))
+        for tasks in (None, compute_communication_layers(graph) == 1, np.ones(graph.task_count, dtype=bool))
     )
     assert running.tolist() == (THERE * 0.75).tolist()
     assert to_come.tolist() == ASIDE.tolist()
@@ -197,11 +197,11 @@ def test_every_byte_arrives_once(way, when, demands, look_ahead):
 
 def test_layers_count_the_communication_before():
     job = TaskGraphBuilder(3)
-    first = job.transfer(0, 1, 1)
-    compute = job.compute(1, 1.0, after=[first])
-    second = job.allreduce((0, 1, 2), 9, after=[compute])
-    beside = job.transfer(2, 0, 1)
-    job.transfer(0, 2, 1, after=[second, beside])
+    first = job.add_transfer(0, 1, 1)
+    compute = job.add_compute(1, 1.0, after=[first])
+    second = job.add_allreduce((0, 1, 2), 9, after=[compute])
+    beside = job.add_transfer(2, 0, 1)
+    job.add_transfer(0, 2, 1, after=[second, beside])
 
     assert compute_communication_layers(job.build()).tolist() == [0, -1, 1, 0, 2]
 
@@ -250,7 +250,7 @@ def test_per_layer_is_within_five_per_cent_of_the_optimum():
         )
         plan = plan_circuits(switch, demands, dark, dark_s, all_circuits())
         moves = sum((one != other).any() for one, other in zip([dark, *plan], plan, strict=False))
-        best_s = sum(map(switch.serve_s, demands, plan)) + dark_s * moves
+        best_s = sum(map(switch.compute_service_s, demands, plan)) + dark_s * moves
         ratios.append(execution.iteration_s / best_s)
         moved += execution.reconfigurations
 

@@ -11,19 +11,26 @@ from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.execution.lowering import load_links
 from sim.models.network.execution.packets import simulate_packets
-from sim.models.network.fabrics import circulant, direct_connect, expander, fat_tree, ideal_switch, rail_only
+from sim.models.network.fabrics import (
+    make_circulant,
+    make_direct_fabric,
+    make_expander,
+    make_fat_tree,
+    make_ideal_switch,
+    make_rail_only,
+)
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
 
 NODES = 8
 RING = [(node, (node + 1) % NODES) for node in range(NODES)]
 FABRICS = (
-    ideal_switch(NODES, 10),
-    fat_tree(NODES, 10, oversubscription=2),
-    rail_only(NODES, 4, 10, 100),
-    circulant(NODES, (1, 3, 5), 10),
-    direct_connect(NODES, [*RING, *RING[:3]], 10),
-    expander(NODES, 3, 10),
+    make_ideal_switch(NODES, 10),
+    make_fat_tree(NODES, 10, oversubscription=2),
+    make_rail_only(NODES, 4, 10, 100),
+    make_circulant(NODES, (1, 3, 5), 10),
+    make_direct_fabric(NODES, [*RING, *RING[:3]], 10),
+    make_expander(NODES, 3, 10),
 )
 
 
@@ -42,17 +49,17 @@ def run(fabric, exchange, *, whole, latency=NO_LATENCY, times=1):
     job, after = TaskGraphBuilder(NODES), None
     for _ in range(times):
         if whole:
-            after = [job.exchange(exchange, after=after)]
+            after = [job.add_exchange(exchange, after=after)]
         else:
             rows = zip(*(column.tolist() for column in exchange), strict=True)
-            after = [job.barrier(after=[job.transfer(*row, after=after) for row in rows])]
+            after = [job.add_barrier(after=[job.add_transfer(*row, after=after) for row in rows])]
     return simulate(job.build(), fabric, latency=latency)
 
 
 @pytest.mark.parametrize("fabric", FABRICS, ids=lambda fabric: fabric.name)
 @given(exchange=exchanges(), times=st.integers(1, 3))
 def test_exchange_counts_what_its_transfers_count(fabric, exchange, times):
-    one_path = fabric.choices == 1 or not fabric.hosts_forward
+    one_path = fabric.choice_count == 1 or not fabric.hosts_forward
     whole, pairs = (
         run(fabric, exchange, whole=flag, latency=Latency(), times=times) for flag in (True, False)
     )
@@ -76,7 +83,7 @@ def test_exchange_takes_turns_over_the_paths_of_a_circulant():
     ends = np.array([(one, other) for one in range(12) for other in range(12) if one != other])
     exchange = Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000))
 
-    load = load_links(exchange, circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, parts=1)
+    load = load_links(exchange, make_circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, parts=1)
 
     # On the paths of a single set the fullest link has 1.8 times the mean.
     assert load.link_bytes.max() == pytest.approx(1.4 * load.link_bytes.sum() / 48)
@@ -93,8 +100,8 @@ def test_exchange_of_equal_parts_takes_as_long_as_its_transfers():
 
 def test_exchange_shares_its_links_with_other_flows():
     job = TaskGraphBuilder(NODES)
-    job.exchange(Exchange(np.array([0]), np.array([1]), np.array([1_000_000])))
-    job.transfer(0, 2, 1_000_000)
+    job.add_exchange(Exchange(np.array([0]), np.array([1]), np.array([1_000_000])))
+    job.add_transfer(0, 2, 1_000_000)
 
     execution = simulate(job.build(), FABRICS[0], latency=NO_LATENCY)
 
@@ -103,8 +110,8 @@ def test_exchange_shares_its_links_with_other_flows():
 
 def test_exchange_within_nodes_ends_at_once():
     job = TaskGraphBuilder(NODES)
-    here = job.exchange(Exchange(np.array([3]), np.array([3]), np.array([1_000_000])))
-    job.compute(0, 1e-3, after=[here])
+    here = job.add_exchange(Exchange(np.array([3]), np.array([3]), np.array([1_000_000])))
+    job.add_compute(0, 1e-3, after=[here])
 
     assert simulate(job.build(), FABRICS[0]).iteration_s == 1e-3
 
@@ -112,7 +119,7 @@ def test_exchange_within_nodes_ends_at_once():
 def test_packets_of_an_exchange_move_between_pairs():
     exchange = Exchange(np.array([0, 1, 2]), np.array([1, 2, 0]), np.array([100_000] * 3))
     job = TaskGraphBuilder(NODES)
-    job.exchange(exchange)
+    job.add_exchange(exchange)
 
     execution = simulate_packets(job.build(), FABRICS[3])
 
@@ -121,20 +128,20 @@ def test_packets_of_an_exchange_move_between_pairs():
 
 
 def test_exchange_over_links_that_are_never_full_takes_its_latency():
-    fabric = replace(FABRICS[0], never_full=np.ones(FABRICS[0].links, dtype=bool))
+    fabric = replace(FABRICS[0], never_full=np.ones(FABRICS[0].link_count, dtype=bool))
     job = TaskGraphBuilder(NODES)
-    job.exchange(Exchange(np.array([0]), np.array([1]), np.array([1_000_000])))
+    job.add_exchange(Exchange(np.array([0]), np.array([1]), np.array([1_000_000])))
 
     execution = simulate(job.build(), fabric)
 
     assert 0 < execution.iteration_s < 1e-4
-    assert execution.link_bytes.sum() == 2 * Latency().wire_bytes(np.array(1_000_000))
+    assert execution.link_bytes.sum() == 2 * Latency().compute_wire_bytes(np.array(1_000_000))
 
 
 def test_moving_circuits_serve_the_pairs_of_an_exchange():
     ends = np.array([(one, other) for one in range(NODES) for other in range(NODES) if one != other])
     job = TaskGraphBuilder(NODES)
-    job.exchange(Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000)))
+    job.add_exchange(Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000)))
 
     execution = simulate_circuits(
         job.build(), CircuitSwitch(NODES, 2, 10, controller=Controller(period_s=1e-3), delay_s=1e-5)
@@ -146,7 +153,7 @@ def test_moving_circuits_serve_the_pairs_of_an_exchange():
 @pytest.mark.parametrize("place", [-1, NODES])
 def test_exchange_with_a_node_outside_the_graph_is_refused(place):
     job = TaskGraphBuilder(NODES)
-    job.exchange(Exchange(np.array([place]), np.array([1]), np.array([1])))
+    job.add_exchange(Exchange(np.array([place]), np.array([1]), np.array([1])))
 
     with pytest.raises(ValueError, match=r"exchange 0 must name nodes of 0\.\.7"):
         job.build()

@@ -14,33 +14,33 @@ from sim.models.network.execution.circuits import (
     simulate_circuits,
 )
 from sim.models.network.fabrics import (
-    circulant,
-    direct_connect,
-    expander,
-    fat_tree,
     find_equal_cost_rate_gbps,
-    ideal_switch,
+    make_circulant,
+    make_direct_fabric,
+    make_expander,
+    make_fat_tree,
+    make_ideal_switch,
 )
 from sim.models.network.fabrics.circulants import balance_strides
 from sim.models.network.fabrics.cost import (
     compute_circuit_switch_cost,
     compute_fat_tree_cost,
     compute_patch_panel_cost,
-    prices,
+    load_prices,
 )
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 
 FABRICS = {
-    "ideal": ideal_switch(12, 100),
-    "spread": fat_tree(12, 100),
-    "hash": fat_tree(40, 100, balance="hash"),
-    "oversubscribed": fat_tree(16, 100, oversubscription=2),
-    "circulant": circulant(12, (1, 5, 7, 11), 25),
-    "prime": circulant(13, (1, 5), 25),
-    "double": circulant(12, (1, 1, 11), 25),
-    "expander": expander(20, 3, 25, seed=4),
-    "one": ideal_switch(1, 100),
+    "ideal": make_ideal_switch(12, 100),
+    "spread": make_fat_tree(12, 100),
+    "hash": make_fat_tree(40, 100, balance="hash"),
+    "oversubscribed": make_fat_tree(16, 100, oversubscription=2),
+    "circulant": make_circulant(12, (1, 5, 7, 11), 25),
+    "prime": make_circulant(13, (1, 5), 25),
+    "double": make_circulant(12, (1, 1, 11), 25),
+    "expander": make_expander(20, 3, 25, seed=4),
+    "one": make_ideal_switch(1, 100),
 }
 
 
@@ -49,7 +49,7 @@ FABRICS = {
 def test_paths_lead_from_source_to_target(name):
     fabric = FABRICS[name]
     for source, target, choice in product(range(fabric.nodes), range(fabric.nodes), range(5)):
-        path = fabric.path(source, target, choice)
+        path = fabric.find_path(source, target, choice)
         at = source
         for link in path:
             assert fabric.sources[link] == at
@@ -67,16 +67,16 @@ def test_direct_connect_takes_shortest_paths():
         graph = networkx.DiGraph(zip(fabric.sources.tolist(), fabric.targets.tolist(), strict=True))
         hops = dict(networkx.all_pairs_shortest_path_length(graph))
         for source, target in product(range(fabric.nodes), repeat=2):
-            assert len(fabric.path(source, target)) == hops[source][target]
+            assert len(fabric.find_path(source, target)) == hops[source][target]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("nodes", [2, 5, 16, 17, 54, 128])
 def test_a_fat_tree_has_full_bisection(nodes):
     """Above each switch, and each pod, there is as much as the hosts below can send, and paths have 2, 4 or 6 links."""
-    fabric = fat_tree(nodes, 100)
+    fabric = make_fat_tree(nodes, 100)
     for source, target in product(range(nodes), repeat=2):
-        path = fabric.path(source, target)
+        path = fabric.find_path(source, target)
         assert len(path) in ({0} if source == target else {2, 4, 6})
         assert fabric.capacity_bps[list(path)].min(initial=100e9) == 100e9
     up = fabric.sources < nodes
@@ -88,8 +88,8 @@ def test_a_fat_tree_has_full_bisection(nodes):
 
 @pytest.mark.long
 def test_hashing_uses_all_up_links_about_alike():
-    fabric = fat_tree(128, 100, balance="hash")
-    used = Counter(fabric.path(0, 127, choice)[1:3] for choice in range(3200))
+    fabric = make_fat_tree(128, 100, balance="hash")
+    used = Counter(fabric.find_path(0, 127, choice)[1:3] for choice in range(3200))
     assert len(used) == 16  # 4 aggregation switches, 4 core switches each
     assert 150 < min(used.values()) <= max(used.values()) < 250
 
@@ -97,9 +97,9 @@ def test_hashing_uses_all_up_links_about_alike():
 def test_oversubscription_divides_what_leaves_a_switch():
     job = TaskGraphBuilder(16)
     for host in (0, 1):
-        job.transfer(host, host + 8, 10**9)
+        job.add_transfer(host, host + 8, 10**9)
     times = [
-        simulate(job.build(), fat_tree(16, 8, oversubscription=ratio), latency=NO_LATENCY).iteration_s
+        simulate(job.build(), make_fat_tree(16, 8, oversubscription=ratio), latency=NO_LATENCY).iteration_s
         for ratio in (1, 2, 4)
     ]
     assert times == pytest.approx([1.0, 2.0, 4.0])
@@ -107,8 +107,10 @@ def test_oversubscription_divides_what_leaves_a_switch():
 
 def test_spread_and_hash_agree_where_nothing_collides():
     job = TaskGraphBuilder(16)
-    job.allreduce(tuple(range(16)), 10**7)
-    spread, hashed = (simulate(job.build(), fat_tree(16, 100, balance=how)) for how in ("spread", "hash"))
+    job.add_allreduce(tuple(range(16)), 10**7)
+    spread, hashed = (
+        simulate(job.build(), make_fat_tree(16, 100, balance=how)) for how in ("spread", "hash")
+    )
     assert spread.iteration_s == pytest.approx(hashed.iteration_s, rel=1e-12)
     assert spread.link_bytes.sum() == hashed.link_bytes.sum()
 
@@ -123,39 +125,41 @@ def test_the_routes_of_a_circulant_load_strides_alike(nodes, strides):
 
 def test_given_paths_are_taken_in_turn():
     edges = [(0, 1), (1, 2), (0, 2), (2, 0)]
-    fabric = direct_connect(3, edges, 10, paths={(0, 2): [(0, 2), (0, 1, 2)]})
-    ways = [[int(fabric.targets[link]) for link in fabric.path(0, 2, choice)] for choice in range(4)]
+    fabric = make_direct_fabric(3, edges, 10, paths={(0, 2): [(0, 2), (0, 1, 2)]})
+    ways = [[int(fabric.targets[link]) for link in fabric.find_path(0, 2, choice)] for choice in range(4)]
     assert ways == [[2], [1, 2], [2], [1, 2]]
-    assert [int(fabric.targets[link]) for link in fabric.path(1, 0)] == [2, 0]
+    assert [int(fabric.targets[link]) for link in fabric.find_path(1, 0)] == [2, 0]
 
 
 def test_expanders_are_regular_simple_connected_and_the_same_for_a_seed():
     for nodes, degree in ((6, 3), (20, 4), (64, 8), (5, 4), (2, 1)):
-        fabric = expander(nodes, degree, 25, seed=1)
-        again = expander(nodes, degree, 25, seed=1)
+        fabric = make_expander(nodes, degree, 25, seed=1)
+        again = make_expander(nodes, degree, 25, seed=1)
         assert np.bincount(fabric.sources, minlength=nodes).tolist() == [degree] * nodes
         assert (fabric.capacity_bps == 25e9).all()
         assert fabric.sources.tolist() == again.sources.tolist()
         assert fabric.targets.tolist() == again.targets.tolist()
-    assert expander(64, 4, 25, seed=1).targets.tolist() != expander(64, 4, 25, seed=2).targets.tolist()
+    assert (
+        make_expander(64, 4, 25, seed=1).targets.tolist() != make_expander(64, 4, 25, seed=2).targets.tolist()
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ideal_switch(0, 100), "at least 1"),
-        (lambda: ideal_switch(2, 0), "finite and above 0"),
-        (lambda: ideal_switch(2, float("nan")), "finite and above 0"),
-        (lambda: fat_tree(4, 100, oversubscription=0.5), "oversubscription is 0.5"),
-        (lambda: circulant(12, (2, 4), 25), "reach 6 of 12 nodes"),
-        (lambda: circulant(12, (12,), 25), "from a node to itself"),
-        (lambda: expander(5, 3, 25), "n \\* d must be even"),
-        (lambda: expander(4, 1, 25), "no connected 1-regular graph"),
-        (lambda: direct_connect(2, [(0, 0)], 25), "different nodes"),
-        (lambda: direct_connect(2, [(0, 1)], 25, paths={(0, 1): [(1, 0)]}), "does not lead from 0 to 1"),
-        (lambda: direct_connect(3, [(0, 1)], 25, paths={(0, 2): [(0, 1, 2)]}), "which is not an edge"),
-        (lambda: direct_connect(3, [(0, 1)], 25).path(1, 2), "nothing connects node 1 to node 2"),
-        (lambda: ideal_switch(2, 8).link(0, 1), "no link 0 -> 1"),
+        (lambda: make_ideal_switch(0, 100), "at least 1"),
+        (lambda: make_ideal_switch(2, 0), "finite and above 0"),
+        (lambda: make_ideal_switch(2, float("nan")), "finite and above 0"),
+        (lambda: make_fat_tree(4, 100, oversubscription=0.5), "oversubscription is 0.5"),
+        (lambda: make_circulant(12, (2, 4), 25), "reach 6 of 12 nodes"),
+        (lambda: make_circulant(12, (12,), 25), "from a node to itself"),
+        (lambda: make_expander(5, 3, 25), "n \\* d must be even"),
+        (lambda: make_expander(4, 1, 25), "no connected 1-regular graph"),
+        (lambda: make_direct_fabric(2, [(0, 0)], 25), "different nodes"),
+        (lambda: make_direct_fabric(2, [(0, 1)], 25, paths={(0, 1): [(1, 0)]}), "does not lead from 0 to 1"),
+        (lambda: make_direct_fabric(3, [(0, 1)], 25, paths={(0, 2): [(0, 1, 2)]}), "which is not an edge"),
+        (lambda: make_direct_fabric(3, [(0, 1)], 25).find_path(1, 2), "nothing connects node 1 to node 2"),
+        (lambda: make_ideal_switch(2, 8).find_link(0, 1), "no link 0 -> 1"),
         (lambda: CircuitSwitch(4, 1, 25, forwarding=True), "2 with forwarding"),
         (
             lambda: CircuitSwitch(4, 2, 25, controller=Controller(period_s=1e-3), delay_s=1e-3),
@@ -173,8 +177,8 @@ def test_a_fabric_that_cannot_be_is_refused(make, message):
 
 def two_transfers(first_bytes):
     job = TaskGraphBuilder(4)
-    job.transfer(0, 1, first_bytes)
-    job.transfer(0, 2, 2 * 10**9)
+    job.add_transfer(0, 1, first_bytes)
+    job.add_transfer(0, 2, 2 * 10**9)
     return job.build()
 
 
@@ -204,7 +208,7 @@ def test_with_forwarding_those_without_a_circuit_go_over_others():
     """Degree 2: the ring, and one chosen circuit each; what has none is forwarded, at once."""
     job = TaskGraphBuilder(6)
     for target in range(1, 6):
-        job.transfer(0, target, 10**8)
+        job.add_transfer(0, target, 10**8)
     with_, without = (
         simulate_circuits(
             job.build(),
@@ -222,10 +226,10 @@ def test_with_forwarding_those_without_a_circuit_go_over_others():
 def test_bytes_are_counted_on_the_links_they_took():
     """A reroute in mid-flow: the sums over the links into and out of the ends stay those asked for."""
     job = TaskGraphBuilder(6)
-    late = job.compute(0, 0.7)
-    job.transfer(0, 3, 2 * 10**9)
-    job.transfer(1, 4, 8 * 10**9, after=[late])
-    job.transfer(0, 4, 4 * 10**9, after=[late])
+    late = job.add_compute(0, 0.7)
+    job.add_transfer(0, 3, 2 * 10**9)
+    job.add_transfer(1, 4, 8 * 10**9, after=[late])
+    job.add_transfer(0, 4, 4 * 10**9, after=[late])
     switch = CircuitSwitch(6, 2, 8, controller=Controller(period_s=0.5), delay_s=0.1, forwarding=True)
     done = simulate_circuits(job.build(), switch, latency=NO_LATENCY)
     carried = done.link_bytes.reshape(6, 6)
@@ -267,7 +271,7 @@ def test_costs_are_those_of_the_table():
 
 
 def test_prices_say_that_they_are_recalled():
-    assert prices()["recalled"] is True
+    assert load_prices()["recalled"] is True
     assert all(fabric.cost.recalled for fabric in FABRICS.values())
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from sim.models.network.execution import Change, simulate
 from sim.models.network.execution.flows import compute_proportional_rates
-from sim.models.network.fabrics import direct_connect
+from sim.models.network.fabrics import make_direct_fabric
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import TaskGraphBuilder
 
@@ -48,13 +48,13 @@ def long_and_short():
     """Return a job: 0 to 2 over two links, and a transfer on each of these."""
     job = TaskGraphBuilder(4)
     for source, target in ((0, 2), (0, 1), (1, 2)):
-        job.transfer(source, target, 3_000_000)
+        job.add_transfer(source, target, 3_000_000)
     return job.build()
 
 
 def test_an_iteration_takes_what_these_rates_make_of_it():
     """The short ones have two thirds of 8 Mbit/s until they end after 4.5 s, the long one is left with half."""
-    fabric = direct_connect(4, RING, 0.008)
+    fabric = make_direct_fabric(4, RING, 0.008)
 
     fair = simulate(long_and_short(), fabric, latency=NO_LATENCY)
     in_proportion = simulate(long_and_short(), fabric, latency=NO_LATENCY, in_proportion=True)
@@ -65,7 +65,7 @@ def test_an_iteration_takes_what_these_rates_make_of_it():
 
 
 def test_flows_wait_while_a_link_is_dead():
-    fabric = direct_connect(4, RING, 0.008)
+    fabric = make_direct_fabric(4, RING, 0.008)
     changes = [Change(1.0, 0, 0.0), Change(2.0, 0, 8e6)]
 
     done = simulate(long_and_short(), fabric, latency=NO_LATENCY, changes=changes, in_proportion=True)

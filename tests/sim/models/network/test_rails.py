@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.models.network.allreduce import ring
+from sim.models.network.allreduce import plan_rings
 from sim.models.network.allreduce.domains import reduce_over_domains
-from sim.models.network.allreduce.fluid import fluid
+from sim.models.network.allreduce.fluid import make_fluid
 from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
 from sim.models.network.fabrics import (
-    circulant,
-    expander,
-    fat_tree,
-    ideal_switch,
     join_domains,
-    rail_only,
-    rail_optimized,
+    make_circulant,
+    make_expander,
+    make_fat_tree,
+    make_ideal_switch,
+    make_rail_only,
+    make_rail_optimized,
     share_hosts,
 )
 from sim.models.network.latency import NO_LATENCY, Latency
@@ -31,15 +31,15 @@ DOMAIN, DOMAINS, RAIL_GBPS, DOMAIN_GBPS = 4, 3, 200.0, 2400.0
 GPUS = DOMAIN * DOMAINS
 
 FABRICS = {
-    "rail-only": rail_only(GPUS, DOMAIN, RAIL_GBPS, DOMAIN_GBPS),
-    "rail-optimized": rail_optimized(GPUS, DOMAIN, RAIL_GBPS, DOMAIN_GBPS),
-    "ideal with domains": join_domains(ideal_switch(GPUS, RAIL_GBPS), DOMAIN, DOMAIN_GBPS),
-    "Fat-tree with domains": join_domains(fat_tree(GPUS, RAIL_GBPS), DOMAIN, DOMAIN_GBPS),
-    "oversubscribed": fat_tree(GPUS, RAIL_GBPS, oversubscription=2),
-    "hashed": fat_tree(GPUS, RAIL_GBPS, balance="hash"),
-    "expander": expander(GPUS, 4, 50, seed=1),
-    "expander of hosts": share_hosts(expander(6, 3, 50, seed=1), 2, DOMAIN_GBPS),
-    "circulant of hosts": share_hosts(circulant(DOMAINS, (1,), 50), DOMAIN, DOMAIN_GBPS),
+    "rail-only": make_rail_only(GPUS, DOMAIN, RAIL_GBPS, DOMAIN_GBPS),
+    "rail-optimized": make_rail_optimized(GPUS, DOMAIN, RAIL_GBPS, DOMAIN_GBPS),
+    "ideal with domains": join_domains(make_ideal_switch(GPUS, RAIL_GBPS), DOMAIN, DOMAIN_GBPS),
+    "Fat-tree with domains": join_domains(make_fat_tree(GPUS, RAIL_GBPS), DOMAIN, DOMAIN_GBPS),
+    "oversubscribed": make_fat_tree(GPUS, RAIL_GBPS, oversubscription=2),
+    "hashed": make_fat_tree(GPUS, RAIL_GBPS, balance="hash"),
+    "expander": make_expander(GPUS, 4, 50, seed=1),
+    "expander of hosts": share_hosts(make_expander(6, 3, 50, seed=1), 2, DOMAIN_GBPS),
+    "circulant of hosts": share_hosts(make_circulant(DOMAINS, (1,), 50), DOMAIN, DOMAIN_GBPS),
 }
 
 
@@ -47,7 +47,7 @@ def all_to_all(gpus, size=100_000):
     job = TaskGraphBuilder(gpus)
     for source, target in product(range(gpus), repeat=2):
         if source != target:
-            job.transfer(source, target, size)
+            job.add_transfer(source, target, size)
     return job.build()
 
 
@@ -59,20 +59,20 @@ def seconds(graph, fabric, **options):
 def test_paths_lead_from_source_to_target(name):
     fabric = FABRICS[name]
     for source, target in product(range(GPUS), repeat=2):
-        path, at = fabric.path(source, target), source
+        path, at = fabric.find_path(source, target), source
         for link in path:
             assert fabric.sources[link] == at
             at = fabric.targets[link]
         assert at == target
 
 
-@pytest.mark.parametrize("build", [rail_only, rail_optimized])
+@pytest.mark.parametrize("build", [make_rail_only, make_rail_optimized])
 @pytest.mark.parametrize(("domain", "domains"), [(8, 4), (4, 8), (8, 2), (2, 2), (4, 1), (1, 4)])
-@pytest.mark.parametrize("form", [lambda one: one, fluid])
+@pytest.mark.parametrize("form", [lambda one: one, make_fluid])
 def test_an_allreduce_takes_twice_the_published_all_gather(build, domain, domains, form):
     gpus, size = domain * domains, 8 * domain * domains * 1000
     job = TaskGraphBuilder(gpus)
-    job.allreduce(tuple(range(gpus)), size)
+    job.add_allreduce(tuple(range(gpus)), size)
     took_s = seconds(
         job.build(), build(gpus, domain, RAIL_GBPS, DOMAIN_GBPS), allreduce=form(reduce_over_domains(domain))
     )
@@ -84,7 +84,7 @@ def test_an_allreduce_takes_twice_the_published_all_gather(build, domain, domain
 
 def test_groups_that_are_not_alike_in_their_domains_form_a_ring():
     members = (0, 1, 4, 6, 8)
-    (own,), (plain,) = reduce_over_domains(DOMAIN)(members, 1000), ring(members, 1000)
+    (own,), (plain,) = reduce_over_domains(DOMAIN)(members, 1000), plan_rings(members, 1000)
 
     assert (own[0].targets.tolist(), own[0].rounds) == (plain[0].targets.tolist(), plain[0].rounds)
 
@@ -92,9 +92,9 @@ def test_groups_that_are_not_alike_in_their_domains_form_a_ring():
 def test_one_rail_is_full_bisection():
     graph = all_to_all(6)
 
-    for build in (rail_only, rail_optimized):
+    for build in (make_rail_only, make_rail_optimized):
         fabric = build(6, 1, RAIL_GBPS, DOMAIN_GBPS)
-        assert seconds(graph, fabric) == pytest.approx(seconds(graph, ideal_switch(6, RAIL_GBPS)))
+        assert seconds(graph, fabric) == pytest.approx(seconds(graph, make_ideal_switch(6, RAIL_GBPS)))
 
 
 def test_messages_between_rails_are_forwarded_once_without_a_spine():
@@ -108,7 +108,7 @@ def test_messages_between_rails_are_forwarded_once_without_a_spine():
 
 def test_a_gpu_that_forwards_adds_its_latency():
     job = TaskGraphBuilder(GPUS)
-    job.transfer(0, 5, 1000)
+    job.add_transfer(0, 5, 1000)
     graph, relay_s = job.build(), 1e-3
     direct, relayed = (
         simulate(graph, FABRICS["rail-only"], latency=Latency(relay_s=each)).iteration_s
@@ -128,10 +128,10 @@ def jobs(draw):
         after = draw(st.lists(st.sampled_from(tasks), max_size=2, unique=True)) if tasks else []
         size = draw(st.integers(0, 5_000_000))
         if draw(st.booleans()):
-            tasks.append(job.transfer(draw(node), draw(node), size, after=after))
+            tasks.append(job.add_transfer(draw(node), draw(node), size, after=after))
         else:
             members = draw(st.lists(node, min_size=2, max_size=GPUS, unique=True))
-            tasks.append(job.allreduce(tuple(members), size, after=after))
+            tasks.append(job.add_allreduce(tuple(members), size, after=after))
     return job.build()
 
 
@@ -175,11 +175,11 @@ def test_moving_circuits_keep_bytes_and_count_their_moves(graph, forwarding, dom
 
 
 def test_domains_must_divide_the_gpus():
-    for build in (rail_only, rail_optimized):
+    for build in (make_rail_only, make_rail_optimized):
         with pytest.raises(ValueError, match="10 GPUs cannot be divided into domains of 4"):
             build(10, 4, 100, 1000)
     with pytest.raises(ValueError, match="10 GPUs cannot be divided"):
-        join_domains(ideal_switch(10, 100), 4, 1000)
+        join_domains(make_ideal_switch(10, 100), 4, 1000)
 
 
 def test_rails_cost_as_many_small_networks():
@@ -193,9 +193,9 @@ def test_gpus_of_a_host_share_its_links_and_forward_between_hosts():
     """Hosts 0, 1, 2 in a one-way ring of 8 Gbit/s, two GPUs each: GPUs 0 and 1 send 1 GB to host 2 through host 1."""
     job = TaskGraphBuilder(6)
     for gpu in (0, 1):
-        job.transfer(gpu, gpu + 4, 10**9)
-    job.transfer(2, 3, 10**9)
-    done = simulate(job.build(), share_hosts(circulant(3, (1,), 8), 2, 80), latency=NO_LATENCY)
+        job.add_transfer(gpu, gpu + 4, 10**9)
+    job.add_transfer(2, 3, 10**9)
+    done = simulate(job.build(), share_hosts(make_circulant(3, (1,), 8), 2, 80), latency=NO_LATENCY)
 
     assert done.end_s == pytest.approx([2.0, 2.0, 0.1])
     assert (done.bytes_in, done.wire_bytes, done.bytes_forwarded) == (5 * 10**9, 3 * 10**9, 2 * 10**9)
@@ -205,11 +205,11 @@ def test_gpus_of_a_host_share_its_links_and_forward_between_hosts():
 def test_an_allreduce_over_shared_hosts_takes_that_of_the_hosts_and_of_the_domains(strides):
     """Three hosts of four GPUs: each ring of hosts carries its part of the whole tensor, whatever the GPU."""
     job = TaskGraphBuilder(GPUS)
-    job.allreduce(tuple(range(GPUS)), 12_000_000)
-    fabric = share_hosts(circulant(DOMAINS, strides, 8), DOMAIN, 80)
+    job.add_allreduce(tuple(range(GPUS)), 12_000_000)
+    fabric = share_hosts(make_circulant(DOMAINS, strides, 8), DOMAIN, 80)
 
     def rings(members, size):
-        return ring(members, size, strides=strides)
+        return plan_rings(members, size, strides=strides)
 
     took_s = seconds(job.build(), fabric, allreduce=reduce_over_domains(DOMAIN, rings))
     between = 2 * 12e6 * 2 / 3 * 8e-9 / 8 / len(strides)

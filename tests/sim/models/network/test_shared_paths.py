@@ -7,15 +7,15 @@ from sim.models.network.engine import program
 from sim.models.network.engine.program import make_neighbours, make_routes
 from sim.models.network.execution.circuits import CircuitSwitch
 from sim.models.network.fabrics import (
-    circulant,
-    direct_connect,
-    expander,
-    fat_tree,
-    ideal_switch,
     join_domains,
+    make_circulant,
+    make_direct_fabric,
+    make_expander,
+    make_fat_tree,
+    make_ideal_switch,
+    make_rail_only,
+    make_rail_optimized,
     make_routed_fabric,
-    rail_only,
-    rail_optimized,
     share_hosts,
 )
 
@@ -34,20 +34,20 @@ def route_both_ways():
 
 
 FABRICS = {
-    "ideal": lambda: ideal_switch(16, 100),
-    "fattree": lambda: fat_tree(16, 100),
-    "oversub": lambda: fat_tree(16, 100, oversubscription=2),
-    "circulant": lambda: circulant(16, (1, 15, 6, 10), 100),
-    "expander": lambda: expander(16, 4, 100),
-    "rail-only": lambda: rail_only(16, 4, 100, 900),
-    "rail-optimized": lambda: rail_optimized(16, 4, 100, 900),
-    "circuits": lambda: CircuitSwitch(16, 4, 100).fabric(),
-    "domains": lambda: join_domains(fat_tree(16, 100), 4, 900),
-    "direct": lambda: direct_connect(
+    "ideal": lambda: make_ideal_switch(16, 100),
+    "fattree": lambda: make_fat_tree(16, 100),
+    "oversub": lambda: make_fat_tree(16, 100, oversubscription=2),
+    "circulant": lambda: make_circulant(16, (1, 15, 6, 10), 100),
+    "expander": lambda: make_expander(16, 4, 100),
+    "rail-only": lambda: make_rail_only(16, 4, 100, 900),
+    "rail-optimized": lambda: make_rail_optimized(16, 4, 100, 900),
+    "circuits": lambda: CircuitSwitch(16, 4, 100).make_fabric(),
+    "domains": lambda: join_domains(make_fat_tree(16, 100), 4, 900),
+    "direct": lambda: make_direct_fabric(
         16, [(node, node ^ bit) for node in range(16) for bit in (1, 2, 4, 8)], 100
     ),
     "routed": route_both_ways,
-    "shared hosts": lambda: share_hosts(circulant(8, (1, 7, 3, 5), 100), 2, 900),
+    "shared hosts": lambda: share_hosts(make_circulant(8, (1, 7, 3, 5), 100), 2, 900),
 }
 
 
@@ -57,23 +57,25 @@ def test_choices_repeat_after_the_number_that_the_router_states(name):
     sources, targets, choices = (
         column.ravel() for column in np.meshgrid(np.arange(16), np.arange(16), np.arange(11), indexing="ij")
     )
-    alone, reduced = (fabric.routes(sources, targets, c) for c in (choices, choices % fabric.choices))
+    alone, reduced = (
+        fabric.find_routes(sources, targets, c) for c in (choices, choices % fabric.choice_count)
+    )
 
     assert [column.tolist() for column in alone] == [column.tolist() for column in reduced]
 
 
 def test_a_fabric_whose_choices_do_not_repeat_shares_no_paths():
-    assert fat_tree(16, 100, balance="hash").choices is None
-    fixed = direct_connect(16, RING, 100, paths={(0, 2): [(0, 1, 2)]})
-    assert fixed.choices is None
+    assert make_fat_tree(16, 100, balance="hash").choice_count is None
+    fixed = make_direct_fabric(16, RING, 100, paths={(0, 2): [(0, 1, 2)]})
+    assert fixed.choice_count is None
 
 
 def test_planned_routes_repeat_after_the_number_of_their_sets():
     fabric = route_both_ways()
     sources, targets, choices = np.array([0, 0, 0, 0]), np.array([2, 2, 2, 1]), np.array([0, 1, 3, 1])
-    first, links = fabric.routes(sources, targets, choices)
+    first, links = fabric.find_routes(sources, targets, choices)
     paths = np.split(links, first[1:-1])
-    assert fabric.choices == 2
+    assert fabric.choice_count == 2
     assert [path.size for path in paths] == [2, 14, 14, 1]
     assert paths[1].tolist() == paths[2].tolist()
 

@@ -97,7 +97,7 @@ def test_rates_kept_up_are_those_worked_out_anew():
                 used, crossing.neighbours.first, crossing.neighbours.links, crossing.capacity
             )
             assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)
-            seen["some rates kept"] += 0 < crossing.neighbours.size[FREE] < np.unique(used).size
+            seen["some rates kept"] += 0 < crossing.neighbours.counters[FREE] < np.unique(used).size
             seen["several flows on a path"] += np.unique(used).size < used.size
             seen["dead link"] += bool((again == 0).any())
     assert seen["some rates kept"] > 600, seen

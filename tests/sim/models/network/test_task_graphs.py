@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import fat_tree, ideal_switch
+from sim.models.network.fabrics import make_fat_tree, make_ideal_switch
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder, read_task_graph
 
@@ -16,14 +16,14 @@ NETWORK, GPU, NONE = 13, 0, 2**64 - 1
 
 
 def run(job, nodes=2, latency=NO_LATENCY, **options):
-    return simulate(job.build(), ideal_switch(nodes, 8), latency=latency, **options)  # 1 GB/s
+    return simulate(job.build(), make_ideal_switch(nodes, 8), latency=latency, **options)  # 1 GB/s
 
 
 def test_a_device_takes_one_task_at_a_time_in_the_order_they_become_ready():
     job = TaskGraphBuilder(1)
-    first, second = job.compute(0, 3.0), job.compute(0, 1.0)
-    other = job.compute(1, 2.0)
-    third = job.compute(0, 1.0, after=[other])
+    first, second = job.add_compute(0, 3.0), job.add_compute(0, 1.0)
+    other = job.add_compute(1, 2.0)
+    third = job.add_compute(0, 1.0, after=[other])
     done = run(job, 1)
     assert done.begin_s.tolist() == [0.0, 3.0, 0.0, 4.0]
     assert done.end_s[[first, second, third]].tolist() == [3.0, 4.0, 5.0]
@@ -33,10 +33,10 @@ def test_a_device_takes_one_task_at_a_time_in_the_order_they_become_ready():
 def test_tasks_that_become_ready_together_take_their_device_by_number():
     """Predecessors end at the same time; the later number was let go first, and still comes second."""
     job = TaskGraphBuilder(1)
-    late, soon = job.compute(1, 2.0), job.compute(2, 1.0)
-    second = job.compute(2, 1.0, after=[soon])
-    low = job.compute(0, 3.0, after=[second])
-    high = job.compute(0, 1.0, after=[late])
+    late, soon = job.add_compute(1, 2.0), job.add_compute(2, 1.0)
+    second = job.add_compute(2, 1.0, after=[soon])
+    low = job.add_compute(0, 3.0, after=[second])
+    high = job.add_compute(0, 1.0, after=[late])
     done = run(job, 1)
     assert done.begin_s[[low, high]].tolist() == [2.0, 5.0]
 
@@ -44,19 +44,19 @@ def test_tasks_that_become_ready_together_take_their_device_by_number():
 @pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0)])
 def test_a_task_that_becomes_ready_earlier_goes_first_whatever_its_number(times):
     job = TaskGraphBuilder(1)
-    job.compute(0, 2.0)
-    gates = [job.compute(1 + place, time_s) for place, time_s in enumerate(times)]
-    waiting = [job.compute(0, 1.0, after=[gate]) for gate in gates]
+    job.add_compute(0, 2.0)
+    gates = [job.add_compute(1 + place, time_s) for place, time_s in enumerate(times)]
+    waiting = [job.add_compute(0, 1.0, after=[gate]) for gate in gates]
     begin = run(job, 1).begin_s[waiting].tolist()
     assert begin == ([2.0, 3.0] if times == (0.0, 1.0) else [3.0, 2.0])
 
 
 def test_a_task_waits_for_all_that_are_before_it():
     job = TaskGraphBuilder(2)
-    slow, fast = job.compute(0, 2.0), job.compute(1, 1.0)
-    gate = job.barrier(after=[slow, fast])
-    move = job.transfer(0, 1, 10**9, after=[gate])
-    last = job.compute(1, 0.5, after=[move])
+    slow, fast = job.add_compute(0, 2.0), job.add_compute(1, 1.0)
+    gate = job.add_barrier(after=[slow, fast])
+    move = job.add_transfer(0, 1, 10**9, after=[gate])
+    last = job.add_compute(1, 0.5, after=[move])
     done = run(job)
     assert done.begin_s[[gate, move, last]] == pytest.approx([2.0, 2.0, 3.0])
     assert done.iteration_s == pytest.approx(3.5)
@@ -64,22 +64,22 @@ def test_a_task_waits_for_all_that_are_before_it():
 
 def test_computing_goes_on_while_bytes_move():
     job = TaskGraphBuilder(2)
-    job.transfer(0, 1, 10**9)
-    job.compute(0, 1.0)
+    job.add_transfer(0, 1, 10**9)
+    job.add_compute(0, 1.0)
     assert run(job).iteration_s == pytest.approx(1.0)
 
 
 def test_an_allreduce_spends_its_time_first():
     job = TaskGraphBuilder(2)
-    job.allreduce((0, 1), 10**9, time_s=0.25)
+    job.add_allreduce((0, 1), 10**9, time_s=0.25)
     assert run(job).iteration_s == pytest.approx(1.25)
 
 
 def test_what_stays_in_a_node_or_is_empty_takes_no_time():
     job = TaskGraphBuilder(2)
-    job.transfer(0, 0, 10**9)
-    job.transfer(0, 1, 0)
-    job.allreduce((1,), 10**9)
+    job.add_transfer(0, 0, 10**9)
+    job.add_transfer(0, 1, 0)
+    job.add_allreduce((1,), 10**9)
     done = run(job, latency=Latency())
     assert (done.iteration_s, done.payload_bytes, done.bandwidth_tax) == (0.0, 0, 1.0)
 
@@ -91,25 +91,25 @@ def test_an_empty_graph_has_ended():
 def test_the_handshake_and_the_flight_of_a_transfer():
     """Fat-tree, other pod: 12 us there and back, 1 packet of 0.715 us and five more crossings, 12 us there and back."""
     job = TaskGraphBuilder(16)
-    job.transfer(0, 15, 1)
-    done = simulate(job.build(), fat_tree(16, 100))
+    job.add_transfer(0, 15, 1)
+    done = simulate(job.build(), make_fat_tree(16, 100))
     assert done.iteration_s == pytest.approx(24e-6 + 6 * 8936 * 8 / 1e11)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda job: job.compute(0, -1.0), "task 0 of the graph has a time"),
-        (lambda job: job.compute(0, float("nan")), "task 0 of the graph has a time"),
-        (lambda job: job.compute(-1, 1.0), "has no device"),
-        (lambda job: job.transfer(0, 2, 1), r"a node outside 0\.\.1"),
-        (lambda job: job.transfer(0, 1, -1), "a negative size"),
-        (lambda job: job.allreduce((0, 2), 1), r"group 0 \(0, 2\)"),
-        (lambda job: job.allreduce((0, 0), 1), "different nodes"),
-        (lambda job: job.allreduce((), 1), "different nodes"),
-        (lambda job: job.barrier(after=[7]), "names a task outside"),
+        (lambda job: job.add_compute(0, -1.0), "task 0 of the graph has a time"),
+        (lambda job: job.add_compute(0, float("nan")), "task 0 of the graph has a time"),
+        (lambda job: job.add_compute(-1, 1.0), "has no device"),
+        (lambda job: job.add_transfer(0, 2, 1), r"a node outside 0\.\.1"),
+        (lambda job: job.add_transfer(0, 1, -1), "a negative size"),
+        (lambda job: job.add_allreduce((0, 2), 1), r"group 0 \(0, 2\)"),
+        (lambda job: job.add_allreduce((0, 0), 1), "different nodes"),
+        (lambda job: job.add_allreduce((), 1), "different nodes"),
+        (lambda job: job.add_barrier(after=[7]), "names a task outside"),
         (
-            lambda job: job.barrier(after=[0]),
+            lambda job: job.add_barrier(after=[0]),
             "task 0 of the graph depends on itself: edges must not form a cycle",
         ),
     ],
@@ -153,7 +153,7 @@ def test_a_file_is_read(tmp_path):
     assert (graph.source[1], graph.target[1], graph.transfer_bytes) == (0, 1, 1000)
     assert graph.groups == ((0, 1),)
     assert list(zip(graph.before.tolist(), graph.after.tolist(), strict=True)) == [(0, 1), (1, 2), (2, 3)]
-    done = simulate(graph, ideal_switch(2, 8), latency=NO_LATENCY)
+    done = simulate(graph, make_ideal_switch(2, 8), latency=NO_LATENCY)
     assert done.iteration_s == pytest.approx(1e-3 + 1e-6 + 2e-3 + 0.5e-3 + 4e-6)
 
 
@@ -211,7 +211,7 @@ def published():
 @pytest.mark.parametrize("name", PUBLISHED_MS)
 def test_published_iterations_within_five_per_cent(name, published):
     graph = published(name)
-    done = simulate(graph, fat_tree(graph.nodes, 100))
+    done = simulate(graph, make_fat_tree(graph.nodes, 100))
     assert done.iteration_s * 1e3 == pytest.approx(PUBLISHED_MS[name], rel=0.05)
 
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from sim.models.network.execution import simulate
-from sim.models.network.fabrics import ideal_switch
+from sim.models.network.fabrics import make_ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Kind, TaskGraphBuilder
 
@@ -23,11 +23,11 @@ def drawn(seed):
         after = sorted(random.sample(range(task), min(task, random.choice((0, 1, 1, 2, 3)))))
         kind = random.choice((Kind.COMPUTE,) * 4 + (Kind.TRANSFER, Kind.BARRIER))
         if kind == Kind.COMPUTE:
-            job.compute(random.randrange(DEVICES), random.randrange(4) * 1e-3, after=after)
+            job.add_compute(random.randrange(DEVICES), random.randrange(4) * 1e-3, after=after)
         elif kind == Kind.TRANSFER:
-            job.transfer(2 * task, 2 * task + 1, random.randrange(1, 4) * BYTES_A_MS, after=after)
+            job.add_transfer(2 * task, 2 * task + 1, random.randrange(1, 4) * BYTES_A_MS, after=after)
         else:
-            job.barrier(after=after)
+            job.add_barrier(after=after)
     return job.build()
 
 
@@ -36,9 +36,9 @@ def interpreted(graph):
     took = [
         round(s * 1e3) + size // BYTES_A_MS for s, size in zip(graph.time_s, graph.size_bytes, strict=True)
     ]
-    waits = [set(graph.before[graph.after == task].tolist()) for task in range(graph.tasks)]
+    waits = [set(graph.before[graph.after == task].tolist()) for task in range(graph.task_count)]
     ready, begin, end, ties, now = {}, {}, {}, 0, 0
-    while len(end) < graph.tasks:
+    while len(end) < graph.task_count:
         moved = True
         while moved:
             moved = False
@@ -46,7 +46,7 @@ def interpreted(graph):
                 task for task, start in begin.items() if task not in end and start + took[task] <= now
             ]:
                 end[task], moved = now, True
-            for task in range(graph.tasks):
+            for task in range(graph.task_count):
                 if task not in ready and waits[task] <= end.keys():
                     ready[task], moved = now, True
                     if graph.kind[task] != Kind.COMPUTE:
@@ -62,7 +62,7 @@ def interpreted(graph):
                 begin[queue[0][1]], began = now, True
         if not began:
             now = min((start + took[task] for task, start in begin.items() if task not in end), default=now)
-    return [begin[task] for task in range(graph.tasks)], ties
+    return [begin[task] for task in range(graph.task_count)], ties
 
 
 @pytest.mark.long
@@ -71,7 +71,7 @@ def test_devices_are_taken_as_documented():
     for seed in range(GRAPHS):
         graph = drawn(seed)
         begin_ms, ties = interpreted(graph)
-        done = simulate(graph, ideal_switch(graph.nodes, RATE_GBPS), latency=NO_LATENCY)
+        done = simulate(graph, make_ideal_switch(graph.nodes, RATE_GBPS), latency=NO_LATENCY)
         assert (done.begin_s * 1e3).tolist() == pytest.approx(begin_ms, abs=1e-6), f"graph {seed}"
         chosen += ties > 0
     assert chosen > 0.8 * GRAPHS

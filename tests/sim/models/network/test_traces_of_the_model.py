@@ -5,8 +5,8 @@ import pytest
 
 from sim.models.network.execution import simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
-from sim.models.network.fabrics import circulant, fat_tree
-from sim.models.network.results.timeline import draw_timeline, utilisation
+from sim.models.network.fabrics import make_circulant, make_fat_tree
+from sim.models.network.results.timeline import compute_utilisation, draw_timeline
 from sim.models.network.results.traces import make_flow_table, make_link_table, make_task_table, write_traces
 from sim.models.network.taskgraph import TaskGraphBuilder
 
@@ -14,11 +14,11 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 @pytest.fixture(scope="module")
 def done():
     job = TaskGraphBuilder(8)
-    forward = [job.compute(node, 1e-3) for node in range(8)]
-    moves = [job.transfer(node, (node + 3) % 8, 5_000_000, after=[forward[node]]) for node in range(8)]
-    job.allreduce(tuple(range(8)), 8_000_000, after=forward)
-    job.compute(0, 1e-3, after=moves)
-    return simulate(job.build(), circulant(8, (1, 7), 100), trace=True)
+    forward = [job.add_compute(node, 1e-3) for node in range(8)]
+    moves = [job.add_transfer(node, (node + 3) % 8, 5_000_000, after=[forward[node]]) for node in range(8)]
+    job.add_allreduce(tuple(range(8)), 8_000_000, after=forward)
+    job.add_compute(0, 1e-3, after=moves)
+    return simulate(job.build(), make_circulant(8, (1, 7), 100), trace=True)
 
 
 def test_a_row_for_each_message_of_each_round(done):
@@ -42,7 +42,7 @@ def test_rates_times_durations_are_the_bytes_of_a_link(done):
 
 
 def test_utilisation_sums_to_the_bytes(done):
-    borders, share = utilisation(done, columns=37)
+    borders, share = compute_utilisation(done, columns=37)
     moved = (share * np.diff(borders) * done.fabric.capacity_bps[:, None]).sum(axis=1) / 8
     np.testing.assert_allclose(moved, done.link_bytes, atol=1e-3)
     assert share.min() >= -1e-9
@@ -52,10 +52,10 @@ def test_utilisation_sums_to_the_bytes(done):
 
 def test_circuits_that_move_have_no_utilisation(tmp_path):
     job = TaskGraphBuilder(2)
-    job.transfer(0, 1, 10**6)
+    job.add_transfer(0, 1, 10**6)
     done = simulate_circuits(job.build(), CircuitSwitch(2, 1, 8, Controller("once")), trace=True)
 
-    assert np.isnan(utilisation(done)[1]).all()
+    assert np.isnan(compute_utilisation(done)[1]).all()
     pytest.importorskip("matplotlib")
     assert draw_timeline(done, tmp_path / "circuits.svg").stat().st_size > 1000
 
@@ -83,8 +83,8 @@ def test_the_picture_shows_all_three_parts(done, tmp_path):
 
 def test_an_iteration_without_trace_says_how_to_get_one():
     job = TaskGraphBuilder(2)
-    job.transfer(0, 1, 100)
-    done = simulate(job.build(), fat_tree(2, 100))
+    job.add_transfer(0, 1, 100)
+    done = simulate(job.build(), make_fat_tree(2, 100))
     with pytest.raises(ValueError, match="trace=True"):
         make_link_table(done)
 
@@ -93,7 +93,7 @@ def test_an_iteration_without_trace_says_how_to_get_one():
 def test_an_iteration_in_which_nothing_moves_has_empty_tables(tmp_path):
     pytest.importorskip("matplotlib")
     job = TaskGraphBuilder(2)
-    job.compute(0, 1e-3)
-    done = simulate(job.build(), fat_tree(2, 100), trace=True)
+    job.add_compute(0, 1e-3)
+    done = simulate(job.build(), make_fat_tree(2, 100), trace=True)
     assert {len(column) for column in make_link_table(done).values()} == {0}
     assert draw_timeline(done, tmp_path / "still.png").stat().st_size > 1000

@@ -1,6 +1,6 @@
 """Picture of the packages, `docs/architecture.svg`, from import contracts and first sentences of docstrings.
 
-`python -m tools.documentation.rooms` writes the picture.
+`python -m tools.documentation.architecture` writes the picture.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "docs" / "architecture.svg"
-GROUND = (
+LOWER_PACKAGES = (
     ("lightning", "sim.lab"),
     ("fpga", "sim.twins"),
     ("ocs_drivers", "sim.models"),
@@ -35,7 +35,7 @@ def read_layers() -> list[list[str]]:
     return [[f"testbed.{name.strip()}" for name in layer.split("|")] for layer in layers]
 
 
-def first_sentence(module: str) -> str:
+def read_first_sentence(module: str) -> str:
     """Return the first sentence of a module's docstring."""
     path = ROOT / module.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -43,8 +43,8 @@ def first_sentence(module: str) -> str:
     return text.replace("\n", " ").partition(". ")[0].rstrip(".").replace("`", "")
 
 
-def _boxes(rows: list[list[str]], x_left: float, width: float, y_top: float) -> Iterator[str]:
-    """Yield a box for each module, row by row from `top`."""
+def _draw_boxes(rows: list[list[str]], x_left: float, width: float, y_top: float) -> Iterator[str]:
+    """Yield a box for each module, row by row from `y_top`."""
     for number, row in enumerate(rows):
         box_width = (width - GAP * (len(row) - 1)) / len(row)
         for column, module in enumerate(row):
@@ -52,7 +52,7 @@ def _boxes(rows: list[list[str]], x_left: float, width: float, y_top: float) -> 
             yield f'<rect x="{x:.0f}" y="{y}" width="{box_width:.0f}" height="{BOX}" rx="4"/>'
             yield f'<text class="name" x="{x + 8:.0f}" y="{y + 17}">{escape(module.removeprefix("testbed."))}</text>'
             lines = textwrap.wrap(
-                first_sentence(module), max(12, int(box_width / 5.9)), max_lines=3, placeholder=" ..."
+                read_first_sentence(module), max(12, int(box_width / 5.9)), max_lines=3, placeholder=" ..."
             )
             for line, text in enumerate(lines):
                 yield f'<text x="{x + 8:.0f}" y="{y + 32 + line * 13}">{escape(text)}</text>'
@@ -62,14 +62,14 @@ def draw() -> str:
     """Return the picture as SVG. Packages import only from rows below them."""
     layers = read_layers()
     height = 40 + len(layers) * (BOX + GAP) + 10
-    below = 40 + (len(layers) - len(GROUND)) * (BOX + GAP)
+    below = 40 + (len(layers) - len(LOWER_PACKAGES)) * (BOX + GAP)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-size="11">',
         "<style>text{font-family:sans-serif}rect{fill:#f4f7fa;stroke:#5a6b7b}text{fill:#22303c}.name{font-weight:bold;font-size:12px}</style>",
-        '<text class="name" x="10" y="24">testbed: higher rooms import lower ones</text>',
-        *_boxes(layers, 10, _LEFT - 20, 40),
+        '<text class="name" x="10" y="24">testbed: upper packages import lower ones</text>',
+        *_draw_boxes(layers, 10, _LEFT - 20, 40),
         f'<text class="name" x="{_LEFT + 10}" y="{below - 14}">the packages under it, and beside it</text>',
-        *_boxes([list(row) for row in GROUND], _LEFT + 10, WIDTH - _LEFT - 20, below),
+        *_draw_boxes([list(row) for row in LOWER_PACKAGES], _LEFT + 10, WIDTH - _LEFT - 20, below),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
