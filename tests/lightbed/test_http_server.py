@@ -178,7 +178,8 @@ def test_where_descriptors_run_short_the_oldest_makes_room(serve, connect, few_d
     port = serve(few_descriptors)
     oldest = connect(port, sent)
     ask(port)  # its answer comes after the server has read what the oldest sent
-    crowd = [connect(port, sent) for _ in range(99)]
+    for _ in range(99):
+        connect(port, sent)
     assert [ask(port)[0] for _ in range(20)] == [200] * 20
     assert read_all(oldest).startswith(
         b"" if not sent else b"HTTP/1.1 200" if sent == WHOLE else b"HTTP/1.1 503"

@@ -729,7 +729,7 @@ class EngineersMachine(RuleBasedStateMachine):
             report = error.report
             assert report is not None or isinstance(error, PortBusy), repr(error)  # noqa: PT017
         else:
-            self.met["done with booked ports" if report.seen.pending else "done"] += 1
+            self.met["done with booked ports" if report.initial.pending else "done"] += 1
             assert {i: o for i, o in self.world.truth().items() if i in scope} == dict(wanted)
         self.world.do("clear_fault", fault="all")
         self.check(report, wanted, before)
