@@ -170,7 +170,7 @@ def _read_source_phases(
     try:
         if source == "run":
             if context.read_measured_phases is None:
-                raise WorkloadError("no stored runs are available here")
+                raise WorkloadError("stored runs cannot be read here")
             return context.read_measured_phases(str(entry["run"]), str(entry.get("job", entry["name"])))
         from testbed.design.sharing.workload_phases import simulate_phases
         from testbed.design.workloads.choice import WorkloadChoice

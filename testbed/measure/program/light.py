@@ -224,7 +224,7 @@ def _choose_hosts(
             f"--nodes {request.nodes}, but {source_text} {format_count(len(chosen_names), 'host')}"
         )
     if not chosen_names:
-        raise LightDenied("the lease covers no whole host: request one of host:NAME")
+        raise LightDenied("the lease does not cover any host as a whole: request a lease that includes host:NAME")
     return chosen_names
 
 
