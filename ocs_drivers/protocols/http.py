@@ -81,7 +81,7 @@ def _check_depth(document: Any) -> Any:
     for _ in range(MAX_DOCUMENT_DEPTH):
         nodes = [child for item in nodes for child in _list_children(item)]
     if nodes:
-        raise ValueError("nested too deeply")
+        raise ValueError(f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
     return document
 
 

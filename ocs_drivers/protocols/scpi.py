@@ -126,7 +126,7 @@ def decode_error(reply: str) -> QueuedError:
 def decode_complete(reply: str) -> None:
     """Check the answer to `COMPLETION_QUERY`: exactly `1`."""
     if reply != "1":
-        raise _make_desync("not the 1 that means complete", reply)
+        raise _make_desync("not 1, which means complete", reply)
 
 
 def _make_desync(problem: str, received: str) -> ProtocolDesync:

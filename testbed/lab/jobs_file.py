@@ -227,7 +227,7 @@ def _parse_checkpoint(
         raise document.make_error(
             (*checkpoint_location, "gbps"),
             f"gbps {subject} is {gbps:g}, but a host can write at {max_gbps:g}",
-            "give less",
+            f"give gbps: {max_gbps:g} or less",
         )
     write_s = size_bytes * 8e-9 / worker_count / gbps
     if write_s > every_s:
