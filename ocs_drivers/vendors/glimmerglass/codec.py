@@ -146,7 +146,8 @@ def _parse_number(text: str, line: str, *, is_input: bool) -> int:
     port = _parse_side_and_number(text, line)
     if port[0] != is_input:
         raise _make_desync(
-            f"{text!r} is {'an output' if is_input else 'an input'} in the place of the other side", (line,)
+            f"{text!r} is {'an output where an input' if is_input else 'an input where an output'} belongs",
+            (line,),
         )
     return port[1]
 

@@ -46,7 +46,7 @@ def compute_link_limit_mbps(
     """
     if not rings:
         raise TopologyError(
-            "there are no rings, so no link limits the AllReduce: choose rings that fit the group (rings_of)"
+            "there are no rings, so no link limits the AllReduce: take those of list_rings(topology, group)"
         )
     traffic = make_ring_traffic(wiring, routes, rings, size_bytes=1.0)
     return flow.compute_bus_bandwidth_limit_mbps(traffic, Network(rate_mbps, efficiency=1.0))
@@ -61,7 +61,7 @@ def predict_allreduce_s(
     """
     if not rings:
         raise TopologyError(
-            "there are no rings to run the AllReduce on: choose rings that fit the group (rings_of)"
+            "there are no rings to run the AllReduce on: take those of list_rings(topology, group)"
         )
     return flow.compute_allreduce_time_s(make_ring_traffic(wiring, routes, rings, size_bytes), network)
 

@@ -107,9 +107,8 @@ def _parse_state(entry: Any) -> ChainState:
     """Check a state and return it. Raises `ValueError`, `KeyError` or `TypeError` if it is invalid."""
     generator = np.random.default_rng()
     if min(dict(entry["chance"]["state"]).values()) < 0:
-        raise ValueError(
-            "the state of the random generator is negative"
-        )  # numpy 1 would wrap the number around
+        # numpy 1 would wrap the number around
+        raise ValueError("the state of the random generator is negative")
     generator.bit_generator.state = entry["chance"]
     best_visits = tuple(_parse_visit(visit) for visit in entry["best"])
     counts = [entry[name] for name in ("step", "unchanged", "accepted")]
