@@ -79,7 +79,9 @@ class Address:
         except ValueError:
             value = 0.0
         if not 0 < value < float("inf"):
-            raise AddressError(f"option {option} must be a number of seconds, not {text!r}", device=str(self))
+            raise AddressError(
+                f"option {option} must be a number of seconds above 0, not {text!r}", device=str(self)
+            )
         return value
 
 

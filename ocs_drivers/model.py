@@ -38,7 +38,8 @@ class CrossConnects(Mapping[int, int]):
                 raise ValueError(f"output {target} is assigned to inputs {input_of[target]} and {source}")
         outputs = dict(sorted(items))
         if len(outputs) != len(set(items)):
-            raise ValueError("an input has two outputs")
+            source, target = next((source, target) for source, target in items if outputs[source] != target)
+            raise ValueError(f"input {source} is assigned to outputs {target} and {outputs[source]}")
         self._outputs: dict[int, int] = outputs
 
     def __getitem__(self, port: int) -> int:
@@ -179,7 +180,9 @@ class Attenuation:
 
     def __post_init__(self) -> None:
         if (self.level_db is None) != (self.mode == "none"):
-            raise ValueError(f"attenuation mode {self.mode!r} does not take the level {self.level_db!r}")
+            raise ValueError(
+                f"attenuation mode {self.mode!r} {'takes no level' if self.mode == 'none' else 'needs a level in dB'}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,7 +291,7 @@ class SwitchDriver(ABC):
         connections = self._session.connection_count
         yield
         if self._session.connection_count != connections:
-            raise make_connection_lost(self._address, "between two queries of one read")
+            raise make_connection_lost(self._address, "it was replaced between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
         """Return `pairs` as circuits. Raise `ProtocolDesync` if this switch cannot have these circuits."""
@@ -300,7 +300,7 @@ class SwitchDriver(ABC):
             planning.check_target(connections, None, self.capabilities)
         except (ValueError, OcsError) as error:
             raise ProtocolDesync(
-                f"impossible circuits for this switch: {error}", received=received
+                f"the device reports impossible circuits for this switch: {error}", received=received
             ) from error
         return connections
 

@@ -199,7 +199,7 @@ class Decoder:
 
 def _make_endless_error(subject: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
-        f"{subject} without end",
+        f"the device sent {subject} without end",
         received=received,
         hint="Check that the address is the command line of the device.",
     )

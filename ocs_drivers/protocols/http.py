@@ -81,7 +81,7 @@ def _check_depth(document: Any) -> Any:
     for _ in range(MAX_DOCUMENT_DEPTH):
         nodes = [child for item in nodes for child in _list_children(item)]
     if nodes:
-        raise ValueError("nested too deeply")
+        raise ValueError(f"it is nested more than {MAX_DOCUMENT_DEPTH} levels deep")
     return document
 
 
@@ -205,14 +205,16 @@ class HttpConnection:
         elif isinstance(event, self._h11.Data):
             self._body += event.data
             if len(self._body) > self._longest_body_bytes:
-                raise _make_desync(f"a body of more than {self._longest_body_bytes} bytes", bytes(self._body))
+                raise _make_desync(
+                    f"the reply has a body of more than {self._longest_body_bytes} bytes", bytes(self._body)
+                )
         elif isinstance(event, self._h11.ConnectionClosed):
             raise _make_desync("the connection ended before the reply was complete", b"")
 
     def _finish(self) -> HttpReply:
         surplus_bytes, _ = self._connection.trailing_data
         if surplus_bytes:
-            raise _make_desync("bytes after the end of the reply", surplus_bytes)
+            raise _make_desync("the device sent bytes after the end of the reply", surplus_bytes)
         return HttpReply(
             self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode("latin-1")
         )

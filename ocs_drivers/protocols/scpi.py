@@ -102,7 +102,7 @@ def decode_identity(reply: str) -> Identity:
     """
     fields = [field.strip() for field in reply.split(",")]
     if len(fields) != 4 or not fields[0] or not fields[1]:
-        raise _make_desync("not an identity of four fields", reply)
+        raise _make_desync("not an identity of four fields (vendor,model,serial number,firmware)", reply)
     return Identity(*fields)
 
 
@@ -119,14 +119,14 @@ def decode_error(reply: str) -> QueuedError:
     """
     match = _ERROR.fullmatch(reply)
     if match is None:
-        raise _make_desync("not an error queue entry", reply)
+        raise _make_desync('not an entry of the error queue like 0,"No error"', reply)
     return QueuedError(int(match[1]), match[2])
 
 
 def decode_complete(reply: str) -> None:
     """Check the answer to `COMPLETION_QUERY`: exactly `1`."""
     if reply != "1":
-        raise _make_desync("not the 1 that means complete", reply)
+        raise _make_desync("not 1, which means complete", reply)
 
 
 def _make_desync(problem: str, received: str) -> ProtocolDesync:

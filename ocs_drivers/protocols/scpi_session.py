@@ -132,7 +132,7 @@ class ScpiSession(TransportSession):
                 reply = next_reply()
             entry = scpi.decode_error(reply)
             if answer is None and entry.number == 0:
-                raise ProtocolDesync("neither an answer nor an error", received=reply)
+                raise ProtocolDesync("the device sent neither an answer nor an error", received=reply)
         return answer, self._read_rest_of_queue(entry, query)
 
     def drain_errors(self, command: str) -> tuple[DeviceError, ...]:
@@ -196,7 +196,7 @@ class ScpiSession(TransportSession):
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)
             yield lambda: self._read_reply(deadline)
             if self._replies:
-                raise ProtocolDesync("more replies than queries", received=self._replies[0])
+                raise ProtocolDesync("the device sent more replies than queries", received=self._replies[0])
 
     def _read_reply(self, deadline: Deadline) -> str:
         while not self._replies:

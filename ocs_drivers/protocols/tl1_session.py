@@ -199,7 +199,7 @@ class Tl1Session(TransportSession):
             raise self._make_expired_error()
         if reply.code in self._dialect.unsupported_codes:
             raise Unsupported(
-                "this switch does not support the function",
+                f"this switch does not support the command {sent.partition(':')[0]}",
                 device=self._device,
                 sent=sent,
                 received=_format_denial(reply),

@@ -90,7 +90,7 @@ class Negotiator:
         self._skipped += 1
         if self._skipped > LONGEST_NEGOTIATION_BYTES:
             raise ProtocolDesync(
-                "a telnet negotiation without end", hint="Check that the port speaks telnet."
+                "the device sent a telnet negotiation without end", hint="Check that the port speaks telnet."
             )
         if self._context is _Context.NEGOTIATION_COMMAND:
             self._context = _Context.DATA if byte == SE else _Context.NEGOTIATION

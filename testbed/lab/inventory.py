@@ -161,7 +161,7 @@ def relocate(lab: Lab, subnet: IPv4Network) -> Lab:
     if not lab.simulated:
         raise ValueError(f"lab '{lab.name}' is real: its addresses cannot be changed")
     if subnet.prefixlen > lab.management.prefixlen:
-        raise ValueError(f"{subnet} is smaller than {lab.management}")
+        raise ValueError(f"{subnet} is smaller than the management network {lab.management}")
     return replace(
         lab,
         management=subnet,

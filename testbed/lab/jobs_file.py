@@ -170,7 +170,7 @@ def _read_source_phases(
     try:
         if source == "run":
             if context.read_measured_phases is None:
-                raise WorkloadError("no stored runs are available here")
+                raise WorkloadError("stored runs cannot be read here")
             return context.read_measured_phases(str(entry["run"]), str(entry.get("job", entry["name"])))
         from testbed.design.sharing.workload_phases import simulate_phases
         from testbed.design.workloads.choice import WorkloadChoice
@@ -227,7 +227,7 @@ def _parse_checkpoint(
         raise document.make_error(
             (*checkpoint_location, "gbps"),
             f"gbps {subject} is {gbps:g}, but a host can write at {max_gbps:g}",
-            "give less",
+            f"give gbps: {max_gbps:g} or less",
         )
     write_s = size_bytes * 8e-9 / worker_count / gbps
     if write_s > every_s:

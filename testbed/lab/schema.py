@@ -34,13 +34,13 @@ def _check_interface(text: str) -> str:
 
 def _check_user(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", text):
-        raise ValueError(f"{text!r} is not a user name")
+        raise ValueError(f"{text!r} is not a user name of at most 32 letters, digits and '_.-'")
     return text
 
 
 def _check_path(text: str) -> str:
     if not text or not text.isprintable():
-        raise ValueError(f"{text!r} is not a path")
+        raise ValueError(f"{text!r} is not a path of one or more printable characters")
     return text
 
 

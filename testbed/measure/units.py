@@ -64,4 +64,4 @@ def compute_round_ticks(largest: float, max_count: int = 6) -> Sequence[float]:
             tick_count = ceil(largest / step)
             if tick_count < max_count:
                 return [index * step for index in range(tick_count + 1)]
-    raise ValueError(f"no axis with at most {max_count} ticks; allow 3 or more")
+    raise ValueError(f"an axis cannot have at most {max_count} ticks; allow 3 or more")

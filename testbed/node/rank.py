@@ -182,7 +182,7 @@ class Program:
         """Start the program. Raises `OSError`."""
         spec, environment = self.spec, make_environment(self.spec)
         if spec.get("needs_folder") and self.folder != spec["folder"]:
-            raise NotADirectoryError(0, f"no folder {spec['folder']} on this host")
+            raise NotADirectoryError(0, f"folder {spec['folder']} does not exist on this host")
         if spec.get("spawns"):
             # Beside this file, because the fleet removes that folder at the end.
             scratch_folder = tempfile.mkdtemp(dir=Path(__file__).absolute().parent)

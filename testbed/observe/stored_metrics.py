@@ -33,7 +33,7 @@ def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
     except Exception as error:
         if not is_database_error(error):
             raise
-        raise ResultsError(f"no metrics: {explain_unreadable(address, error)}") from error
+        raise ResultsError(f"metrics cannot be read: {explain_unreadable(address, error)}") from error
 
 
 RunQuery = Callable[..., Sequence[Row]]

@@ -51,8 +51,9 @@ class Configuration:
             return None
         file_names = {setting.name for setting in fields(Tls)}
         _check_keys(self.tls, file_names, "tls")
-        if set(self.tls) != file_names:
-            raise OffloadError(f"tls needs {', '.join(sorted(file_names))}")
+        missing_names = sorted(file_names - set(self.tls))
+        if missing_names:
+            raise OffloadError(f"tls has no {', '.join(missing_names)}: give {', '.join(sorted(file_names))}")
         return Tls(**{name: Path(path) for name, path in self.tls.items()})
 
 

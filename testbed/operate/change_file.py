@@ -146,7 +146,7 @@ class ChangeFile:
                 if steps != self.steps.get(name)
             )
         if differences:
-            raise PlanStale(f"{self.path} was made for another state", differences=differences)
+            raise PlanStale(f"{self.path} was made for another state of the lab", differences=differences)
 
 
 def check_expected(revision: str, current_state: ObservedState) -> None:

@@ -160,9 +160,9 @@ def events(
     """Stream events: first a snapshot, or all events after Last-Event-ID. Filters are lists, separated by commas."""
     kinds = _split_list(kind)
     if not kinds <= set(KINDS):
-        raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
+        raise InvalidRequest(f"kind {min(kinds - set(KINDS))!r} is not known: choose from {', '.join(KINDS)}")
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
-        raise InvalidRequest("Last-Event-ID must be the number of an event")
+        raise InvalidRequest(f"Last-Event-ID must be the number of an event, not {last_event_id!r}")
     for lab_name in _split_list(lab):
         context.get_lab(lab_name)
     selection = EventFilter(_split_list(lab), _split_list(run), kinds, context.identity.may_see)

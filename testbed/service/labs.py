@@ -264,7 +264,9 @@ def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:
 def check_match(if_match: str, tag: str, subject: str) -> None:
     """Raise `MatchNeeded` without If-Match, and `StateChanged` if it names another state than `tag`."""
     if not if_match:
-        raise MatchNeeded(f"give the state of {subject} that this is for in If-Match: its ETag is {tag}")
+        raise MatchNeeded(
+            f"the header If-Match is missing: set it to the ETag of {subject}, which is now {tag}"
+        )
     if if_match.strip() != "*" and tag not in [tag_text.strip() for tag_text in if_match.split(",")]:
         raise StateChanged(f"{subject} has changed: its ETag is now {tag}; read it again, then decide")
 

@@ -185,5 +185,7 @@ def test_a_real_lab_is_not_moved(small_lab_text):
 
 
 def test_a_lab_does_not_fit_a_smaller_network(small_lab_text):
-    with pytest.raises(ValueError, match=r"10\.98\.0\.0/28 is smaller than 10\.99\.0\.0/24"):
+    with pytest.raises(
+        ValueError, match=r"10\.98\.0\.0/28 is smaller than the management network 10\.99\.0\.0/24"
+    ):
         relocate(parse_lab(small_lab_text(), "x.yaml"), IPv4Network("10.98.0.0/28"))

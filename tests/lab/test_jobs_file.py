@@ -127,7 +127,7 @@ def test_a_mistake_in_a_checkpoint_is_told_with_its_line(before, after, line, wo
         ),
         ("{name: x, workload: vgg16, settings: 3, workers: 2}", "not a mapping: write settings"),
         ("{name: x, workload: vgg16, period_ms: 3, workers: 2}", "unknown key 'period_ms'"),
-        ("{name: x, run: r1, workers: 2}", "no stored runs are available here"),
+        ("{name: x, run: r1, workers: 2}", "stored runs cannot be read here"),
         (
             "{name: x, period_ms: 3, bursts: [], traffic: some, workers: 2}",
             "give traffic: bulk or traffic: allreduce",

@@ -592,7 +592,13 @@ BAD = {
         "less than or equal to 65535, not 70000",
         "choose a value in this range",
     ),
-    "empty path": ("ssh: {", "ssh: {key: '', ", 10, "'' is not a path", "correct the value"),
+    "empty path": (
+        "ssh: {",
+        "ssh: {key: '', ",
+        10,
+        "'' is not a path of one or more printable characters",
+        "correct the value",
+    ),
     "switch's TCP port too high": (
         "10.99.0.2:5025",
         "10.99.0.2:70250",

@@ -171,6 +171,6 @@ def test_an_address_that_is_refused_shows_no_password(text):
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon", ""])
 def test_a_time_in_an_address_is_finite_and_above_0(text):
     address = Address("manual", "", path="panel", options={"patience_s": text})
-    with pytest.raises(AddressError, match="option patience_s must be a number of seconds, not"):
+    with pytest.raises(AddressError, match="option patience_s must be a number of seconds above 0, not"):
         address.read_seconds("patience_s", 60)
     assert Address("manual", "", path="panel").read_seconds("patience_s", 60) == 60

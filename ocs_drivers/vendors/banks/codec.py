@@ -51,7 +51,7 @@ class CommandSet:
         for text in (self.select, self.query, self.monitor, self.open_state):
             _check_template(text)
         if "channel" not in _find_fields(self.select):
-            raise ValueError(f"{self.select!r} names no {{channel}}")
+            raise ValueError(f"{self.select!r} does not contain {{channel}}")
 
     @property
     def names_banks(self) -> bool:
@@ -83,7 +83,7 @@ class CommandSet:
         if reply.count(",") == 3:
             return scpi.decode_identity(reply)
         if not reply or _NUMBERS.fullmatch(reply):
-            raise _make_desync("a number is not an identity", reply)
+            raise _make_desync("not an identity, but empty or a number", reply)
         return Identity(self.vendor, self.model, "", reply)
 
 
@@ -98,12 +98,12 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
     True
     """
     if _NUMBERS.fullmatch(reply) is None:
-        raise _make_desync("not a channel", reply)
+        raise _make_desync("not the number of a channel", reply)
     *bank_fields, channel = (int(field) for field in reply.split(","))
     if bank_fields and bank_fields not in ([bank], [bank, 1]):
         raise _make_desync(f"the answer is for another bank than {bank}", reply)
     if not 0 <= channel <= channels:
-        raise _make_desync(f"bank {bank} has channels 1..{channels}", reply)
+        raise _make_desync(f"bank {bank} has channels 1..{channels}, not {channel}", reply)
     return channel or None
 
 
@@ -114,7 +114,7 @@ def decode_open(reply: str) -> bool:
     (True, False)
     """
     if reply not in {"0", "1"}:
-        raise _make_desync("not 0 or 1", reply)
+        raise _make_desync("not 0 (connected) or 1 (open)", reply)
     return reply == "1"
 
 
@@ -126,7 +126,7 @@ def decode_monitor(reply: str) -> Power:
     """
     match = _MONITOR.fullmatch(reply)
     if match is None:
-        raise _make_desync("not a direction and a power", reply)
+        raise _make_desync("not a direction and a power in dBm like 0,-8.000", reply)
     dbm = float(match[1])
     return Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 

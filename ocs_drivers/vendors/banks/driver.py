@@ -100,7 +100,9 @@ class BankSwitch(SwitchDriver):
         except DeviceError as refusal:
             raise self._make_size_error(f"the device has no bank {bank} ({refusal.problem})") from refusal
         if channel is not None and channel > self._channels:
-            raise self._make_size_error(f"bank {bank} is at channel {channel} of {self._channels}")
+            raise self._make_size_error(
+                f"bank {bank} is at channel {channel}, but has only {self._channels} channels"
+            )
 
     def _make_size_error(self, problem: str) -> AddressError:
         return AddressError(problem, device=self.address, hint="Correct banks= and channels= in the address.")

@@ -43,9 +43,9 @@ class Circuits:
         try:
             self._connections = CrossConnects(list(self._circuits_by_pair))
         except ValueError as error:
-            raise ProtocolDesync(f"impossible circuits: {error}") from error
+            raise ProtocolDesync(f"the device reports impossible circuits: {error}") from error
         if len(active) != len(self._circuits_by_pair):
-            raise ProtocolDesync("impossible circuits: two make the same pair")
+            raise ProtocolDesync("the device reports impossible circuits: two make the same pair")
 
     def make_snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()

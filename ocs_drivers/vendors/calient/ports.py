@@ -50,7 +50,7 @@ def parse_circuit_name(name: str) -> tuple[str, str, bool]:
     """
     match = _CIRCUIT.fullmatch(name.strip())
     if match is None:
-        raise ProtocolDesync("not the name of a circuit", received=name[:100])
+        raise ProtocolDesync(f"{name[:40]!r} is not the name of a circuit like 1.1.1>1.1.2")
     return match["source"], match["target"], match["way"] == "-"
 
 
@@ -75,7 +75,7 @@ class PortNames:
         self._names = tuple(sorted(names, key=_parse_port_name))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         if len(self._numbers) != len(self._names):
-            raise ProtocolDesync("a port is listed twice")
+            raise ProtocolDesync("the device listed a port twice")
 
     def __len__(self) -> int:
         return len(self._names)
@@ -93,7 +93,7 @@ class PortNames:
     def get_number(self, name: str) -> int:
         """Return the input number of a port. Raise `ProtocolDesync` for a port that was never listed."""
         if name not in self._numbers:
-            raise ProtocolDesync(f"a port that the switch did not list: {name[:40]}")
+            raise ProtocolDesync(f"the device names port {name[:40]!r}, which it did not list")
         return self._numbers[name]
 
     def check_complete(self, by_name: Mapping[str, _T]) -> Mapping[str, _T]:
@@ -123,5 +123,5 @@ class PortNames:
 
 def _parse_port_name(name: str) -> tuple[int, ...]:
     if _PORT.fullmatch(name) is None:
-        raise ProtocolDesync("not the name of a port", received=name[:100])
+        raise ProtocolDesync(f"{name[:40]!r} is not the name of a port like 1.1.2")
     return tuple(map(int, name.split(".")))

@@ -66,7 +66,7 @@ def decode_detail(document: Any) -> Item:
         return document
     items = _check_objects(document)
     if len(items) != 1:
-        raise _make_desync(f"{len(items)} ports instead of one", document)
+        raise _make_desync(f"it has {len(items)} ports instead of one", document)
     return items[0]
 
 
@@ -114,7 +114,7 @@ def decode_results(document: Any, count: int) -> list[str]:
     """
     items = _check_objects(document)
     if len(items) != count:
-        raise _make_desync(f"{len(items)} results for {count} items", document)
+        raise _make_desync(f"it has {len(items)} results for {count} changes", document)
     return [_decode_result(item.get("response", item)) for item in items]
 
 
@@ -125,7 +125,7 @@ def _decode_result(item: Any) -> str:
     if status == "1":
         return ""
     if status != "0":
-        raise _make_desync("a result that is neither done nor failed", item)
+        raise _make_desync(f"a result has status {status[:40]!r} instead of 1 (done) or 0 (failed)", item)
     return ": ".join(filter(None, (str(item.get("msg", "")), str(item.get("description", ""))))) or "Failed"
 
 
@@ -148,9 +148,11 @@ def _check_objects(document: Any) -> list[dict[str, Any]]:
 def _get_text(item: Item, name: str) -> str:
     value = item.get(name)
     if not isinstance(value, str):
-        raise _make_desync(f"no {name}", item)
+        raise _make_desync(f"{name} is missing", item)
     return value
 
 
 def _make_desync(problem: str, received: Any) -> ProtocolDesync:
-    return ProtocolDesync(f"the reply is not as Calient's REST: {problem}", received=str(received)[:200])
+    return ProtocolDesync(
+        f"the reply is not REST as Calient speaks it: {problem}", received=str(received)[:200]
+    )

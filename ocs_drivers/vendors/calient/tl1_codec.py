@@ -53,7 +53,7 @@ def _decode_circuit(line: str) -> Circuit:
     except KeyError as missing:
         raise _make_desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
-        raise _make_desync(f"a circuit that is neither one-way nor two-way: {kind[:20]}", line)
+        raise _make_desync(f"circuit type {kind[:20]!r} is neither 1WAY nor 2WAY", line)
     name = fields.get("CONNNAME") or format_circuit_name(source, target)
     return Circuit(
         name, source, target, kind == "2WAY", decode_state(administrative, operational), condition != "FAIL"
@@ -106,7 +106,7 @@ def _decode_power(text: str, line: str) -> float | None:
     try:
         return decode_power(text)
     except ValueError:
-        raise _make_desync("not a power in dBm", line) from None
+        raise _make_desync(f"{text[:40]!r} is not a power in dBm", line) from None
 
 
 def _parse_port(line: str) -> str:

@@ -96,7 +96,7 @@ def decode_system(lines: Lines) -> tuple[Identity, int, int]:
     fields = {name: value for line in lines for name, value in _parse_fields(line).items()}
     match = _SIZE.fullmatch(fields.get("LICENSEDPORTMATRIX", ""))
     if match is None or "0" in {text.lstrip("0") or "0" for text in match.groups()}:
-        raise _make_desync("no LicensedPortMatrix", lines)
+        raise _make_desync("LicensedPortMatrix is missing, or not a size like 64x64", lines)
     model = fields.get("SYSTEMTYPE") or fields.get("CHASSISTYPE") or "unknown"
     firmware = fields.get("SOFTWAREACTIVEVERSION", "")
     identity = Identity("Glimmerglass", model, fields.get("SERIALNUMBER", ""), firmware)
@@ -145,7 +145,10 @@ def _decode_end(text: str, line: str, *, is_input: bool) -> int | None:
 def _parse_number(text: str, line: str, *, is_input: bool) -> int:
     port = _parse_side_and_number(text, line)
     if port[0] != is_input:
-        raise _make_desync("a port on the wrong side", (line,))
+        raise _make_desync(
+            f"{text!r} is {'an output where an input' if is_input else 'an input where an output'} belongs",
+            (line,),
+        )
     return port[1]
 
 
@@ -201,7 +204,7 @@ def _parse_fields(line: str) -> dict[str, str]:
         elif last_name.endswith(_FREE_TEXT):
             fields[last_name] += f",{part}"
         else:
-            raise _make_desync("not a list of NAME=value", (line,))
+            raise _make_desync("a row is not a list of NAME=value", (line,))
     return fields
 
 

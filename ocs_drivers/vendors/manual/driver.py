@@ -166,7 +166,12 @@ class ManualPanel(SwitchDriver):
             number.isdecimal() and panel.inputs < int(number) <= panel.inputs + panel.outputs
         ):
             self._session.disconnect()
-            raise ProtocolDesync("not an output", device=self.address, sent=question, received=answer[:100])
+            raise ProtocolDesync(
+                f"the answer is neither an output ({panel.inputs + 1} to {panel.inputs + panel.outputs}) nor none",
+                device=self.address,
+                sent=question,
+                received=answer[:100],
+            )
         settled_panel = panel.settle(port, int(number) if number.isdecimal() else None)
         self._file.write(settled_panel)
         return settled_panel

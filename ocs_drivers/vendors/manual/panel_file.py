@@ -105,7 +105,7 @@ def _decode_panel(document: dict[str, Any]) -> Panel:
     patched = CrossConnects((int(i), int(o)) for i, o in document["patched"])
     ports = {port for pair in patched.items() for port in pair} | set(document.get("doubtful", ()))
     if inputs < 1 or outputs < 1 or any(not 1 <= port <= inputs + outputs for port in ports):
-        raise ValueError("a port that the panel does not have")
+        raise ValueError(f"it names a port that a panel of {inputs}x{outputs} does not have")
     return Panel(
         str(document["name"]),
         inputs,

@@ -110,7 +110,9 @@ class LineOperator:
         """Send a question and return the answer, one line. Close the connection after any failure."""
         try:
             if self._lines or self._rest:
-                raise ProtocolDesync("an answer before the prompt", received=" | ".join(self._lines)[:200])
+                raise ProtocolDesync(
+                    "an answer arrived before the question", received=" | ".join(self._lines)[:200]
+                )
             self.tell([question], deadline)
             while not self._lines:
                 self._add_bytes(self._transport.receive(deadline))
@@ -123,5 +125,5 @@ class LineOperator:
         wire.log_received(self._device, data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST_LINE_BYTES:
-            raise make_connection_lost(self._device, "a line without an end")
+            raise make_connection_lost(self._device, f"a line has more than {LONGEST_LINE_BYTES} bytes")
         self._lines += [line.decode("utf-8", "replace") for line in lines]

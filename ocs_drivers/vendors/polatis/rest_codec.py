@@ -131,7 +131,7 @@ def decode_pairs(document: Any) -> CrossConnects:
     try:
         return CrossConnects(pairs)
     except ValueError as error:
-        raise _make_desync(f"not one-to-one ({error})", document) from error
+        raise _make_desync(f"the circuits are not one-to-one ({error})", document) from error
 
 
 def encode_attenuation(port: int, attenuation: Attenuation) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def decode_product(document: Any) -> Identity:
     product = _get_content(document, _PRODUCT)
     names = ("manufacturer", "model-name", "serial-number", "software-version")
     if not all(isinstance(product.get(name), str) for name in names):
-        raise _make_desync("no product information", document)
+        raise _make_desync(f"{_PRODUCT} does not have all of {', '.join(names)}", document)
     return Identity(*(product[name].strip() for name in names))
 
 
@@ -218,14 +218,14 @@ def _encode_entry(source: int, output: int) -> dict[str, int]:
 def _get_content(document: Any, name: str) -> Mapping[str, Any]:
     content = document.get(name, document.get(name.partition(":")[2])) if isinstance(document, dict) else None
     if not isinstance(content, dict):
-        raise _make_desync(f"no {name}", document)
+        raise _make_desync(f"{name} is missing", document)
     return content
 
 
 def _get_entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     entries = content.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise _make_desync(f"{name} is not a list", content)
+        raise _make_desync(f"{name} is not a list of objects", content)
     return entries
 
 
@@ -234,14 +234,14 @@ def _parse_integer(entry: Mapping[str, Any], name: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"\d{1,9}", value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _make_desync(f"{name} is not a port number", entry)
+        raise _make_desync(f"{name} is {str(value)[:40]!r}, not a port number", entry)
     return value
 
 
 def _decode_state(entry: Mapping[str, Any]) -> PortState:
     status = str(entry.get("status", "ENABLED")).upper()
     if status not in _STATES:
-        raise _make_desync(f"unknown port status {status}", entry)
+        raise _make_desync(f"port status {status[:40]!r} is not one of {', '.join(_STATES)}", entry)
     return _STATES[status]
 
 

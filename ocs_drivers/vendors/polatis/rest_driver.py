@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from lightbed.wording import list_some
 from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.engine import planning, transaction
@@ -172,7 +173,7 @@ class PolatisRest(SwitchDriver):
         total = len(ports)
         inputs, outputs = parse_product_size(identity.model) or (total // 2, total - total // 2)
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
-            raise self._make_desync(f"{total} ports, but the model is {identity.model}")
+            raise self._make_desync(f"it lists {total} ports, but the model is {identity.model}")
         return inputs, outputs
 
     def ports(self) -> Mapping[int, PortInfo]:
@@ -192,8 +193,9 @@ class PolatisRest(SwitchDriver):
     def _ask_ports(self) -> dict[int, rest_codec.RestPort]:
         self._check_same_device()
         ports = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
-        if len(ports) != self.capabilities.inputs + self.capabilities.outputs:
-            raise self._make_desync(f"{len(ports)} ports, not as many as in the first reading")
+        total = self.capabilities.inputs + self.capabilities.outputs
+        if len(ports) != total:
+            raise self._make_desync(f"it lists {len(ports)} ports, but {total} in the first reading")
         return self._note_unfit(ports)
 
     def _note_unfit(self, ports: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
@@ -282,8 +284,9 @@ class PolatisRest(SwitchDriver):
             return readings
         self._check_same_device()
         powers = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
-        if not self._monitored <= powers.keys():
-            raise self._make_desync("power readings are missing")
+        missing = sorted(self._monitored - powers.keys())
+        if missing:
+            raise self._make_desync(f"power readings are missing for ports {list_some(missing)}")
         return {port: make_power_reading(powers.get(port)) for port in readings}
 
     def attenuation(self, port: int) -> Attenuation:

@@ -53,7 +53,7 @@ def decode(body: bytes) -> dict[str, Any]:
     try:
         text = body.decode()
         if "<!DOCTYPE" in text:
-            raise ET.ParseError("a document type")
+            raise ET.ParseError("it has a document type (<!DOCTYPE), which is not accepted")
         root = ET.fromstring(text)  # noqa: S314 - without a document type there are no entities
     except (ET.ParseError, ValueError, LookupError, RecursionError) as error:
         raise ProtocolDesync(f"the answer is not XML: {error}", received=repr(body[:80])) from None

@@ -105,7 +105,7 @@ def decode_size(reply: str) -> tuple[int, int]:
     match = _SIZE.fullmatch(reply)
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
-        raise _make_desync("not a valid matrix size", reply)
+        raise _make_desync("not a matrix size like 16,16", reply)
     return inputs, outputs
 
 
@@ -117,14 +117,14 @@ def decode_connections(reply: str) -> CrossConnects:
     """
     match = _CONNECTIONS.fullmatch(reply)
     if match is None:
-        raise _make_desync("not two port lists", reply)
+        raise _make_desync("not two lists of ports like (@1,3),(@49,50)", reply)
     inputs, outputs = _parse_numbers(match[1], reply), _parse_numbers(match[2], reply)
     if len(inputs) != len(outputs):
-        raise _make_desync(f"{len(inputs)} inputs and {len(outputs)} outputs", reply)
+        raise _make_desync(f"it lists {len(inputs)} inputs, but {len(outputs)} outputs", reply)
     try:
         return CrossConnects(zip(inputs, outputs, strict=True))
     except ValueError as error:
-        raise _make_desync(f"not one-to-one ({error})", reply) from error
+        raise _make_desync(f"the circuits are not one-to-one ({error})", reply) from error
 
 
 def decode_peer(reply: str) -> int | None:
@@ -135,7 +135,7 @@ def decode_peer(reply: str) -> int | None:
     """
     match = re.fullmatch(r'"\s*(\d{0,9})\s*"', reply)
     if match is None:
-        raise _make_desync("not a port in quotes", reply)
+        raise _make_desync('not a port in quotes like "18"', reply)
     return int(match[1]) if match[1] else None
 
 
@@ -158,7 +158,7 @@ def decode_boot_mode(reply: str) -> str:
     """
     mode = _BOOT_MODES.get(reply.strip('"').upper())
     if mode is None:
-        raise _make_desync("not a boot mode", reply)
+        raise _make_desync("not a boot mode (DARK, RESTORE or AUTOSAVE)", reply)
     return mode
 
 
@@ -174,7 +174,7 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
     letters = _parse_list(reply)
     unknown = sorted(set(letters) - set(_STATES))
     if unknown:
-        raise _make_desync(f"unknown port states {', '.join(unknown)}", reply)
+        raise _make_desync(f"port state {unknown[0][:40]!r} is not one of {', '.join(_STATES)}", reply)
     return tuple(_STATES[letter] for letter in letters)
 
 
@@ -187,7 +187,7 @@ def decode_powers(reply: str) -> tuple[float | None, ...]:
     try:
         values = [float(item) for item in _parse_list(reply)]
     except ValueError as error:
-        raise _make_desync("not a list of powers", reply) from error
+        raise _make_desync("a value is not a power in dBm", reply) from error
     return tuple(value if abs(value) < NOT_A_NUMBER else None for value in values)
 
 
@@ -197,13 +197,13 @@ def _parse_numbers(text: str, reply: str) -> list[int]:
     try:
         return [int(item) for item in text.split(",")]
     except ValueError as error:
-        raise _make_desync("a list with gaps", reply) from error
+        raise _make_desync("a list of ports has an entry that is not a number", reply) from error
 
 
 def _parse_list(reply: str) -> list[str]:
     match = _PARENTHESISED.fullmatch(reply)
     if match is None:
-        raise _make_desync("not a list in parentheses", reply)
+        raise _make_desync("not a list in parentheses like (1,2)", reply)
     return [item.strip() for item in match[1].split(",")] if match[1].strip() else []
 
 

@@ -111,7 +111,9 @@ class PolatisScpi(SwitchDriver):
         states = scpi_codec.decode_port_states(reply)
         total = self.capabilities.inputs + self.capabilities.outputs
         if len(states) != total:
-            raise ProtocolDesync(f"{len(states)} port states for {total} ports", received=reply)
+            raise ProtocolDesync(
+                f"the device gave {len(states)} port states for {total} ports", received=reply
+            )
         return dict(enumerate(states, 1))
 
     def _decode(self, reply: str) -> CrossConnects:
@@ -141,7 +143,7 @@ class PolatisScpi(SwitchDriver):
             if values is None:
                 raise refusals[0]
             if len(values) != len(chunk):
-                raise self._make_desync(f"{len(values)} power readings for {len(chunk)} ports")
+                raise self._make_desync(f"it gave {len(values)} power readings for {len(chunk)} ports")
             readings.update(zip(chunk, map(make_power_reading, values), strict=True))
         return readings
 
@@ -177,7 +179,9 @@ class PolatisScpi(SwitchDriver):
         if size is None and size_in_code is None:
             raise refusals[0]
         if size is not None and size_in_code is not None and size != size_in_code:
-            raise self._make_desync(f"size {size} but product code {identity.model}")
+            raise self._make_desync(
+                f"its size is {size[0]}x{size[1]}, but its product code is {identity.model}"
+            )
         actual_size = size or size_in_code
         assert actual_size is not None
         return actual_size

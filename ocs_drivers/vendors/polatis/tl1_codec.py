@@ -32,7 +32,7 @@ def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
     """
     fields = [field.strip() for field in _get_single_line(network_element).split(",")]
     if len(fields) != 4:
-        raise _make_desync("not vendor,model,type,version", network_element)
+        raise _make_desync("not an identity of the form vendor,model,type,version", network_element)
     serial = _parse_keywords(inventory).get("SN", "")
     return Identity(fields[0], fields[1], serial, fields[3])
 
@@ -46,7 +46,7 @@ def decode_size(lines: Lines) -> tuple[int, int]:
     match = _SIZE.fullmatch(_get_single_line(lines))
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
-        raise _make_desync("not a valid matrix size", lines)
+        raise _make_desync("not a matrix size like SYSTEM:SIZE=16x16", lines)
     return inputs, outputs
 
 
@@ -62,7 +62,7 @@ def decode_pairs(lines: Lines) -> CrossConnects:
     try:
         return CrossConnects((int(match[1]), int(match[2])) for match in matches if match)
     except ValueError as error:
-        raise _make_desync(f"not one-to-one ({error})", lines) from error
+        raise _make_desync(f"the circuits are not one-to-one ({error})", lines) from error
 
 
 def decode_port_values(lines: Lines) -> dict[int, str]:
@@ -73,7 +73,7 @@ def decode_port_values(lines: Lines) -> dict[int, str]:
     """
     matches = [_PORT_VALUE.fullmatch(line) for line in lines]
     if None in matches:
-        raise _make_desync("not port:value a line", lines)
+        raise _make_desync("not one port:value per line", lines)
     return {int(match[1]): match[2].strip() for match in matches if match}
 
 
@@ -89,7 +89,7 @@ def decode_powers(lines: Lines) -> dict[int, float | None]:
             for port, text in decode_port_values(lines).items()
         }
     except ValueError:
-        raise _make_desync("not a power in dBm", lines) from None
+        raise _make_desync("a value is neither a power in dBm nor NONE", lines) from None
 
 
 def decode_shutters(lines: Lines) -> dict[int, PortState]:
@@ -97,7 +97,7 @@ def decode_shutters(lines: Lines) -> dict[int, PortState]:
     try:
         return {port: _STATES[text.upper()] for port, text in decode_port_values(lines).items()}
     except KeyError as error:
-        raise _make_desync(f"unknown shutter state {error}", lines) from None
+        raise _make_desync(f"shutter state {error} is not one of {', '.join(_STATES)}", lines) from None
 
 
 def decode_configured_ports(lines: Lines) -> frozenset[int]:
@@ -108,7 +108,7 @@ def decode_configured_ports(lines: Lines) -> frozenset[int]:
     """
     matches = [_CONFIGURED_PORT.fullmatch(line) for line in lines]
     if None in matches:
-        raise _make_desync("not a list of configured ports", lines)
+        raise _make_desync("not one configured port per line, like PMON::PORT=1", lines)
     return frozenset(int(match[1]) for match in matches if match)
 
 
@@ -127,13 +127,15 @@ def decode_attenuation(lines: Lines) -> Attenuation:
     fields = _parse_keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
     mode = fields.get("MODE", "").strip().lower()
     if mode not in _MODES:
-        raise _make_desync("not an attenuation mode", lines)
+        raise _make_desync(f"attenuation mode {mode[:40]!r} is not one of {', '.join(sorted(_MODES))}", lines)
     if mode == "none":
         return Attenuation("none")
     try:
         level_db, reference = float(fields["LEVEL"]), int(fields.get("REFS", "0"))
     except (KeyError, ValueError):
-        raise _make_desync("not an attenuation", lines) from None
+        raise _make_desync(
+            "the attenuation has no valid level, or an invalid reference port", lines
+        ) from None
     return Attenuation(cast("AttenuationMode", mode), level_db, reference or None)
 
 

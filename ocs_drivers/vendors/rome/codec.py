@@ -210,7 +210,7 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     sizes = _sum_sizes(text, dialect)
     if kind is None or not all(sizes.values()) or _LAST_LINE not in text:
         raise ProtocolDesync(
-            f"this is not the whole board of a {dialect.kind} device",
+            f"the reply does not describe the whole board of a {dialect.kind} device",
             received=text,
             hint="Check the address: rome+... is for ROME, afm+... for AFM.",
         )
@@ -282,7 +282,10 @@ def decode_queue(lines: Sequence[str]) -> Queue:
         (_make_request(match) for line in lines_above if (match := _RUNNING_REQUEST.fullmatch(line))), None
     )
     if running is None and any(line.strip().lower() == "command in process:" for line in lines_above):
-        raise ProtocolDesync("the command in process is missing", received=" ".join(lines))
+        raise ProtocolDesync(
+            "the queue of the robot announces a command in process, but does not show it",
+            received=" ".join(lines),
+        )
     return Queue(
         status.strip().lower(),
         any(_HOMING.search(line) for line in lines_above),
@@ -294,7 +297,7 @@ def decode_queue(lines: Sequence[str]) -> Queue:
 def _decode_row(line: str) -> Request:
     match = _REQUEST.fullmatch(line)
     if match is None:
-        raise ProtocolDesync("a row of the robot's queue cannot be read", received=line)
+        raise ProtocolDesync("a row of the queue of the robot cannot be read", received=line)
     return _make_request(match)
 
 

@@ -87,7 +87,9 @@ class Table:
             return None
         pairs = self.layout.get_pairs(row.name, row.peer)
         if not pairs:
-            raise ProtocolDesync(f"port {row.name} is connected to {row.peer}, which is impossible")
+            raise ProtocolDesync(
+                f"the device reports that port {row.name} is connected to {row.peer}, which is impossible"
+            )
         return pairs[0]
 
     def _check_both_ends(self, pairs: Collection[Pair]) -> None:
@@ -110,7 +112,8 @@ def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:
     counts = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
     if counts != (board.east, board.west):
         raise ProtocolDesync(
-            f"the table of ports has {counts[0]} east and {counts[1]} west rows of {board.east} and {board.west}",
+            f"the table of ports has {counts[0]} east and {counts[1]} west rows, "
+            f"but the board has {board.east} and {board.west} ports",
             received=text,
         )
     usable = sorted((row for row in rows if row.name), key=lambda row: _sort_key(row.name))
@@ -138,7 +141,9 @@ def _decode_row(fields: dict[str, str]) -> PortRow:
     name = (fields["port"] or fields.get("alias", "")).upper()
     motion = _MOTIONS.get(fields["state"].lower(), Motion.OTHER)
     if motion is Motion.CONNECTED and not fields["peer"]:
-        raise ProtocolDesync(f"port {name or location} is connected to nothing")
+        raise ProtocolDesync(
+            f"the device reports that port {name or location} is connected, but not to which port"
+        )
     side = name[:1] or location.lstrip("0123456789")[1:2]
     return PortRow(
         name,

@@ -70,14 +70,14 @@ class Names:
         """Return the number of a port. Raise `ProtocolDesync` for an invalid name."""
         match = _PORT.fullmatch(name)
         if match is None:
-            raise ProtocolDesync("not the name of a port", received=name)
+            raise ProtocolDesync(f"{name[:40]!r} is not the name of a port like 1A")
         return int(match[1]) + (self.inputs if match[2] == "B" else 0)
 
     def parse_pair(self, name: str) -> Pair:
         """Return the ports of a cross-connect. Raise `ProtocolDesync` unless it leads from an A port to a B port."""
         source, _, output = name.partition("-")
         if not source.endswith("A") or not output.endswith("B"):
-            raise ProtocolDesync("not the name of a cross-connect", received=name)
+            raise ProtocolDesync(f"{name[:40]!r} is not the name of a cross-connect like 1A-2B")
         return self.parse_port(source), self.parse_port(output)
 
     def format_lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
@@ -118,17 +118,22 @@ def parse_rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     Cells are aligned with the dashes, so a cell may be empty. A row with text between two columns is invalid.
     """
     if len(lines) < 2 or tuple(lines[0].split()) != columns or not _DASHES.fullmatch(lines[1]):
-        raise ProtocolDesync(f"not a table of {', '.join(columns)}", received="\n".join(lines[:3]))
+        raise ProtocolDesync(
+            f"the reply is not a table with the columns {', '.join(columns)}", received="\n".join(lines[:3])
+        )
     spans = [match.span() for match in re.finditer("-+", lines[1])]
     if len(spans) != len(columns):
-        raise ProtocolDesync("a table whose columns differ from its header", received=lines[1])
+        raise ProtocolDesync(
+            f"the table has {len(spans)} columns of dashes for the {len(columns)} columns of its header",
+            received=lines[1],
+        )
     return [_split_cells(line, spans) for line in lines[2:]]
 
 
 def _split_cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
     gaps = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
     if line.startswith(" ") or any(gap.strip() for gap in gaps):
-        raise ProtocolDesync("a row that does not match its table", received=line)
+        raise ProtocolDesync("a row of the table has text between two columns", received=line)
     cell_ends = [end for _, end in spans[:-1]] + [None]  # the last cell may be longer, as in the document
     return tuple(line[start:end].strip() for (start, _), end in zip(spans, cell_ends, strict=True))
 
@@ -184,7 +189,9 @@ def parse_hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
 
 def _decode_pair(row: tuple[str, ...], names: Names) -> Pair:
     if row[0] != f"{row[1]}-{row[2]}":
-        raise ProtocolDesync("a row whose sides do not match its id", received=" ".join(row))
+        raise ProtocolDesync(
+            f"the row of cross-connect {row[0][:40]!r} names other sides than its id", received=" ".join(row)
+        )
     return names.parse_pair(row[0])
 
 
@@ -219,7 +226,7 @@ def parse_broken_ports(lines: Lines, names: Names) -> frozenset[int]:
 
 def _check_known(value: str, known_values: frozenset[str]) -> str:
     if value not in known_values:
-        raise ProtocolDesync("an unknown state", received=value)
+        raise ProtocolDesync(f"state {value[:40]!r} is not one of {', '.join(sorted(known_values))}")
     return value
 
 

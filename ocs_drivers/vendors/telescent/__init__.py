@@ -58,7 +58,11 @@ def read_commands(address: Address) -> CommandSet:
                 f"{pattern!r} is not a valid regular expression: {error}", device=str(address)
             ) from None
     if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
-        raise AddressError("the options `making` and `clearing` must consist of letters", device=str(address))
+        raise AddressError(
+            "the options `making` and `clearing` must consist of letters, "
+            f"not {commands.making!r} and {commands.clearing!r}",
+            device=str(address),
+        )
     return commands
 
 

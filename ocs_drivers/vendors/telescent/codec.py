@@ -177,7 +177,7 @@ def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]
     check_accepted([line for line in lines if not _ROW.match(line)], commands)
     rows = [line for line in lines if _ROW.match(line)]
     if not rows:
-        raise ProtocolDesync("no row of the table arrived", received=" ".join(lines))
+        raise ProtocolDesync("the reply has no row of the table of outputs", received=" ".join(lines))
     cells: list[Cell] = []
     for number, line in enumerate(rows):
         if len(cells) != number * COLUMN_COUNT:
@@ -190,10 +190,12 @@ def _decode_row(line: str, number: int) -> list[Cell]:
     """Return the cells of row `number`; only the last row of a table may be short."""
     match = _CELLS.fullmatch(line.rstrip())
     if match is None or int(match["row"]) != number:
-        raise ProtocolDesync(f"this is not row {number} of the table", received=line)
+        raise ProtocolDesync(f"row {number} of the table is missing or damaged", received=line)
     cells = [Cell(cell["status"].upper(), int(cell["number"])) for cell in _CELL.finditer(match["cells"])]
     if len(cells) > COLUMN_COUNT:
-        raise ProtocolDesync(f"row {number} of the table has {len(cells)} columns", received=line)
+        raise ProtocolDesync(
+            f"row {number} of the table has {len(cells)} columns instead of {COLUMN_COUNT}", received=line
+        )
     return cells
 
 
@@ -211,7 +213,9 @@ def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
         raise ProtocolDesync("the state of the port is missing", received=" ".join(lines))
     reading = InputReading(state, int(output) if re.fullmatch(r"\d{1,9}", output) else None)
     if reading.is_allocated and reading.output is None:
-        raise ProtocolDesync("an allocated input without an output", received=" ".join(lines))
+        raise ProtocolDesync(
+            "the device reports an allocated input without an output", received=" ".join(lines)
+        )
     return reading
 
 

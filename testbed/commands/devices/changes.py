@@ -45,7 +45,7 @@ class SwitchChangeCommand(SwitchCommand):
                 f"{switch.address} is a real switch: pass --yes to {action}; nothing was sent"
             )
         if not context.confirm(f"{action} on the real switch {switch.address}?"):
-            raise RefusedToMove(f"{switch.address} was not changed")
+            raise RefusedToMove(f"the change was declined, so {switch.address} was not changed")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ class Audit(Command[AuditList | AuditCheck]):
         """Raise `UsageError` for `--expect` without `--verify`."""
         super().validate()
         if self.expect and not self.verify:
-            raise UsageError("--expect needs --verify")
+            raise UsageError("--expect is given without --verify: pass both")
 
     def run(self, context: CommandContext) -> AuditList | AuditCheck:
         """List the lines, or check them."""

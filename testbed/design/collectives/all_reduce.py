@@ -45,7 +45,9 @@ def compute_link_limit_mbps(
     Raises `TopologyError` without rings.
     """
     if not rings:
-        raise TopologyError("no rings, so no link limit: choose rings that fit the group (rings_of)")
+        raise TopologyError(
+            "there are no rings, so no link limits the AllReduce: take those of list_rings(topology, group)"
+        )
     traffic = make_ring_traffic(wiring, routes, rings, size_bytes=1.0)
     return flow.compute_bus_bandwidth_limit_mbps(traffic, Network(rate_mbps, efficiency=1.0))
 
@@ -58,7 +60,9 @@ def predict_allreduce_s(
     Raises `TopologyError` without rings.
     """
     if not rings:
-        raise TopologyError("no rings to run the AllReduce on: choose rings that fit the group (rings_of)")
+        raise TopologyError(
+            "there are no rings to run the AllReduce on: take those of list_rings(topology, group)"
+        )
     return flow.compute_allreduce_time_s(make_ring_traffic(wiring, routes, rings, size_bytes), network)
 
 

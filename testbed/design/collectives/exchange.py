@@ -34,7 +34,9 @@ def compute_exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps
     Raises `TopologyError` without pairs.
     """
     if not pairs:
-        raise TopologyError("no pairs, so no link limit: name at least one (source, target)")
+        raise TopologyError(
+            "there are no pairs, so no link limits the exchange: name at least one (source, target)"
+        )
     return rate_mbps / max(compute_exchange_loads(routes, pairs).values())
 
 

@@ -289,7 +289,9 @@ def _check_planned_strategy(plan: Plan, workload: Workload, nodes: int, source: 
     """Return the plan's strategy. Raises `PlanFileError` if it does not fit this workload."""
     names = tuple(operator.name for operator in workload.operators)
     if plan.operators != names or plan.topology.nodes != nodes:
-        raise _make_mismatch_error(plan, source, f"{workload.name} with {len(names)} on {nodes}")
+        raise _make_mismatch_error(
+            plan, source, f"{workload.name} with {len(names)} operators on {nodes} servers"
+        )
     try:
         check_strategy(workload, plan.strategy, nodes)
     except StrategyError as error:

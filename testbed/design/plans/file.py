@@ -294,7 +294,8 @@ def _check_strides(part: PlanReader, topology: Topology) -> None:
     direct_strides = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if len(direct_strides) > topology.degree:
         raise part.make_error(
-            "strides", f"their rings need {len(direct_strides)} NICs, but nodes have {topology.degree}"
+            "strides",
+            f"their rings need {len(direct_strides)} NICs per node, but nodes have {topology.degree}",
         )
     missing_edges = Counter(list_circulant_edges(nodes, direct_strides)) - Counter(topology.edges)
     if missing_edges:
@@ -341,7 +342,9 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
         hops = list(pairwise(path))
         copy_numbers = entry.read_list("copies") if "copies" in entry.value else [0] * len(hops)
         if len(copy_numbers) != len(hops):
-            raise entry.make_error("copies", f"{len(copy_numbers)} for {len(hops)} hops: give one per hop")
+            raise entry.make_error(
+                "copies", f"{len(copy_numbers)} copy numbers for {len(hops)} hops: give one per hop"
+            )
         path_edges = []
         for hop, copy_number in zip(hops, copy_numbers, strict=True):
             edge = first_index_by_edge.get(hop, -1) + entry.check_integer(copy_number, "copies")

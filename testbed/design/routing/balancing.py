@@ -62,7 +62,9 @@ def route(
     Raises `TopologyError` for a topology that is not connected, and for `max_paths` outside 1 to `MAX_SETS`.
     """
     if not 1 <= max_paths <= MAX_SETS:
-        raise TopologyError(f"{max_paths} paths per pair: hosts have 1 to {MAX_SETS} addresses for them")
+        raise TopologyError(
+            f"{max_paths} paths per pair: give 1 to {MAX_SETS}, since hosts have an address for each"
+        )
     _check_connected(topology)
     bytes_by_pair, links = make_demand_matrix(demand), _make_links(topology)
     if not bytes_by_pair.any():

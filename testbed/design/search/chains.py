@@ -80,9 +80,11 @@ class Rules:
                 "give 0 or more steps, and 1 or more of the others"
             )
         if not (self.alpha > 0 and self.topology_alpha > 0):
-            raise SearchError(f"alpha {self.alpha}, {self.topology_alpha}: give numbers above 0")
+            raise SearchError(
+                f"alpha is {self.alpha} and topology_alpha {self.topology_alpha}: give numbers above 0"
+            )
         if self.per not in get_args(AlphaUnit):
-            raise SearchError(f"alpha per {self.per!r}: choose {' or '.join(get_args(AlphaUnit))}")
+            raise SearchError(f"per is {self.per!r}: choose {' or '.join(get_args(AlphaUnit))}")
 
     @property
     def reset_every(self) -> int:

@@ -75,7 +75,11 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
     """
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
-            raise _make_damage_error(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
+            reason = (
+                f"a chain has made {state.step} of {rules.steps} steps, accepted {state.accepted} of them, "
+                f"and stood still for {state.unchanged} of at most {rules.patience - 1}"
+            )
+            raise _make_damage_error(path, reason)
         for visit in (state.at, *state.best):
             fault = _find_fault(objective, visit)
             if fault:
@@ -103,7 +107,8 @@ def _parse_state(entry: Any) -> ChainState:
     """Check a state and return it. Raises `ValueError`, `KeyError` or `TypeError` if it is invalid."""
     generator = np.random.default_rng()
     if min(dict(entry["chance"]["state"]).values()) < 0:
-        raise ValueError("a negative state of the random generator")  # numpy 1 would wrap the number around
+        # numpy 1 would wrap the number around
+        raise ValueError("the state of the random generator is negative")
     generator.bit_generator.state = entry["chance"]
     best_visits = tuple(_parse_visit(visit) for visit in entry["best"])
     counts = [entry[name] for name in ("step", "unchanged", "accepted")]
@@ -118,7 +123,7 @@ def _parse_state(entry: Any) -> ChainState:
 def _parse_visit(entry: Any) -> Visit:
     cost, point, origin = entry
     if not (isinstance(cost, float) and math.isfinite(cost) and len(point) == len(origin)):
-        raise ValueError(f"{entry} is not a visit")
+        raise ValueError(f"{str(entry)[:40]} is not [cost in s, point, origin], the last two of one length")
     if not all(isinstance(number, int) and number >= 0 for number in (*point, *origin)):
-        raise ValueError(f"{entry} is not a visit")
+        raise ValueError(f"{str(entry)[:40]} is not a cost in s and two lists of integers of 0 or more")
     return Visit(cost, tuple(point), tuple(origin))

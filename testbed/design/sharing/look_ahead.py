@@ -85,7 +85,7 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
     uses_second_plane = not nics & planes.on_second
     if not uses_second_plane and not nics <= planes.on_second:
-        raise TopologyError("interfaces of the job listen on both planes: flip them to one plane first")
+        raise TopologyError("the interfaces of the job use both planes: flip them to one plane first")
     idle_links = planes.second if uses_second_plane else planes.first
     own_links = {link for link in idle_links if {link.source, link.target} & nics}
     upcoming_links = frozenset(upcoming.links)

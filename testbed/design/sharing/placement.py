@@ -66,7 +66,8 @@ def find_host_scheduler(name: str) -> HostScheduler:
     if name not in entry_points_by_name:
         known_names = ", ".join(sorted({*SCHEDULERS, *entry_points_by_name}))
         raise WorkloadError(
-            f"no host scheduler {name!r}: choose from {known_names}, or install one that provides {ENTRY_POINTS}"
+            f"there is no host scheduler {name!r}: choose from {known_names}, "
+            f"or install one that provides {ENTRY_POINTS}"
         )
     loaded: HostScheduler = entry_points_by_name[name].load()
     return loaded

@@ -106,7 +106,8 @@ def disaggregate(workload: Workload, cluster: Cluster, prefill_nodes: int | None
         )
     if not 1 <= prefill_count < cluster.nodes:
         raise StrategyError(
-            f"{workload.name}: {prefill_count} of {cluster.nodes} servers for prefill: each side needs at least 1"
+            f"{workload.name}: {prefill_count} of {cluster.nodes} servers are for prefill: "
+            "prefill and decode need at least 1 each"
         )
     shardings: dict[int, Sharding] = {}
     for side, servers in zip(SIDES, (range(prefill_count), range(prefill_count, cluster.nodes)), strict=True):

@@ -45,7 +45,7 @@ def make_timing(
             f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong_count_by_rank.items()
         )
         raise WrongResult(
-            f"{configuration.name}, {row['size']} B: wrong elements: {ranks_text}; "
+            f"{configuration.name}, {row['size']} B: wrong elements in the result: {ranks_text}; "
             "the network or a host corrupts data: do not trust this run"
         )
     collective = configuration.collective

@@ -133,7 +133,7 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
     Raises `ValueError` for a wrong number of cells or a cell that is not a number.
     """
     if len(cells) != columns.count_cells(halves):
-        raise ValueError(f"{len(cells)} cells instead of {columns.count_cells(halves)}")
+        raise ValueError(f"a row has {len(cells)} cells instead of {columns.count_cells(halves)}")
     half_width, half_cells = len(columns.half), cells[len(columns.leading) :]
     leading_cells = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
     timings = [

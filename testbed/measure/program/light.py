@@ -221,10 +221,12 @@ def _choose_hosts(
     if request.nodes not in (None, len(chosen_names)):
         source_text = "the topology names" if requested_hosts else "the lease covers"
         raise UsageError(
-            f"--nodes {request.nodes}, but {source_text} {format_count(len(chosen_names), 'host')}"
+            f"--nodes asks for {request.nodes}, but {source_text} {format_count(len(chosen_names), 'host')}"
         )
     if not chosen_names:
-        raise LightDenied("the lease covers no whole host: request one of host:NAME")
+        raise LightDenied(
+            "the lease does not cover any host as a whole: request a lease that includes host:NAME"
+        )
     return chosen_names
 
 

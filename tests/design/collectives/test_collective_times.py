@@ -138,7 +138,7 @@ def test_all_pairs_of_a_ring_load_its_links_alike():
 
 def test_an_exchange_of_nobody_has_no_limit():
     _, _, routes = laid()
-    with pytest.raises(TopologyError, match="no pairs, so no link limit"):
+    with pytest.raises(TopologyError, match="no pairs, so no link limits the exchange"):
         compute_exchange_limit_mbps(routes, [], 100)
 
 

@@ -48,5 +48,5 @@ def test_whole_exchanges_take_within_two_per_cent_the_time_of_their_messages(mon
 def test_traces_of_a_large_job_have_its_messages(monkeypatch, tmp_path):
     monkeypatch.setattr(jobs, "MAX_NODES_IN_ROUNDS", 7)
 
-    with pytest.raises(WorkloadError, match="whole exchanges"):
+    with pytest.raises(WorkloadError, match="each all-to-all as one task"):
         export_traces(jobs.open_job(WorkloadChoice("moe"), 8).graph, tmp_path, "moe")

@@ -131,7 +131,11 @@ def damaged(path: str, value: object) -> dict:
             [1, 1],
             ["topology.strides: the links lack the ring of stride 1", "from node 0 to node 1"],
         ),
-        ("topology.strides", [1, 2, 3], ["topology.strides: their rings need 5 NICs, but nodes have 4"]),
+        (
+            "topology.strides",
+            [1, 2, 3],
+            ["topology.strides: their rings need 5 NICs per node, but nodes have 4"],
+        ),
         ("topology.links", [], ["topology.links: 0 links cannot join 6 nodes"]),
         ("topology.links", TWO_TRIANGLES, ["topology.links: node 0 has no path to node 3"]),
         ("topology.simplex", 0, ["topology.simplex: 0 is not a boolean"]),

@@ -369,7 +369,9 @@ def test_corruption_on_the_way_is_seen(small):
     made = small.fleet.run({"b": "PATH=$PATH:/usr/sbin nft -f -"}, stdin={"b": CORRUPT})
     assert (made["b"].exit_status, made["b"].stderr) == (0, "")
     try:
-        with pytest.raises(WrongResult, match=r"two rings, 1048576 B: wrong elements: \d+ on rank \d"):
+        with pytest.raises(
+            WrongResult, match=r"two rings, 1048576 B: wrong elements in the result: \d+ on rank \d"
+        ):
             small.run(small.rings("two rings", MIB))
     finally:
         small.fleet.run({"b": "PATH=$PATH:/usr/sbin nft delete table netdev corrupt"})

@@ -180,7 +180,7 @@ def test_a_folder_that_is_named_and_missing_fails_the_rank(run, tmp_path):
     ranks, _ = run("pwd", folder=str(tmp_path / "missing"), needs_folder=True)
 
     assert ranks.failed_result.exit_code == 126
-    assert "no folder" in ranks.failed_result.stderr
+    assert "does not exist on this host" in ranks.failed_result.stderr
     assert ranks.failed_result.stdout == ""
 
 

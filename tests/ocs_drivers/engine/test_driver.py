@@ -16,7 +16,7 @@ TARGET = CrossConnects({1: 3})
 class Line:
     """A session without a wire; `happenings` come up one each time it is opened."""
 
-    event_count = connections = 0
+    event_count = connection_count = 0
 
     def __init__(self, *happenings: BaseException) -> None:
         self.happenings = list(happenings)

@@ -186,7 +186,7 @@ def test_a_two_way_circuit_is_as_far_as_its_slower_half(back, state, lit):
     [{"half1": None}, {"half1": {}}, {"dir": None}, {"dir": "bi"}, {"dir": "bi", "half2": HALF}, {"name": 7}],
 )
 def test_documents_that_are_no_circuits(changes):
-    with pytest.raises(ProtocolDesync, match="not as Calient's REST"):
+    with pytest.raises(ProtocolDesync, match="not REST as Calient speaks it"):
         rest_codec.decode_circuits(document(**changes))
 
 
@@ -347,7 +347,7 @@ def test_circuits_that_cannot_be(names):
 
 
 def test_circuits_on_ports_that_were_never_listed():
-    with pytest.raises(ProtocolDesync, match="did not list"):
+    with pytest.raises(ProtocolDesync, match="which it did not list"):
         Circuits(PortNames(NAMES), [circuit("1.1.1>4.4.4")])
 
 
@@ -575,7 +575,7 @@ def test_an_echo_holds_nothing_back_that_ends_a_reply():
 
 
 def test_a_port_is_listed_once():
-    with pytest.raises(ProtocolDesync, match="listed twice"):
+    with pytest.raises(ProtocolDesync, match="listed a port twice"):
         PortNames(["1.1.1", "1.1.1"])
 
 

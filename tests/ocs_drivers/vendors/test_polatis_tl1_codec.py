@@ -66,7 +66,7 @@ def test_an_attenuation_survives_the_wire(mode, tenths_db, reference):
 
 def test_clearing_an_attenuator_is_a_mode():
     assert tl1_codec.encode_attenuation(Attenuation("none")) == "MODE=NONE"
-    with pytest.raises(ValueError, match="attenuation mode 'none' does not take the level"):
+    with pytest.raises(ValueError, match="attenuation mode 'none' takes no level"):
         Attenuation("none", -3.0)
 
 

@@ -105,7 +105,7 @@ def test_published_boards():
 
 @pytest.mark.parametrize("lines", [AFM_BOARD, ROME_BOARD[:6], ROME_BOARD[:9], []])
 def test_the_board_of_something_else_or_a_part_of_it(lines):
-    with pytest.raises(ProtocolDesync, match="this is not the whole board of a ROME device"):
+    with pytest.raises(ProtocolDesync, match="the reply does not describe the whole board of a ROME device"):
         decode_board(lines, ROME)
 
 
@@ -188,11 +188,11 @@ def test_published_broken_table():
 @pytest.mark.parametrize(
     ("lines", "what"),
     [
-        (PUBLISHED_ROWS[:-1], "4 east and 1 west rows of 4 and 2"),
+        (PUBLISHED_ROWS[:-1], "4 east and 1 west rows, but the board has 4 and 2 ports"),
         (PUBLISHED_ROWS[:3], "0 east"),
         (
             [*PUBLISHED_ROWS[:-1], "W60[1AW60]  Unlocked  Enabled  Connected 19"],
-            "W60 is connected to nothing",
+            "W60 is connected, but not to which port",
         ),
         ([*PUBLISHED_ROWS[:-1], PUBLISHED_ROWS[-2]], "twice"),
     ],

@@ -71,7 +71,7 @@ def test_a_circuit_of_two_ports_of_one_side_cannot_be():
 
 
 def test_a_connected_port_names_the_other():
-    with pytest.raises(ProtocolDesync, match="connected to nothing"):
+    with pytest.raises(ProtocolDesync, match="is connected, but not to which port"):
         table("E1[1AE1] Unlocked Enabled Connected 1")
 
 
@@ -104,7 +104,7 @@ def test_which_move_is_next():
     ("place", "line", "what"),
     [
         (0, "nothing", "robot is incomplete"),
-        (2, "something else", "command in process is missing"),
+        (2, "something else", "announces a command in process"),
         (3, "no rule", "robot is incomplete"),
         (6, "773     E1", "cannot be read"),
     ],

@@ -67,7 +67,7 @@ def test_a_number_is_no_identity(reply):
 @pytest.mark.parametrize(
     ("commands", "what"),
     [
-        ({"select": ":ROUT 1", "query": "?"}, "names no {channel}"),
+        ({"select": ":ROUT 1", "query": "?"}, "does not contain {channel}"),
         ({"select": "{channel} {colour}", "query": "?"}, "other than {bank} and {channel}"),
         ({"select": "{channel}\n*RST", "query": "?"}, "not printable ASCII"),
         ({"select": "{channel}", "query": "chän?"}, "not printable ASCII"),
@@ -349,7 +349,7 @@ def test_channels_that_the_address_does_not_have(world):
     switch = BankSwitch(
         made.device, made.transport("scpi"), BANKED, banks=2, channels=3, timeout_s=5, clock=made.clock
     )
-    with pytest.raises(AddressError, match="bank 1 is at channel 4 of"):
+    with pytest.raises(AddressError, match="bank 1 is at channel 4, but has only 3"):
         switch.open()
 
 

@@ -59,8 +59,8 @@ def test_an_input_that_is_reported_twice_or_does_not_exist_makes_no_table(number
     [
         (["nothing"], "no row"),
         (["R0#N AL0 UU1", "R1#N UU2"], "ends early"),
-        (["R1#N AL0"], "not row 0"),
-        (["R0#N"], "not row 0"),
+        (["R1#N AL0"], "row 0 of the table is missing"),
+        (["R0#N"], "row 0 of the table is missing"),
         (["R0#N" + " UU1" * 13], "13 columns"),
     ],
 )

@@ -196,5 +196,5 @@ def _find_model(name: str) -> Model:
     if name not in MODELS:
         close_matches = get_close_matches(name, MODELS, 1)
         hint = f"did you mean {close_matches[0]!r}? " if close_matches else ""
-        raise WorkloadError(f"no model {name!r}; {hint}There are {', '.join(MODELS)}")
+        raise WorkloadError(f"there is no model {name!r}; {hint}The models are {', '.join(MODELS)}")
     return MODELS[name]

@@ -155,7 +155,7 @@ class _Reader:
     ) -> None:
         self._nodes = {(rank, node.number): node for rank, nodes in enumerate(ranks) for node in nodes}
         if len(self._nodes) < sum(map(len, ranks)):
-            raise ValueError("a rank has two nodes of the same number")
+            raise ValueError("a rank has two nodes of the same number; every node of a rank needs its own")
         self._groups, self._ranks, self._accelerator = groups, len(ranks), accelerator
         self._counts = Counter(
             {_UNTIMED_NOTE: sum(UNTIMED in node.attributes for node in self._nodes.values())}
@@ -432,7 +432,7 @@ def make_collective_tasks(
             )
         )
     if len(set(sizes)) > 1:
-        raise ValueError(f"of {sorted(set(sizes))} bytes: ranks disagree")
+        raise ValueError(f"for which its ranks give different sizes, in bytes: {sorted(set(sizes))}")
     size = sizes[0]
     if kind == wire.ALL_REDUCE:
         return 1, partial(add_reduce, members=members, size_bytes=size, time_s=time_s)

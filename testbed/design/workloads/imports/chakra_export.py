@@ -27,7 +27,9 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     with exchanges, which the format lacks. Raises `OSError` if a file cannot be written.
     """
     if graph.exchanges:
-        raise WorkloadError(f"{name} has whole exchanges, which traces do not hold: open the job by pairs")
+        raise WorkloadError(
+            f"{name} holds each all-to-all as one task, which traces cannot store: open the job with by_pair=True"
+        )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(graph)

@@ -206,8 +206,8 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     names = list(dict.fromkeys(name for name, _ in unsized))
     for name, size in sizes.items():
         if name not in names:
-            known_names = f"open are {', '.join(names)}" if names else "none is open"
-            raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {known_names}")
+            known_names = f"those that do are {', '.join(names)}" if names else "none does"
+            raise WorkloadError(f"{path}: {name!r} names no input dimension that needs a size; {known_names}")
         if not is_whole(size) or size < 1:
             raise WorkloadError(f"{path}: dimension {name} is {size}: give an integer of at least 1")
     first_dims = list(inputs[0].type.tensor_type.shape.dim)

@@ -157,7 +157,7 @@ def test_dimensions_without_a_name_are_called_by_their_place(save):
         ({"batch": 0}, "dimension batch is 0: give an integer of at least 1"),
         ({"batch": -3}, "dimension batch is -3"),
         ({"batch": 1.5}, r"dimension batch is 1\.5"),
-        ({"btach": 2}, "no open dimension 'btach': open are batch"),
+        ({"btach": 2}, "'btach' names no input dimension that needs a size; those that do are batch"),
     ],
 )
 def test_sizes_that_cannot_be_are_named(mlp, sizes, told):
@@ -166,7 +166,7 @@ def test_sizes_that_cannot_be_are_named(mlp, sizes, told):
 
 
 def test_a_mistyped_setting_is_named(mlp):
-    with pytest.raises(WorkloadError, match="no open dimension 'btach'"):
+    with pytest.raises(WorkloadError, match="'btach' names no input dimension that needs a size"):
         WorkloadChoice(str(mlp), settings={"btach": "8"}).make_workload(4)
     assert WorkloadChoice(str(mlp), settings={"batch_per_device": "8"}).make_workload(4).batch == 8 * 4 * 4
 

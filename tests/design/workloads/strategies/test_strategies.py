@@ -216,7 +216,7 @@ def test_sides_share_what_is_too_small_for_them_apart(make_operator):
 
 @pytest.mark.parametrize("prefill_nodes", [0, 8, -1])
 def test_each_side_needs_a_server(make_operator, prefill_nodes):
-    with pytest.raises(StrategyError, match=f"{prefill_nodes} of 8 servers for prefill"):
+    with pytest.raises(StrategyError, match=f"{prefill_nodes} of 8 servers are for prefill"):
         disaggregate(served(make_operator), Cluster(8), prefill_nodes)
 
 
