@@ -1,4 +1,4 @@
-"""Comparison of a datapath in a cocotb simulation with its source text, and random inputs for the datapath.
+"""Checks for cocotb tests: recorded ports of a datapath are compared with its source text. Also random inputs.
 
 recorder = PortRecorder(dut.datapath, dut.aclk, datapath)
 ...
@@ -74,8 +74,8 @@ def draw_flags_and_numbers(datapath: Datapath, random: np.random.Generator) -> M
     """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
     values = {}
     for signal in datapath.inputs:
-        is_level = signal.kind is not SignalKind.STREAM and not signal.loads_memory
-        for index in range(signal.size if is_level else 0):
+        is_flag_or_number = signal.kind is not SignalKind.STREAM and not signal.loads_memory
+        for index in range(signal.size if is_flag_or_number else 0):
             is_flag = signal.kind is SignalKind.FLAG
             values[signal.name, index] = int(
                 random.random() < 0.7 if is_flag else random.integers(0, 1 << min(signal.width, 31))

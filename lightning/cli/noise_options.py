@@ -165,7 +165,7 @@ def choose_run(
     )
     if has_noise_options and chosen_fidelity != "noisy":
         raise ConfigError(
-            f"noise options are given, but fidelity {chosen_fidelity} has no noise",
+            f"noise options are given, but fidelity {chosen_fidelity} does not use them",
             hint="Use --fidelity noisy, or leave the noise options out",
         )
     if average > 1 and chosen_fidelity not in ("noisy", "device"):
@@ -173,7 +173,7 @@ def choose_run(
             f"fidelity {chosen_fidelity} has no noise, so averaging has no effect",
             hint="Leave --average out, or use --fidelity noisy",
         )
-    # Refuse an unused device or bus, so that no result is mistaken for its answer.
+    # Refuse a device or bus that the run does not use, so that nobody takes the result for one from this hardware.
     if device is not None and chosen_fidelity != "device" and not calibrated:
         raise ConfigError(
             f"a device is given, but fidelity {chosen_fidelity} uses none",

@@ -86,7 +86,7 @@ class TileReader:
         return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory_length else 1
 
     def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
-        """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
+        """Return the light of each tile in counts times ticks, (tiles, shots). The light of dark tiles is subtracted.
 
         `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
         them.
@@ -99,7 +99,10 @@ class TileReader:
         return np.concatenate(sums_by_run)
 
     def measure_trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Play (4, samples) envelopes and return the decimated counts (samples,) of the window, mean of `rounds`."""
+        """Play one tile and return the decimated counts of its window, (samples,), averaged over `rounds`.
+
+        `envelopes` are (4, samples).
+        """
         self._load(envelopes)
         program = self.make_program(tile, 1, 1)
         runs = [
@@ -116,13 +119,13 @@ class TileReader:
         self._load(all_envelopes.reshape(MODULATOR_COUNT, -1))
         shots_per_pass = max(1, self.buffer_length // tile_count)
         shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
-        raw = np.concatenate([self._run_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
+        raw = np.concatenate([self._measure_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
         dark_level = float(np.concatenate([raw[:edge_tile_count], raw[-edge_tile_count:]]).mean())
         light: Floats = raw[edge_tile_count:-edge_tile_count] - dark_level
         return light
 
-    def _run_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
-        """Return the raw sums in counts times ticks, (tiles, shots)."""
+    def _measure_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
+        """Execute the program once and return the raw sums in counts times ticks, (tiles, shots)."""
         program = self.make_program(tile, tile_count, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tile_count, shots, -1, 2)
@@ -144,7 +147,7 @@ class TileReader:
 def _is_local(soc: Any) -> bool:
     """Return whether the device is an object of this process.
 
-    QICK sends lists to other processes, because their numpy version may differ.
+    A device in another process gets lists instead of arrays, because its version of numpy may differ.
     """
     from qick import QickConfig
 
@@ -183,9 +186,9 @@ def _load_program_class() -> Any:
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """A program that plays tiles from the envelope memories, with one window for each."""
 
-        def __init__(self, soccfg: Any, tile: Tile, tiles: int, shots: int, wiring: Wiring) -> None:
+        def __init__(self, soccfg: Any, tile: Tile, tile_count: int, shots: int, wiring: Wiring) -> None:
             self.tile, self.wiring = tile, wiring
-            super().__init__(soccfg, {"expts": tiles, "reps": shots, "start": 0, "step": 1})
+            super().__init__(soccfg, {"expts": tile_count, "reps": shots, "start": 0, "step": 1})
 
         def initialize(self) -> None:
             self.declare_readout(ch=self.wiring.readout, length=self.tile.window, freq=0, sel="input")

@@ -3,12 +3,12 @@
     what                             commands
     add one pair                     2: ENT-CRS, ACT-CRS (1 if it was provisioned already)
     remove one circuit               2: CANC-CRS, DLT-CRS (a two-way circuit is one)
-    delete a blocking provisioned one 1: DLT-CRS
+    delete one circuit in the way    1: DLT-CRS
     a read                           2: RTRV-CRS, RTRV-PORT (for the ports that cannot be used)
     reading back                     1 for each read: RTRV-CRS
 
-Reports are not silenced (`INH-MSG`), because they announce the changes of other users. A step that fails between its
-commands leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
+The driver never silences reports (with `INH-MSG`), because they announce the changes of other users. A step that fails
+between its commands leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
 """
 
 from __future__ import annotations
