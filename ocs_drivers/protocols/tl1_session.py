@@ -123,7 +123,7 @@ class Tl1Session(TransportSession):
             with self._close_on_failure(wire.redact(command.text)):
                 return decode(reply.lines)
 
-    def ask_again(
+    def ask_with_retry(
         self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
     ) -> _T:
         """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""

@@ -199,7 +199,7 @@ class Plant:
             return -math.inf
         insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
         attenuator = circuits.attenuators.get(output, _NO_ATTENUATION)
-        return attenuator.power_after_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
+        return attenuator.compute_output_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
 
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.find_switch_port(receive)

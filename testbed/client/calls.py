@@ -113,7 +113,7 @@ def list_labs() -> Call[list[dict[str, Any]]]:
 
 
 def read_lab_document(lab: str, document: str = "") -> Call[dict[str, Any]]:
-    """Return the call that reads a lab or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
+    """Return the call that reads a lab or a document of it: `hosts`, `switches`, `topology`, `leases`, `history`."""
     return Call("GET", _make_lab_path(lab) + (f"/{document}" if document else ""), dict)
 
 

@@ -345,8 +345,8 @@ class LinkUse:
 
     `rate` divides the bytes of its connections by the sum of their waiting times, at most by the duration of the row.
     `peak` is the largest rate of its NIC. `busy` is the share of the time in which its busiest connection had data
-    waiting, and `waits` the sum of these shares over all connections. `waits_elsewhere` is the largest `waits` of
-    another link on the busiest connection's path. `lossy_bytes` were sent by connections that lose packets.
+    waiting, and `wait_share` the sum of these shares over all connections. `wait_share_elsewhere` is the largest
+    `wait_share` of another link on the busiest connection's path. `lossy_bytes` were sent by connections that lose packets.
     """
 
     link: str
@@ -355,10 +355,10 @@ class LinkUse:
     limit_mbps: float
     rate: float
     peak: float
-    windows: int
+    window_count: int
     busy: float
-    waits: float
-    waits_elsewhere: float
+    wait_share: float
+    wait_share_elsewhere: float
     sent_bytes: int
     lost_bytes: int
     lossy_bytes: int
@@ -415,12 +415,12 @@ def _find_slow_links(
             for use in uses
             if max(use.rate, use.peak) < MAX_SLOW_LINK_SHARE
             and use.busy >= MIN_BUSY_LINK_SHARE
-            and use.waits_elsewhere <= MAX_WAIT_RATIO * use.waits
+            and use.wait_share_elsewhere <= MAX_WAIT_RATIO * use.wait_share
             and (
                 use.rate < MAX_SLOW_LINK_SHARE * typical_rate or use.peak < MAX_SLOW_LINK_SHARE * typical_peak
             )
         ),
-        key=lambda use: use.waits,
+        key=lambda use: use.wait_share,
         default=None,
     )
     if slow_link and slow_link != lossy_link:
@@ -477,10 +477,10 @@ def measure_links(
                 / min(duration_by_row_s[row], waits_s)
                 / link.limit_mbps,
                 peak=link.peak_mbps / link.limit_mbps,
-                windows=link.windows,
+                window_count=link.windows,
                 busy=min(1.0, (busiest_flow.busy_s - busiest_flow.limited_s) / duration_by_row_s[row]),
-                waits=wait_share_by_link_row[link.link, row],
-                waits_elsewhere=max(
+                wait_share=wait_share_by_link_row[link.link, row],
+                wait_share_elsewhere=max(
                     wait_share_by_link_row[name, row] if name != link.link else 0.0
                     for name in busiest_flow.path.split(", ")
                 ),
@@ -501,10 +501,10 @@ def _merge_rows(uses: Sequence[LinkUse]) -> LinkUse:
     return replace(
         uses[0],
         rate=median(use.rate for use in uses),
-        peak=max(uses, key=lambda use: use.windows).peak,
+        peak=max(uses, key=lambda use: use.window_count).peak,
         busy=median(use.busy for use in uses),
-        waits=median(use.waits for use in uses),
-        waits_elsewhere=median(use.waits_elsewhere for use in uses),
+        wait_share=median(use.wait_share for use in uses),
+        wait_share_elsewhere=median(use.wait_share_elsewhere for use in uses),
         sent_bytes=sum(use.sent_bytes for use in uses),
         lost_bytes=sum(use.lost_bytes for use in uses),
         lossy_bytes=sum(use.lossy_bytes for use in uses),

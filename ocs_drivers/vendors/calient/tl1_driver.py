@@ -90,7 +90,7 @@ class CalientTl1(CalientSwitch):
     # -- reading
 
     def _ask_circuits(self) -> Circuits:
-        return self._session.ask_again(
+        return self._session.ask_with_retry(
             "RTRV-CRS",
             lambda lines: Circuits(self._names, tl1_codec.decode_circuits(lines)),
             positional="ALL",
@@ -111,7 +111,9 @@ class CalientTl1(CalientSwitch):
         self, verb: str, decode: Callable[[tuple[str, ...]], Mapping[str, _T]]
     ) -> Mapping[str, _T]:
         """Query all ports. Raise `ProtocolDesync` unless they are the ports that `open` read."""
-        return self._session.ask_again(verb, lambda lines: self._names.check_complete(decode(lines)), aid="0")
+        return self._session.ask_with_retry(
+            verb, lambda lines: self._names.check_complete(decode(lines)), aid="0"
+        )
 
     def _reports_change(self, event: Event) -> bool:
         return any(kind in event.kind for kind in _CHANGE_REPORTS)

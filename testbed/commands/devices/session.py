@@ -38,8 +38,8 @@ def open_device(
 ) -> Iterator[OpticalSwitch]:
     """Open the switch at an address for at most `timeout_s` (None: no limit).
 
-    Each answer may take `answer_timeout_s`. `record_path` names a new file for all bytes on the wire. Raises `TimedOut`, `OcsError`,
-    and `UsageError` if the recording cannot be written.
+    Each answer may take `answer_timeout_s`. `record_path` names a new file for all bytes on the wire. Raises
+    `TimedOut`, `OcsError`, and `UsageError` if the recording cannot be written.
     """
     load_on_demand("numpy", "psutil")
     with ExitStack() as stack:
