@@ -15,7 +15,7 @@ import numpy as np
 from fpga.beats import Beats
 from fpga.count_action.model import Datapath, SignalKind
 from fpga.count_action.ports import make_ports
-from fpga.formal.replay import Difference, replay
+from fpga.formal.replay import Difference, find_element_differences
 
 
 class PortRecorder:
@@ -54,7 +54,9 @@ class PortRecorder:
 
     def find_differences(self) -> tuple[Difference, ...]:
         """Return, for every element of a port, the first cycle in which it differs from the source text."""
-        return replay(self._datapath, {name: tuple(values) for name, values in self._series.items()})
+        return find_element_differences(
+            self._datapath, {name: tuple(values) for name, values in self._series.items()}
+        )
 
 
 def draw_beats(datapath: Datapath, random: np.random.Generator, beat_count: int) -> Mapping[str, Beats]:

@@ -134,10 +134,10 @@ class Run:
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
         from lightning.execution.multipliers.device import describe_calibration
-        from lightning.kit.calibration.store import require
+        from lightning.kit.calibration.store import require as require_calibration
         from lightning.kit.devices.identity import read_identity
 
-        calibration = describe_calibration(require(self.device))
+        calibration = describe_calibration(require_calibration(self.device))
         return Provenance(model, self.fidelity, seeds, None, read_identity(self.device), calibration)
 
 
@@ -242,9 +242,11 @@ def choose_noise(
             hint="Leave --sigma and --mean out",
         )
     from lightning.execution.multipliers.device import make_calibration_noise
-    from lightning.kit.calibration.store import require
+    from lightning.kit.calibration.store import require as require_calibration
 
-    return replace(make_calibration_noise(require(_connect(device))), place=noise_place, average=average)
+    return replace(
+        make_calibration_noise(require_calibration(_connect(device))), place=noise_place, average=average
+    )
 
 
 def check_choice(option: str, value: str, known_values: tuple[str, ...]) -> Any:

@@ -346,7 +346,7 @@ class LinkUse:
     `rate` divides the bytes of its connections by the sum of their waiting times, at most by the duration of the row.
     `peak` is the largest rate of its NIC. `busy` is the share of the time in which its busiest connection had data
     waiting, and `wait_share` the sum of these shares over all connections. `wait_share_elsewhere` is the largest
-    `wait_share` of another link on the busiest connection's path. `lossy_bytes` were sent by connections that lose packets.
+    `wait_share` of another link on the busiest connection's path. Connections that lose packets sent `lossy_bytes`.
     """
 
     link: str

@@ -37,8 +37,8 @@ MAX_PULSE_TICKS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """Generators of the modulators, readout of the detector, and alignment of the light."""
+class SignalPath:
+    """The path of a signal through the kit: generators of the modulators, readout of the detector, and alignment."""
 
     channels: tuple[int, ...]
     readout: int
@@ -65,7 +65,7 @@ class TileReader:
         self.buffer_length = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
         self.decimated_length = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
         alignment = Alignment.from_timing(calibration.timing, self.samples_per_tick)
-        self.wiring = Wiring(channels, calibration.readout, alignment)
+        self.signal_path = SignalPath(channels, calibration.readout, alignment)
 
     def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile with this number of symbols on this device."""
@@ -134,11 +134,11 @@ class TileReader:
 
     def make_program(self, tile: Tile, tile_count: int, shots: int) -> Any:
         """Return the QICK program for a run of `tile_count` tiles, including dark tiles."""
-        return _load_program_class()(self.soc, tile, tile_count, shots, self.wiring)
+        return _load_program_class()(self.soc, tile, tile_count, shots, self.signal_path)
 
     def _load(self, memory: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""
-        for channel, samples in zip(self.wiring.channels, memory, strict=True):
+        for channel, samples in zip(self.signal_path.channels, memory, strict=True):
             rows = np.zeros((samples.size, 2), dtype=np.int16)
             rows[:, 0] = samples
             self.soc.load_envelope(channel, data=rows if _is_local(self.soc) else rows.tolist(), addr=0)
@@ -186,14 +186,16 @@ def _load_program_class() -> Any:
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """A program that plays tiles from the envelope memories, with one window for each."""
 
-        def __init__(self, soccfg: Any, tile: Tile, tile_count: int, shots: int, wiring: Wiring) -> None:
-            self.tile, self.wiring = tile, wiring
+        def __init__(
+            self, soccfg: Any, tile: Tile, tile_count: int, shots: int, signal_path: SignalPath
+        ) -> None:
+            self.tile, self.signal_path = tile, signal_path
             super().__init__(soccfg, {"expts": tile_count, "reps": shots, "start": 0, "step": 1})
 
         def initialize(self) -> None:
-            self.declare_readout(ch=self.wiring.readout, length=self.tile.window, freq=0, sel="input")
+            self.declare_readout(ch=self.signal_path.readout, length=self.tile.window, freq=0, sel="input")
             blank = np.zeros(self.tile.samples)
-            for channel in self.wiring.channels:
+            for channel in self.signal_path.channels:
                 self.declare_gen(ch=channel, nqz=1)
                 self.add_envelope(ch=channel, name="tile", idata=blank)
                 self.set_pulse_registers(
@@ -202,15 +204,17 @@ def _load_program_class() -> Any:
             self.synci(200)
 
         def body(self) -> None:
-            for channel, delay in zip(self.wiring.channels, self.wiring.alignment.delays, strict=True):
+            for channel, delay in zip(
+                self.signal_path.channels, self.signal_path.alignment.delays, strict=True
+            ):
                 self.pulse(ch=channel, t=delay)
-            offset = self.wiring.alignment.arrival + self.tile.offset
-            self.trigger(adcs=[self.wiring.readout], adc_trig_offset=offset, t=0)
+            offset = self.signal_path.alignment.arrival + self.tile.offset
+            self.trigger(adcs=[self.signal_path.readout], adc_trig_offset=offset, t=0)
             self.wait_all()
             self.sync_all(REST_TICKS)
 
         def update(self) -> None:
-            for channel in self.wiring.channels:
+            for channel in self.signal_path.channels:
                 page, address = self.ch_page(channel), self.sreg(channel, "addr")
                 self.mathi(page, address, address, "+", self.tile.ticks)
 

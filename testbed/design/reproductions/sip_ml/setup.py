@@ -30,7 +30,7 @@ class Model:
 
 MODELS = (
     Model("resnet50", "resnet50", None, 8192, 250e6),
-    # The paper specifies only the bytes of its transformer's weights. BERT with 12 layers of width 1,024 has as many.
+    # The paper does not specify its transformer. BERT with 12 layers of width 1,024 has 736 MB of weights.
     Model("transformer", "bert", None, 1024, 700e6),
     Model("gpt-355m", "gpt", "350m", 1024, 6.8e9, {"sequence": 1024}),
 )
