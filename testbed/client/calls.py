@@ -1,4 +1,4 @@
-"""What the synchronous and the asynchronous client share: requests, parsers of responses, and errors.
+"""Requests, parsers of responses, and errors that the synchronous and the asynchronous client share.
 
 This module sends nothing. Functions such as `list_labs` return a `Call`, which a client sends.
 """

@@ -38,7 +38,7 @@ GROUP_NAME = "SYSTEM"
 
 DIALECT = Dialect(
     login_text=re.compile(r"Login Not Active", re.IGNORECASE),
-    welcome=re.compile(r"Already logged in", re.IGNORECASE),
+    logged_in_text=re.compile(r"Already logged in", re.IGNORECASE),
 )
 _CHANGE_REPORTS = ("DBCHG", "DBGH")  # DBGH is the spelling in one public driver
 
