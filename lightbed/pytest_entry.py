@@ -28,7 +28,7 @@ def find_shadow() -> Path | None:
 
 SHADOW = find_shadow()
 SHADOW_MESSAGE = (
-    f"{SHADOW} is imported as `testbed` in place of the package of lightbed: run `pytest`, not `python -m pytest`, "
+    f"{SHADOW} is imported as `testbed` instead of lightbed's package: run `pytest`, not `python -m pytest`, "
     "or give that folder another name"
 )
 pytest_plugins = [] if SHADOW else ["testbed.pytest_plugin"]

@@ -104,7 +104,9 @@ def _takes_stream(module: Module, stream: str) -> bool:
     return any(ref.module is None and ref.name == stream for ref in refs)
 
 
-def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[Difference, ...]:
+def find_element_differences(
+    datapath: Datapath, series: Mapping[str, tuple[int, ...]]
+) -> tuple[Difference, ...]:
     """Return the first difference of every element in a counterexample, in the order of cycles.
 
     `series` are the values of all ports and of `rst_i` in every cycle; the first is a cycle of reset.

@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED_PROPERTY, list_properties
-from fpga.formal.replay import Difference, find_target_differences, get_part_name, replay, select_causes
+from fpga.formal.replay import (
+    Difference,
+    find_element_differences,
+    find_target_differences,
+    get_part_name,
+    select_causes,
+)
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import find_subjects, find_targets_check
@@ -194,4 +200,4 @@ class _Traces:
         targets = find_target_differences(
             specification.datapath, series, series.get(f"{targets_instance}.target_o", ())
         )
-        return (*targets, *replay(specification.datapath, series))
+        return (*targets, *find_element_differences(specification.datapath, series))

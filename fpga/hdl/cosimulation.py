@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, make_ports
 
-_WINDOW_CYCLES = 4
-"""Half the length of the table, in cycles. The second half begins with the first mismatch."""
+_HALF_WINDOW_CYCLES = 4
+"""Half the length of the table. The second half begins with the first mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def tabulate_window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected_rows: Rows, actual_rows: Rows
 ) -> Iterator[str]:
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
-    first_cycle = max(0, mismatch.cycle - _WINDOW_CYCLES)
-    end_cycle = min(len(inputs), first_cycle + 2 * _WINDOW_CYCLES)
+    first_cycle = max(0, mismatch.cycle - _HALF_WINDOW_CYCLES)
+    end_cycle = min(len(inputs), first_cycle + 2 * _HALF_WINDOW_CYCLES)
     ports = make_ports(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first_cycle, end_cycle)])]
     for port in ports.inputs:
@@ -92,9 +92,9 @@ class Coverage:
     silent: tuple[str, ...]
     """Modules without any fire."""
     stalls_at_fire: int
-    """Fires whose beat was not taken in the next cycle."""
+    """Fires whose beat waited: it was still valid two cycles later, and no other fire came in between."""
     commits_while_counting: int
-    """Counts above 0 whose target a commit changed, summed over commits."""
+    """Number of counts above 0 whose target changed, added up over all commits."""
     overshoots: int
     saturations: int
     several: int
@@ -130,7 +130,7 @@ def _count_rises(bits: NDArray[np.bool_]) -> int:
 
 
 def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
-    """Return the number of fires whose beat waited: valid two cycles later without another fire in between."""
+    """Return the number of fires whose beat waited: it was still valid two cycles later, without a fire in between."""
     ports = make_ports(datapath)
     count_indices = {
         (module.name, count.name): index for index, (module, count) in enumerate(datapath.list_counts())
@@ -147,7 +147,7 @@ def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.b
 
 
 def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
-    """Return the number of counts above 0 whose target a commit changes, over all commits of a run from reset."""
+    """Return the number of counts above 0 whose target changes, added up over all commits of a run from reset."""
     ports = make_ports(datapath)
     commits = np.flatnonzero(unpack_bits(inputs, ports.find_input("commit_i"))[:, 0])
     shadow = unpack_bits(inputs, ports.find_input("target_shadow_i"))[commits]
@@ -166,11 +166,9 @@ def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Row
 
 def _find_changes(committed_targets: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     """Return, for each commit, whether it changes the target; the first is compared with `reset`."""
-    earlier_targets = np.array(
-        [[reset >> bit & 1 for bit in range(committed_targets.shape[1])]], dtype=np.bool_
-    )
+    reset_target = np.array([[reset >> bit & 1 for bit in range(committed_targets.shape[1])]], dtype=np.bool_)
     is_different: NDArray[np.bool_] = committed_targets != np.concatenate(
-        [earlier_targets, committed_targets[:-1]]
+        [reset_target, committed_targets[:-1]]
     )
     is_changed: NDArray[np.bool_] = np.logical_or.reduce(is_different, axis=1)
     return is_changed
@@ -179,11 +177,13 @@ def _find_changes(committed_targets: NDArray[np.bool_], reset: int) -> NDArray[n
 def _count_chains(datapath: Datapath, fires_by_module: dict[str, NDArray[np.bool_]]) -> int:
     """Return the number of fires at the end of a chain of three modules."""
     sources = {module.name: _find_sources(module) for module in datapath.modules}
-    fires_of_module = {name: np.logical_or.reduce(bits, axis=1) for name, bits in fires_by_module.items()}
+    has_fire_by_module = {name: np.logical_or.reduce(bits, axis=1) for name, bits in fires_by_module.items()}
     return sum(
         int(
             np.count_nonzero(
-                fires_of_module[first][:-2] & fires_of_module[second][1:-1] & fires_of_module[third][2:]
+                has_fire_by_module[first][:-2]
+                & has_fire_by_module[second][1:-1]
+                & has_fire_by_module[third][2:]
             )
         )
         for third, seconds in sources.items()

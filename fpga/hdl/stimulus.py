@@ -1,4 +1,4 @@
-"""Random stimuli that exercise a datapath: frequent fires, waiting and backpressured beats, changing targets.
+"""Random stimuli for a datapath. Counts fire often, beats have to wait, and targets change.
 
 Uniformly random inputs rarely reach a target. Committed targets are therefore drawn from values that the counts can
 reach in a few cycles, and the activity of the inputs changes from phase to phase.
@@ -15,7 +15,8 @@ from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows, make_ports
 _PHASE_CYCLES = 64
 """Number of cycles of a phase. The activity of the inputs is constant within a phase."""
 _ACTIVITIES = (0.1, 0.5, 0.9, 1.0)
-_FEW_CYCLES = 4
+_MAX_TARGET_EXCESS = 4
+"""Largest excess of a target over the increment of one cycle, so that the count fires after a few cycles."""
 _MAX_INCREMENT = 12
 
 
@@ -42,8 +43,8 @@ def _choose_density(random: np.random.Generator, cycles: int, name: str) -> NDAr
     if name.endswith("_data_i"):
         # 0.5 is listed twice, so half of the cycles have random bits.
         return random.choice([0.02, 0.5, 0.5, 0.98], cycles)
-    phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE_CYCLES))
-    return np.repeat(phases, _PHASE_CYCLES)[:cycles]
+    phase_activities = random.choice(_ACTIVITIES, -(-cycles // _PHASE_CYCLES))
+    return np.repeat(phase_activities, _PHASE_CYCLES)[:cycles]
 
 
 def _draw_bits(
@@ -69,8 +70,8 @@ def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> N
     """Return the bits of random numbers, mostly 0 to 3, and sometimes any value that fits."""
     shape = (cycles, signal.size)
     small_values = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
-    large_values = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
-    values = np.where(random.random(shape) < 0.9, small_values, large_values)
+    any_values = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
+    values = np.where(random.random(shape) < 0.9, small_values, any_values)
     return _unpack_bits(values, signal.width).reshape(cycles, -1)
 
 
@@ -94,7 +95,7 @@ def _draw_targets(
     counts: tuple[Count, ...],
     target: Target,
 ) -> NDArray[np.uint64]:
-    """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
+    """Return random targets. A count reaches most of them in a few cycles. The others are 0, the reset value or any."""
     own_counts = [count for count in counts if count.target == target.name]
     max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
     max_value = 2**target.width - 1
@@ -114,7 +115,7 @@ def _find_max_reachable_target(datapath: Datapath, count: Count) -> int:
     increment = min(
         _MAX_INCREMENT, count.constant + sum(_find_max_term(datapath, ref) for ref in count.terms)
     )
-    return max(1, increment if count.kind is CountKind.LEVEL else increment + _FEW_CYCLES)
+    return max(1, increment if count.kind is CountKind.LEVEL else increment + _MAX_TARGET_EXCESS)
 
 
 def _find_max_term(datapath: Datapath, ref: Ref) -> int:

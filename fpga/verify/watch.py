@@ -1,4 +1,4 @@
-"""Comparison of a datapath in a cocotb simulation with its source text, and random inputs for the datapath.
+"""Checks for cocotb tests: recorded ports of a datapath are compared with its source text. Also random inputs.
 
 recorder = PortRecorder(dut.datapath, dut.aclk, datapath)
 ...
@@ -15,7 +15,7 @@ import numpy as np
 from fpga.beats import Beats
 from fpga.count_action.model import Datapath, SignalKind
 from fpga.count_action.ports import make_ports
-from fpga.formal.replay import Difference, replay
+from fpga.formal.replay import Difference, find_element_differences
 
 
 class PortRecorder:
@@ -54,7 +54,9 @@ class PortRecorder:
 
     def find_differences(self) -> tuple[Difference, ...]:
         """Return, for every element of a port, the first cycle in which it differs from the source text."""
-        return replay(self._datapath, {name: tuple(values) for name, values in self._series.items()})
+        return find_element_differences(
+            self._datapath, {name: tuple(values) for name, values in self._series.items()}
+        )
 
 
 def draw_beats(datapath: Datapath, random: np.random.Generator, beat_count: int) -> Mapping[str, Beats]:
@@ -74,8 +76,8 @@ def draw_flags_and_numbers(datapath: Datapath, random: np.random.Generator) -> M
     """Return random values for the input flags and numbers, by name and index; flags are mostly 1."""
     values = {}
     for signal in datapath.inputs:
-        is_level = signal.kind is not SignalKind.STREAM and not signal.loads_memory
-        for index in range(signal.size if is_level else 0):
+        is_flag_or_number = signal.kind is not SignalKind.STREAM and not signal.loads_memory
+        for index in range(signal.size if is_flag_or_number else 0):
             is_flag = signal.kind is SignalKind.FLAG
             values[signal.name, index] = int(
                 random.random() < 0.7 if is_flag else random.integers(0, 1 << min(signal.width, 31))

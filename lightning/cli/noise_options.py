@@ -134,10 +134,10 @@ class Run:
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
         from lightning.execution.multipliers.device import describe_calibration
-        from lightning.kit.calibration.store import require
+        from lightning.kit.calibration.store import require as require_calibration
         from lightning.kit.devices.identity import read_identity
 
-        calibration = describe_calibration(require(self.device))
+        calibration = describe_calibration(require_calibration(self.device))
         return Provenance(model, self.fidelity, seeds, None, read_identity(self.device), calibration)
 
 
@@ -165,7 +165,7 @@ def choose_run(
     )
     if has_noise_options and chosen_fidelity != "noisy":
         raise ConfigError(
-            f"noise options are given, but fidelity {chosen_fidelity} has no noise",
+            f"noise options are given, but fidelity {chosen_fidelity} does not use them",
             hint="Use --fidelity noisy, or leave the noise options out",
         )
     if average > 1 and chosen_fidelity not in ("noisy", "device"):
@@ -173,7 +173,7 @@ def choose_run(
             f"fidelity {chosen_fidelity} has no noise, so averaging has no effect",
             hint="Leave --average out, or use --fidelity noisy",
         )
-    # Refuse an unused device or bus, so that no result is mistaken for its answer.
+    # Refuse a device or bus that the run does not use, so that nobody takes the result for one from this hardware.
     if device is not None and chosen_fidelity != "device" and not calibrated:
         raise ConfigError(
             f"a device is given, but fidelity {chosen_fidelity} uses none",
@@ -242,9 +242,11 @@ def choose_noise(
             hint="Leave --sigma and --mean out",
         )
     from lightning.execution.multipliers.device import make_calibration_noise
-    from lightning.kit.calibration.store import require
+    from lightning.kit.calibration.store import require as require_calibration
 
-    return replace(make_calibration_noise(require(_connect(device))), place=noise_place, average=average)
+    return replace(
+        make_calibration_noise(require_calibration(_connect(device))), place=noise_place, average=average
+    )
 
 
 def check_choice(option: str, value: str, known_values: tuple[str, ...]) -> Any:

@@ -24,7 +24,7 @@ from lightning.kit.calibration.decoder import FULL_VALUE, DecodedLevel
 from lightning.kit.calibration.document import Calibration, check_is_calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import Reader, Window
-from lightning.kit.calibration.measurement.transfer import Rows
+from lightning.kit.calibration.measurement.transfer import RowReader
 from lightning.kit.settings import MODULATOR_COUNT
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LightningCompute:
         *,
         shots: int = SHOT_COUNT,
         window: int | None = None,
-        rows: Rows | None = None,
+        rows: RowReader | None = None,
     ) -> None:
         self.device = _connect(device)
         check_is_calibration(calibration)

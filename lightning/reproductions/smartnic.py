@@ -17,7 +17,7 @@ from lightning.reproductions.event_simulator import LIGHTNING, PROCESSORS, draw_
 from lightning.reproductions.published_models import MODELS
 from lightning.serving.nic import make_request
 
-LENET_ROW_BEATS = (49, 19, 7)
+LENET_BEATS_PER_OUTPUT = (49, 19, 7)
 """Beats of one output in each layer of LeNet-300-100, in the released RTL."""
 SPEED_GBPS = 0.06
 """Speed of the network in the published runs."""
@@ -28,7 +28,7 @@ PUBLISHED_SERVE_TIME_RATIOS = {"A100": 337.0, "A100X": 329.0, "Brainwave": 42.0}
 PUBLISHED_ENERGY_RATIOS = {"A100": 352.0, "A100X": 419.0, "Brainwave": 54.0}
 """Published ratios of the energy of an inference to Lightning's."""
 POWER_W_BY_PROCESSOR = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
-"""Powers from the released artifact. The powers of A100X and Brainwave are recalled from the paper."""
+"""The powers of Lightning and the A100 are from the released artifact, the others recalled from the paper."""
 ENERGY_CORES = 1024
 """Cores of Lightning in the published energies. The published schedules use 576 cores."""
 
@@ -98,9 +98,13 @@ def _count_cycles() -> Iterator[Row]:
     beats = sum(layer.beats for layer in layers)
     total = sum(layer.total for layer in layers)
     published = _compute_published_cycles()
-    rows = ", ".join(map(str, LENET_ROW_BEATS))
+    beats_text = ", ".join(map(str, LENET_BEATS_PER_OUTPUT))
     yield Row(
-        1, "cycles of products", sum(published), beats, f"published: {rows} cycles a row, in the released RTL"
+        1,
+        "cycles of products",
+        sum(published),
+        beats,
+        f"published: {beats_text} cycles an output, in the released RTL",
     )
     for number, (cycles, layer) in enumerate(zip(published, layers, strict=True), start=1):
         yield Row(1, f"cycles of products, layer {number}", cycles, layer.beats)
@@ -110,8 +114,8 @@ def _count_cycles() -> Iterator[Row]:
         "latency of the datapath, ns a layer",
         115,
         latency / len(layers) / CLOCK_HZ * 1e9,
-        "published: the constant of the event simulator, for 97 GHz; ours: 253.44 MHz, of which "
-        f"{layers[0].preamble} cycles are preamble, and 7 cycles of delay of the light",
+        "published: a constant of the event simulator, for a clock of 97 GHz; ours: for 253.44 MHz, with "
+        f"{layers[0].preamble} cycles of preamble and 7 cycles of the light's delay",
     )
     yield Row(1, "cycles of memory, a layer", None, MEMORY_CYCLES, "from an address to the converters")
     yield Row(1, "cycles in all", None, total, "by formula; the project's tests count as many in the RTL")
@@ -157,7 +161,7 @@ def _measure_rtl_cycles() -> Iterator[Row]:
 
 def _compute_published_cycles() -> list[int]:
     """Return the published cycles of products of LeNet, by layer."""
-    return [row * outputs for row, (outputs, _) in zip(LENET_ROW_BEATS, LENET_SHAPES, strict=True)]
+    return [beats * outputs for beats, (outputs, _) in zip(LENET_BEATS_PER_OUTPUT, LENET_SHAPES, strict=True)]
 
 
 def _simulate_traces(scale: Scale, speed_gbps: float) -> list[Times]:
@@ -190,7 +194,7 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
             f"{quantity}, mean of networks",
             published,
             fmean(map(fmean, ratios)),
-            "mean of traces; the published abstract does not say of what its ratio is the mean",
+            "mean of traces; the abstract publishes a mean ratio, but does not say over what",
         )
         yield Row(
             2,
@@ -218,7 +222,7 @@ def _compare_ratios_at(speed_gbps: float, traces: Sequence[Times]) -> Iterator[R
 def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
     """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
     cores = {processor.name: processor.cores for processor in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
-    joules = {
+    power_per_core_ghz = {
         processor.name: POWER_W_BY_PROCESSOR[processor.name] / (cores[processor.name] * processor.ghz)
         for processor in PROCESSORS
         if processor.name in POWER_W_BY_PROCESSOR
@@ -230,7 +234,7 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
             3,
             f"energy of {name} over Lightning's, products alone",
             published,
-            joules[name] / joules[LIGHTNING.name],
+            power_per_core_ghz[name] / power_per_core_ghz[LIGHTNING.name],
             f"power over products a second, as the released script computes it; {powers}, {ENERGY_CORES} cores",
         )
         yield Row(

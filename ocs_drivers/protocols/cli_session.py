@@ -119,7 +119,7 @@ class CliSession(TransportSession):
                     located_refusal = refusal.locate(device=self._device, sent=command)
             raise located_refusal
 
-    def ask_again(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+    def ask_with_retry(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
         """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""
         try:
             return self.ask(command, decode)

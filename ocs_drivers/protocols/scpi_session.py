@@ -88,7 +88,7 @@ class ScpiSession(TransportSession):
     def ask(self, query: str, decode: Callable[[str], _T], *, timeout_s: float | None = None) -> _T:
         """Return the decoded answer to one query, or to a chain in which only the last command has an answer.
 
-        Never sends twice: for queries that may be repeated, see `ask_again`.
+        Never sends twice: for queries that may be repeated, see `ask_with_retry`.
         """
         with self._exchange(query, timeout_s) as next_reply:
             return decode(next_reply())
@@ -98,15 +98,15 @@ class ScpiSession(TransportSession):
         with self._exchange(command):
             pass
 
-    def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
+    def ask_with_retry(self, query: str, decode: Callable[[str], _T]) -> _T:
         """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""
         try:
             return self.ask(query, decode)
         except ConnectionLost:
             return self.ask(query, decode)
 
-    def ask_together_again(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
-        """Return the decoded answers to several queries in one round trip, repeated like `ask_again`; reads only."""
+    def ask_together_with_retry(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+        """Return the decoded answers to several queries in one round trip, repeated as in `ask_with_retry`."""
         try:
             return self._ask_together(queries, decode)
         except ConnectionLost:

@@ -40,14 +40,14 @@ class Dialect:
 
     A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in. A
     denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
-    `welcome` ("Already logged in") counts as a success. With `is_short`, commands lack the final colon (see
+    `logged_in_text` ("Already logged in") counts as a success. With `is_short`, commands lack the final colon (see
     `tl1.Command`).
     """
 
     login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
     login_text: re.Pattern[str] | None = None
     unsupported_codes: frozenset[str] = frozenset({"IICM", "ICNV"})
-    welcome: re.Pattern[str] | None = None
+    logged_in_text: re.Pattern[str] | None = None
     is_short: bool = False
 
     def needs_login(self, reply: tl1.Reply) -> bool:
@@ -56,9 +56,9 @@ class Dialect:
             return False
         return reply.code in self.login_codes or _matches(self.login_text, reply)
 
-    def is_welcome(self, reply: tl1.Reply) -> bool:
+    def is_logged_in(self, reply: tl1.Reply) -> bool:
         """Return True if the reply is a denied login that means that we are already logged in."""
-        return reply.completion == "DENY" and _matches(self.welcome, reply)
+        return reply.completion == "DENY" and _matches(self.logged_in_text, reply)
 
 
 def _matches(pattern: re.Pattern[str] | None, reply: tl1.Reply) -> bool:
@@ -123,7 +123,7 @@ class Tl1Session(TransportSession):
             with self._close_on_failure(wire.redact(command.text)):
                 return decode(reply.lines)
 
-    def ask_again(
+    def ask_with_retry(
         self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
     ) -> _T:
         """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""
@@ -167,7 +167,7 @@ class Tl1Session(TransportSession):
                 hint="Use letters, digits and punctuation other than , ; : quotes and backslash.",
             ) from None
         reply = self._converse(command, make_answer_deadline(self._timeout_s, self._clock))
-        if self._dialect.is_welcome(reply):
+        if self._dialect.is_logged_in(reply):
             return
         if self._dialect.needs_login(reply):
             raise LoginFailed(

@@ -41,18 +41,18 @@ def convert_dbm_to_milliwatt(power_dbm: float) -> float:
 class Attenuator:
     """A variable attenuator at a port, with a fixed loss or a maximum output power, or both.
 
-    >>> Attenuator(loss_db=3.0).power_after_dbm(-2.0)
+    >>> Attenuator(loss_db=3.0).compute_output_dbm(-2.0)
     -5.0
-    >>> Attenuator(ceiling_dbm=-10.0).power_after_dbm(-2.0)
+    >>> Attenuator(ceiling_dbm=-10.0).compute_output_dbm(-2.0)
     -10.0
-    >>> Attenuator(ceiling_dbm=-10.0).power_after_dbm(-12.0)
+    >>> Attenuator(ceiling_dbm=-10.0).compute_output_dbm(-12.0)
     -12.0
     """
 
     loss_db: float = 0.0
     ceiling_dbm: float = math.inf
 
-    def power_after_dbm(self, power_dbm: float) -> float:
+    def compute_output_dbm(self, power_dbm: float) -> float:
         """Return the output power for an input power, in dBm."""
         return min(power_dbm - self.loss_db, self.ceiling_dbm)
 

@@ -24,7 +24,7 @@ _NO_ATTENUATION = Attenuator()
 
 
 class Renderer(Protocol):
-    """Interface of an effect of the light, such as the forwarding of packets."""
+    """Something that follows the light, such as the forwarding of packets between hosts."""
 
     def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
         """Apply the change of light from `before` to `after`, and return when it is complete.
@@ -67,8 +67,8 @@ _NO_CIRCUITS = _LitCircuits({}, {})
 class Plant:
     """The light of a lab described by a wiring document (`sim/lab/wiring.schema.json`).
 
-    If the document has no hosts (a stand-alone twin), every switch input gets light over a fibre with the default loss.
-    Power readings are then meaningful. Raise `FibreError` if two fibres share a port.
+    If the document has no hosts (a stand-alone twin), every switch input gets light over a fibre with the default loss,
+    so that its power monitors have light to measure. Raise `FibreError` if two fibres share a port.
     """
 
     def __init__(self, wiring: Mapping[str, Any], renderers: Sequence[Renderer] = ()) -> None:
@@ -86,14 +86,17 @@ class Plant:
         self._rendered_light: dict[str, str] = {}
 
     def update_switch(
-        self, switch: str, lit: Mapping[int, int], attenuators: Mapping[int, Attenuator] | None = None
+        self,
+        switch: str,
+        output_by_input: Mapping[int, int],
+        attenuators: Mapping[int, Attenuator] | None = None,
     ) -> None:
         """Set the circuits of a switch that pass light, and wait until all renderers have applied the change.
 
-        `lit` maps inputs to outputs, and `attenuators` maps outputs to attenuators.
+        `output_by_input` has the circuits that pass light, and `attenuators` maps outputs to attenuators.
         """
         self._lit_circuits[switch] = _LitCircuits(
-            {output: source for source, output in lit.items()}, dict(attenuators or {})
+            {output: source for source, output in output_by_input.items()}, dict(attenuators or {})
         )
         self._render()
 
@@ -155,11 +158,11 @@ class Plant:
         (self._fibres.dark_lasers.discard if is_on else self._fibres.dark_lasers.add)(nic)
         self._render()
 
-    def update_interfaces(self, is_up: Mapping[str, bool]) -> None:
+    def update_interfaces(self, is_up_by_nic: Mapping[str, bool]) -> None:
         """Set which NICs are up. A NIC that its host has set down sends no light."""
-        for nic, is_carrier_up in is_up.items():
+        for nic, is_up in is_up_by_nic.items():
             self._fibres.check_nic(nic)
-            (self._fibres.down_interfaces.discard if is_carrier_up else self._fibres.down_interfaces.add)(nic)
+            (self._fibres.down_interfaces.discard if is_up else self._fibres.down_interfaces.add)(nic)
         self._render()
 
     def describe_fibres(self) -> dict[str, dict[str, Any]]:
@@ -196,7 +199,7 @@ class Plant:
             return -math.inf
         insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
         attenuator = circuits.attenuators.get(output, _NO_ATTENUATION)
-        return attenuator.power_after_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
+        return attenuator.compute_output_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
 
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
         switch, output = self._fibres.find_switch_port(receive)

@@ -24,7 +24,7 @@ def connect_async(
     `verify` is passed to httpx, which checks certificates. If the service stops answering, a stream of events tries to
     reconnect for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
-    return AsyncClient(httpx.AsyncClient(**calls.make_settings(url, token, verify)), retry_s)
+    return AsyncClient(httpx.AsyncClient(**calls.make_client_arguments(url, token, verify)), retry_s)
 
 
 class AsyncClient:

@@ -1,4 +1,7 @@
-"""Requests of both clients, parsers of the responses, and the clients' errors. This module sends nothing."""
+"""Requests, parsers of responses, and errors that the synchronous and the asynchronous client share.
+
+This module sends nothing. Functions such as `list_labs` return a `Call`, which a client sends.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ RETRY_PAUSES_S = (0.1, 2.0)
 
 
 class ServiceUnreachable(TestbedError, code="service.unreachable", who="device"):
-    """The service does not answer, or this release cannot parse its answer."""
+    """The URL is not one of a service, the service does not answer, or this release cannot parse its answer."""
 
 
 class NotThroughService(TestbedError, code="service.here", who="user"):
@@ -81,11 +84,13 @@ def check_response(response: httpx.Response) -> None:
     if response.headers.get("content-type", "").startswith("application/problem+json"):
         raise ServiceRefused(response.json())
     problem = f"{response.url.copy_with(query=None)} answered {response.status_code}"
-    raise ServiceUnreachable(f"{problem}, not as a lightbed service does: check for a proxy in between")
+    raise ServiceUnreachable(
+        f"{problem}, but no problem document of a lightbed service: check for a proxy in between"
+    )
 
 
-def make_settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
-    """Return the arguments of an HTTP client. A missing URL or token comes from the environment.
+def make_client_arguments(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
+    """Return the arguments of `httpx.Client` or `AsyncClient`. A missing URL or token comes from the environment.
 
     Raises `ServiceUnreachable` for a missing or invalid URL.
     """
@@ -103,71 +108,74 @@ def make_unreachable_error(url: object, error: Exception) -> ServiceUnreachable:
 
 
 def list_labs() -> Call[list[dict[str, Any]]]:
-    """List the labs."""
+    """Return the call that lists the labs."""
     return Call("GET", "/v1/labs", lambda reply: list(reply["labs"]))
 
 
 def read_lab_document(lab: str, document: str = "") -> Call[dict[str, Any]]:
-    """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
+    """Return the call that reads a lab or a document of it: `hosts`, `switches`, `topology`, `leases`, `history`."""
     return Call("GET", _make_lab_path(lab) + (f"/{document}" if document else ""), dict)
 
 
-def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
-    """Submit a run."""
+def submit(lab: str, command: str, idempotency_key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
+    """Return the call that submits a run. The service executes calls of one `idempotency_key` only once."""
     body = {"lab": lab, "command": command, **({"why": why} if why else {})}
     body |= {name: value for name, value in options.items() if value is not None}
-    headers = {"Idempotency-Key": key} if key else {}
+    headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
     return Call("POST", "/v1/runs", Run.from_document, body=body, headers=headers)
 
 
 def read_run(run_id: str) -> Call[Run]:
-    """Read a run."""
+    """Return the call that reads a run."""
     return Call("GET", f"/v1/runs/{quote(run_id, safe='')}", Run.from_document)
 
 
 def read_file(run_id: str, name: str) -> Call[bytes]:
-    """Fetch a file that the command of a run wrote."""
+    """Return the call that fetches a file that the command of a run wrote."""
     path = f"/v1/runs/{quote(run_id, safe='')}/files/{quote(name, safe='')}"
     return Call("GET", path, bytes, is_document=False)
 
 
 def list_runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
-    """List runs."""
+    """Return the call that lists runs."""
     params = {"lab": lab, "state": state, "limit": limit}
     return Call("GET", "/v1/runs", lambda reply: [Run.from_document(run) for run in reply["runs"]], params)
 
 
 def cancel(run_id: str) -> Call[Run]:
-    """Cancel a run."""
+    """Return the call that cancels a run."""
     return Call("POST", f"/v1/runs/{quote(run_id, safe='')}/cancel", Run.from_document)
 
 
 def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:
-    """Request a lease."""
+    """Return the call that requests a lease."""
     return Call("POST", f"{_make_lab_path(lab)}/leases", dict, body=dict(body))
 
 
 def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
-    """Release a lease, whatever its state."""
+    """Return the call that releases a lease, whatever its state."""
     return Call(
         "DELETE", f"{_make_lab_path(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"}
     )
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
-    """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration that was requested first."""
+    """Return the call that extends a lease, so that it ends in `ttl_s` seconds.
+
+    The default is the duration that was requested first.
+    """
     path = f"{_make_lab_path(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
 
 
 def stop(lab: str, reason: str) -> Call[dict[str, Any]]:
-    """Stop a lab."""
+    """Return the call that stops a lab: its service then refuses changes of the lab."""
     return Call("PUT", f"{_make_lab_path(lab)}/stop", dict, body={"reason": reason or "asked for"})
 
 
 def release_stop(lab: str) -> Call[dict[str, Any]]:
-    """Allow changes of a lab again."""
+    """Return the call that allows changes of a stopped lab again."""
     return Call("DELETE", f"{_make_lab_path(lab)}/stop", dict)
 
 

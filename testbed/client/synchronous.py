@@ -23,7 +23,7 @@ def connect(
     `verify` is passed to httpx, which checks certificates. If the service stops answering, a stream tries to reconnect
     for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
-    return Client(httpx.Client(**calls.make_settings(url, token, verify)), retry_s)
+    return Client(httpx.Client(**calls.make_client_arguments(url, token, verify)), retry_s)
 
 
 class Client:

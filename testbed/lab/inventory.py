@@ -45,7 +45,7 @@ def get_default_key_path() -> Path:
 
 
 def load_lab(path: str | Path) -> Lab:
-    """Read a lab file. Raises `LabFileError`, `file:line: problem; hint`, for the first error."""
+    """Read a lab file. Raises `LabFileError` for the first error, with the text `file:line: problem; hint`."""
     return _make_lab(read_document(Path(path)))
 
 
@@ -92,7 +92,7 @@ def _find_key_path(schema: LabSchema, path: Path) -> Path:
     key = schema.ssh.key
     if not key:
         return get_default_key_path()
-    return Path(_anchor_program(os.path.expanduser(key), path))  # noqa: PTH111
+    return Path(_anchor_path(os.path.expanduser(key), path))  # noqa: PTH111
 
 
 def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, is_bare: bool) -> LabHost:
@@ -106,7 +106,7 @@ def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, is_bare: bool
         management=host.management,
         address=host.address,
         nics=tuple(nic for nic, unused in zip(nics, unused_flags, strict=True) if not unused),
-        python=_anchor_program(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
+        python=_anchor_path(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
         user=host.ssh.user or schema.ssh.user or "root",
         ssh_port=host.ssh.port or schema.ssh.port or 22,
         unused_nics=tuple(nic for nic, unused in zip(nics, unused_flags, strict=True) if unused),
@@ -143,7 +143,7 @@ def _make_fibre_end(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
 
 
-def _anchor_program(program: str, path: Path) -> str:
+def _anchor_path(program: str, path: Path) -> str:
     """Return a program as an absolute path, resolved from the folder of the lab file; a bare name is unchanged.
 
     Symbolic links stay, because Python recognises a virtual environment by the path of its interpreter.

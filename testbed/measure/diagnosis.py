@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Cause = Literal["compute", "link", "retransmission", "processor", "late", "disk"]
 RowKey: TypeAlias = tuple[str, str, int]
-"""Topology, configuration and size."""
+"""Topology, configuration and size of a row of results."""
 
 MIN_LOST_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.01}
 """Share of the time that a slow rank must lose against others. Healthy ranks are never late, but queue a little."""
@@ -44,9 +44,9 @@ rank must queue. The SSH server and our guard use 0.01 processors. Other process
 a rank with its own processor queues for less than this share."""
 
 MIN_FLOW_S = 0.04
-"""Minimum data of a connection in a row, in seconds at the link's rate. Latency hides the rate of less data."""
+"""Minimum data of a connection in a row, in seconds at the link's rate. With less data, latency hides the rate."""
 MIN_REMAINING_SHARE = 0.1
-"""Smallest share of the time that remains without the cause, which limits the reported factor to 10."""
+"""Smallest estimate of the share of the time that a run would take without the cause. It limits the factor to 10."""
 MAX_SLOW_LINK_SHARE = 0.8
 """Rate relative to the link's limit and to other links below which a link is slow. Healthy links reach 0.95."""
 MIN_BUSY_LINK_SHARE = 0.5
@@ -54,8 +54,8 @@ MIN_BUSY_LINK_SHARE = 0.5
 MAX_WAIT_RATIO = 1.2
 """Ratio by which data may wait longer on another link of a path. Above it, the other link is the congested one."""
 MIN_LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
-"""Smallest share and number of retransmitted bytes of a lossy link, and ratio to the lower quartile of all links. False
-timeouts repeat single packets, up to 0.002 of a row."""
+"""A link is lossy if its retransmitted bytes reach this share, this number, and this ratio to the lower quartile of all
+links' shares. False timeouts repeat single packets, up to 0.002 of a row."""
 MIN_LOSSY_SHARE = 0.5
 """Minimum share of a lossy link's bytes that lossy connections carry: a full queue elsewhere hits only some of them."""
 HEALTHY_LOSS_SHARE = 0.0005
@@ -105,7 +105,7 @@ def explain_run(stored: StoredRun) -> Explanation:
         ranks = len({figures.rank for figures in stored.ranks})
         findings = find_causes(stored.ranks, stored.flows, stored.links)
         few_ranks_note = (
-            f"{ranks} ranks cannot tell which of them is slow, only links are judged: "
+            f"with {ranks} ranks, nothing shows which of them is slow, so only links are judged: "
             "measure on three hosts or more"
         )
         return Explanation(ranks, findings, few_ranks_note if ranks < 3 else "")
@@ -120,7 +120,7 @@ def explain_run(stored: StoredRun) -> Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class LostTime:
     """Seconds that one rank lost against the others in the iterations of a row, which lasts `row_s`.
 
     `own_s` is the rank's sum of a quantity, `typical_s` the sum of the others' medians. `active_count` counts the
@@ -170,11 +170,13 @@ _QUANTITY_BY_CAUSE: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] =
 """For each cause of a slow rank: a function that returns its seconds in an iteration, and words for the evidence."""
 
 
-def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
+def find_losses(
+    ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigures], float]
+) -> Iterator[LostTime]:
     """Yield what each rank lost in each row: its excess over the median of the other ranks, summed over iterations.
 
-    The iteration with the largest excess is left out, so that one hiccup yields no finding. If at most two iterations
-    have a value, that iteration counts nevertheless, because the disk is measured once per row.
+    The iteration with the largest excess does not count, so that one hiccup yields no finding. It does count if at most
+    two iterations have a value, because the disk is measured once per row.
     """
     for row, figures_by_rank in group_by_row(ranks).items():
         if len(figures_by_rank) < 3:
@@ -205,7 +207,7 @@ def find_losses(ranks: Iterable[RankFigures], get_quantity: Callable[[RankFigure
             active_count = sum(value > 0 for value in own_values)
             kept_excess_s = sorted_excess_s[:-1] if active_count > 2 else sorted_excess_s
             sample_scale = len(sorted_excess_s) / len(kept_excess_s)
-            yield Loss(
+            yield LostTime(
                 row,
                 rank,
                 max(0.0, sum(kept_excess_s)) * sample_scale,
@@ -261,7 +263,7 @@ def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
     busy_finding_by_rank = {finding.rank: finding for finding in _find_busy_hosts(figures_by_rank)}
     yield from busy_finding_by_rank.values()
     for cause, (get_quantity, verb_phrase) in _QUANTITY_BY_CAUSE.items():
-        losses_by_rank: dict[int, list[Loss]] = defaultdict(list)
+        losses_by_rank: dict[int, list[LostTime]] = defaultdict(list)
         for loss in find_losses(ranks, get_quantity):
             losses_by_rank[loss.rank].append(loss)
         for rank, losses in losses_by_rank.items():
@@ -303,7 +305,7 @@ def _find_busy_hosts(figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> It
 
 
 def _judge_rank(
-    cause: Cause, verb_phrase: str, losses: Sequence[Loss], rank_figures: Sequence[RankFigures]
+    cause: Cause, verb_phrase: str, losses: Sequence[LostTime], rank_figures: Sequence[RankFigures]
 ) -> Finding | None:
     """Return the finding of a cause on a rank, or None if it does not persist over the rows."""
     clear_losses = [
@@ -322,13 +324,13 @@ def _judge_rank(
     own_s, typical_s = sum(loss.own_s for loss in clear_losses), sum(loss.typical_s for loss in clear_losses)
     evidence = f"it {verb_phrase} {own_s:.2f} s of {total_s:.2f} s, the others for {typical_s:.2f} s (median)"
     # Writes between iterations add their time to the run. Every other loss is part of an iteration.
-    inside_s = min(lost_s, 0.9 * total_s)
-    is_inside = cause != "disk" or any(figures.writes_s for figures in rank_figures)
-    slower = total_s / (total_s - inside_s) if is_inside else 1 + lost_s / total_s
+    lost_in_iterations_s = min(lost_s, 0.9 * total_s)
+    is_in_iterations = cause != "disk" or any(figures.writes_s for figures in rank_figures)
+    slower = total_s / (total_s - lost_in_iterations_s) if is_in_iterations else 1 + lost_s / total_s
     return Finding(cause, rank_figures[0].rank, rank_figures[0].host, "", evidence, slower)
 
 
-def _is_clear(cause: Cause, loss: Loss) -> bool:
+def _is_clear(cause: Cause, loss: LostTime) -> bool:
     """Return True if a rank stands out by more than a busy machine explains."""
     if cause == "processor":
         return loss.own_s >= QUEUE_RATIO * loss.typical_s
@@ -341,10 +343,10 @@ def _is_clear(cause: Cause, loss: Loss) -> bool:
 class LinkUse:
     """Use of a link in the rows whose connections send enough to fill it. Rates are relative to the link's limit.
 
-    `rate` is the sum over its connections while one of them had data in flight. `peak` is the largest rate of its NIC.
-    `busy` is the share of the time in which its busiest connection had data waiting, and `waits` the sum of these
-    shares over all connections. `waits_elsewhere` is the largest `waits` of another link on the busiest connection's
-    path. `lossy_bytes` were sent by connections that lose packets.
+    `rate` divides the bytes of its connections by the sum of their waiting times, at most by the duration of the row.
+    `peak` is the largest rate of its NIC. `busy` is the share of the time in which its busiest connection had data
+    waiting, and `wait_share` the sum of these shares over all connections. `wait_share_elsewhere` is the largest
+    `wait_share` of another link on the busiest connection's path. Connections that lose packets sent `lossy_bytes`.
     """
 
     link: str
@@ -353,10 +355,10 @@ class LinkUse:
     limit_mbps: float
     rate: float
     peak: float
-    windows: int
+    window_count: int
     busy: float
-    waits: float
-    waits_elsewhere: float
+    wait_share: float
+    wait_share_elsewhere: float
     sent_bytes: int
     lost_bytes: int
     lossy_bytes: int
@@ -367,7 +369,7 @@ class LinkUse:
         return self.lost_bytes / max(1, self.sent_bytes)
 
     @property
-    def loss_likelihood(self) -> float:
+    def loss_log_likelihood(self) -> float:
         """Logarithm of the ratio of two likelihoods: that this link causes all losses, and that no link causes any.
 
         Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS_SHARE` on others. A link scores
@@ -394,7 +396,7 @@ def _find_slow_links(
             and use.lost_bytes >= MIN_LOST_BYTES
             and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),
-        key=lambda use: use.loss_likelihood,
+        key=lambda use: use.loss_log_likelihood,
         default=None,
     )
     if lossy_link:
@@ -413,12 +415,12 @@ def _find_slow_links(
             for use in uses
             if max(use.rate, use.peak) < MAX_SLOW_LINK_SHARE
             and use.busy >= MIN_BUSY_LINK_SHARE
-            and use.waits_elsewhere <= MAX_WAIT_RATIO * use.waits
+            and use.wait_share_elsewhere <= MAX_WAIT_RATIO * use.wait_share
             and (
                 use.rate < MAX_SLOW_LINK_SHARE * typical_rate or use.peak < MAX_SLOW_LINK_SHARE * typical_peak
             )
         ),
-        key=lambda use: use.waits,
+        key=lambda use: use.wait_share,
         default=None,
     )
     if slow_link and slow_link != lossy_link:
@@ -475,10 +477,10 @@ def measure_links(
                 / min(duration_by_row_s[row], waits_s)
                 / link.limit_mbps,
                 peak=link.peak_mbps / link.limit_mbps,
-                windows=link.windows,
+                window_count=link.windows,
                 busy=min(1.0, (busiest_flow.busy_s - busiest_flow.limited_s) / duration_by_row_s[row]),
-                waits=wait_share_by_link_row[link.link, row],
-                waits_elsewhere=max(
+                wait_share=wait_share_by_link_row[link.link, row],
+                wait_share_elsewhere=max(
                     wait_share_by_link_row[name, row] if name != link.link else 0.0
                     for name in busiest_flow.path.split(", ")
                 ),
@@ -499,10 +501,10 @@ def _merge_rows(uses: Sequence[LinkUse]) -> LinkUse:
     return replace(
         uses[0],
         rate=median(use.rate for use in uses),
-        peak=max(uses, key=lambda use: use.windows).peak,
+        peak=max(uses, key=lambda use: use.window_count).peak,
         busy=median(use.busy for use in uses),
-        waits=median(use.waits for use in uses),
-        waits_elsewhere=median(use.waits_elsewhere for use in uses),
+        wait_share=median(use.wait_share for use in uses),
+        wait_share_elsewhere=median(use.wait_share_elsewhere for use in uses),
         sent_bytes=sum(use.sent_bytes for use in uses),
         lost_bytes=sum(use.lost_bytes for use in uses),
         lossy_bytes=sum(use.lossy_bytes for use in uses),

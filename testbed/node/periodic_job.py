@@ -103,7 +103,7 @@ class PeriodicJob:
             "begins_s": [start_s - job_start_s + self.job["start_s"] for start_s in start_times_s],
             "computed_s": self.computed_s,
             "alignments": slots.alignments,
-            "retransmits": self.outgoing.count_retransmits if self.outgoing else 0,
+            "retransmits": self.outgoing.retransmit_count if self.outgoing else 0,
         }
 
     def _run_iteration(self, start_s: float) -> None:

@@ -59,7 +59,7 @@ class Outgoing(Endpoint, Protocol):
     """The sending end."""
 
     @property
-    def count_retransmits(self) -> int:
+    def retransmit_count(self) -> int:
         """Packets that were sent again."""
         ...
 
@@ -118,7 +118,7 @@ class TcpSender:
             self.is_done = True
 
     @property
-    def count_retransmits(self) -> int:
+    def retransmit_count(self) -> int:
         """Segments that were sent again."""
         info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED_FIELD.size)
         return int(_RETRANSMITTED_FIELD.unpack(info)[0]) if len(info) == _RETRANSMITTED_FIELD.size else 0

@@ -22,11 +22,11 @@ MAX_PACKETS_PER_ACK = 8
 """Maximum number of packets that one acknowledgement covers."""
 
 
-def bind_socket(connection: socket.socket, job: dict[str, Any]) -> None:
+def bind_socket(udp_socket: socket.socket, job: dict[str, Any]) -> None:
     """Set the priority of a socket's packets, and bind it to its source address."""
     if job["mark"]:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
-    connection.bind((job["source"], 0))
+        udp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
+    udp_socket.bind((job["source"], 0))
 
 
 class UdpSender:
@@ -47,7 +47,7 @@ class UdpSender:
         return self.sender.is_done
 
     @property
-    def count_retransmits(self) -> int:
+    def retransmit_count(self) -> int:
         """Packets that were sent again."""
         return self.sender.retransmits
 
@@ -57,7 +57,7 @@ class UdpSender:
         self.start_s, self.pace_bytes_per_s, self.sent_count = time.monotonic(), pace_bytes_per_s, 0
 
     def write(self) -> float | None:
-        """Send the packets that window and pace allow; return when to call this again (None: no deadline)."""
+        """Send the packets that window and pace allow. Return the time of the next call, or None without a deadline."""
         now_s = time.monotonic()
         max_packets = (
             int((now_s - self.start_s) * self.pace_bytes_per_s / PAYLOAD) + 1 - self.sent_count

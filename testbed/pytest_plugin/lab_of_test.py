@@ -1,4 +1,4 @@
-"""The lab of a test: a `testbed.Lab` that also has a board, and twins with faults to set."""
+"""The lab of a test: a `testbed.Lab` that also has a board. The test can set faults of its twins."""
 
 from __future__ import annotations
 

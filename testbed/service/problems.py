@@ -35,7 +35,7 @@ _STATUS_BY_CODE = {
     "maintenance": 423,
     "operation.stopped": 423,
 }
-_STATUS_BY_ACTOR: dict[Who, int] = {
+_STATUS_BY_WHO: dict[Who, int] = {
     "user": 422,
     "device": 502,
     "conflict": 409,
@@ -54,7 +54,7 @@ def find_status(error: type[Exception] | Exception) -> int:
     error_type = error if isinstance(error, type) else type(error)
     if not issubclass(error_type, TestbedError | OcsError):
         return 500
-    return _STATUS_BY_CODE.get(error_type.code) or _STATUS_BY_ACTOR[error_type.who]
+    return _STATUS_BY_CODE.get(error_type.code) or _STATUS_BY_WHO[error_type.who]
 
 
 def redact_secrets(text: str) -> str:

@@ -186,5 +186,7 @@ def audit(context: CallerContext, limit: Limit = 100) -> Response:
     address = get_database_address(context.service.runs_dir)
     check = verify(address)
     entries = [entry for entry in read_audit(address) if context.identity.may_see(entry["lab"])]
-    document = {"entries": entries[-limit:], "whole": check.broken is None, "lines": check.lines}
-    return answer(document | ({"broken": check.broken, "reason": check.reason} if check.broken else {}))
+    document = {"entries": entries[-limit:], "whole": check.broken_line is None, "lines": check.lines}
+    return answer(
+        document | ({"broken": check.broken_line, "reason": check.reason} if check.broken_line else {})
+    )

@@ -39,8 +39,8 @@ class Actor(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Author:
-    """A person of this machine, in a role."""
+class LocalUser:
+    """A user of this machine, and the role in which the user acts."""
 
     name: str
     role: str
@@ -50,7 +50,7 @@ class Author:
 class AuditEntry:
     """A line to write: who does what to which lab, why, with which plan, and the outcome."""
 
-    person: Actor
+    actor: Actor
     action: str
     lab: str = ""
     reason: str = ""
@@ -69,8 +69,8 @@ def append(connection: sa.Connection, entry: AuditEntry) -> int:
     row: dict[str, Any] = {
         "number": max(stored_count or 0, last_row["number"] if last_row else 0) + 1,
         "at": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "who": entry.person.name,
-        "role": entry.person.role,
+        "who": entry.actor.name,
+        "role": entry.actor.role,
         "action": entry.action,
         "lab": entry.lab,
         "why": entry.reason,
@@ -105,8 +105,8 @@ class AuditResult:
     """Result of a check: the number of intact lines, the newest hash, and the first broken line with the reason."""
 
     lines: int
-    newest: str
-    broken: int | None = None
+    newest_hash: str
+    broken_line: int | None = None
     reason: str = ""
 
 
@@ -115,9 +115,9 @@ def verify(address: Address, expected: str = "") -> AuditResult:
     count_rows = read_rows(address, "select value from counters where name = ?", (_LINE_COUNTER,))
     rows = read_audit(address)
     result = check_chain(rows, int(count_rows[0]["value"]) if count_rows else 0)
-    if expected and result.broken is None and expected not in {row["hash"] for row in rows}:
+    if expected and result.broken_line is None and expected not in {row["hash"] for row in rows}:
         reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
-        return AuditResult(result.lines, result.newest, result.lines + 1, reason)
+        return AuditResult(result.lines, result.newest_hash, result.lines + 1, reason)
     return result
 
 

@@ -80,8 +80,8 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
                 _copy_rows(source_connection, connection)
                 _advance_sequences(connection)
                 _end_leases(connection, newest_token)
-            restored_runs = _extract_runs(archive, runs_dir)
-        return BackupReport(_count_rows(copy_path), restored_runs)
+            archived_runs = _extract_runs(archive, runs_dir)
+        return BackupReport(_count_rows(copy_path), archived_runs)
 
 
 def _copy_to_file(address: Address, copy_path: Path) -> None:
@@ -163,14 +163,14 @@ def _open_archive(file: Path) -> Iterator[tarfile.TarFile]:
     try:
         archive = tarfile.open(file)  # noqa: SIM115 - closed below
     except tarfile.TarError as error:
-        raise StorageError(f"{file} is not a backup of `testbed backup` ({error})") from error
+        raise StorageError(f"`testbed backup` did not write {file} ({error})") from error
     with archive:
         yield archive
 
 
 def _find_database_member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
     if _DATABASE_MEMBER not in archive.getnames():
-        raise StorageError(f"{file} is not a backup of `testbed backup`: it has no {_DATABASE_MEMBER}")
+        raise StorageError(f"`testbed backup` did not write {file}: it has no {_DATABASE_MEMBER}")
     return archive.getmember(_DATABASE_MEMBER)
 
 
@@ -178,10 +178,10 @@ def _exclude_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if Path(member.name).name == ".lock" else member
 
 
-def _check_integrity(copy_path: Path, consequence: str) -> None:
+def _check_integrity(copy_path: Path, effect_text: str) -> None:
     (row,) = read_rows(copy_path, "pragma integrity_check") or [{"integrity_check": "it is empty"}]
     if row["integrity_check"] != "ok":
-        raise StorageError(f"the database is damaged ({row['integrity_check']}): {consequence}")
+        raise StorageError(f"the database is damaged ({row['integrity_check']}): {effect_text}")
 
 
 def _count_rows(copy_path: Path) -> dict[str, int]:

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
-from testbed.storage.audit import AuditEntry, Author, append
+from testbed.storage.audit import AuditEntry, LocalUser, append
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_person
 from testbed.storage.schema import tokens
@@ -135,7 +135,7 @@ def _make_audit_entry(action: str, token: Token) -> AuditEntry:
     """Return the line of the audit log. The role in it is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
     return AuditEntry(
-        Author(get_current_person(), "admin"),
+        LocalUser(get_current_person(), "admin"),
         action,
         outcome=f"token {token.id} of {token.name}, {token.role}{limits}",
     )

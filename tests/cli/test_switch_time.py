@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from testbed.commands.devices import session
-from testbed.commands.devices.session import report_move, time_limit
+from testbed.commands.devices.session import report_change, time_limit
 from testbed.errors import MoveTimedOut, TimedOut
 
 SWITCH = SimpleNamespace(address="rome+cli://h")
@@ -33,7 +33,7 @@ def test_an_alarm_between_the_last_line_and_the_end_of_the_limit_is_a_timeout_li
 
 def test_what_has_moved_is_reported_whatever_time_that_takes():
     with time_limit(60.0, SWITCH.address):
-        with report_move(SWITCH, {1: 9}):
+        with report_change(SWITCH, {1: 9}):
             assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
         assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
@@ -55,6 +55,6 @@ def test_an_alarm_in_a_move_says_that_its_pairs_are_unknown():
     with (
         pytest.raises(MoveTimedOut, match="unknown: 1->9"),
         time_limit(60.0, SWITCH.address),
-        report_move(SWITCH, {1: 9}),
+        report_change(SWITCH, {1: 9}),
     ):
         signal.raise_signal(signal.SIGALRM)

@@ -84,7 +84,7 @@ def log(service):
 def test_a_log_that_nobody_touched_is_whole(service, log):
     found = verify(get_database_address(service.runs_dir))
 
-    assert (found.broken, found.lines, len(found.newest)) == (None, 5, 64)
+    assert (found.broken_line, found.lines, len(found.newest_hash)) == (None, 5, 64)
 
 
 COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous", "hash")
@@ -96,14 +96,14 @@ COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "prev
 def test_a_changed_line_shows(service, log, column, line):
     log(f"update audit set {column} = {column} || 'x' where number = {line}")
 
-    assert verify(get_database_address(service.runs_dir)).broken == line
+    assert verify(get_database_address(service.runs_dir)).broken_line == line
 
 
 @pytest.mark.parametrize("line", [1, 3, 5])
 def test_a_removed_line_shows(service, log, line):
     log(f"delete from audit where number = {line}")
 
-    assert verify(get_database_address(service.runs_dir)).broken == line
+    assert verify(get_database_address(service.runs_dir)).broken_line == line
 
 
 def test_a_line_goes_on_after_a_removed_end(service, log):
@@ -111,7 +111,7 @@ def test_a_line_goes_on_after_a_removed_end(service, log):
     with service.database.transaction() as connection:
         append(connection, AuditEntry(ANONYMOUS, "later"))
 
-    assert verify(get_database_address(service.runs_dir)).broken == 5
+    assert verify(get_database_address(service.runs_dir)).broken_line == 5
 
 
 def test_the_command_says_whole_or_which_line(service, log, capsys):
@@ -128,12 +128,12 @@ def test_the_command_says_whole_or_which_line(service, log, capsys):
 def test_a_log_whose_end_was_cut_with_its_count_shows_by_a_hash_that_was_kept(service, log, capsys):
     from testbed.cli.app import run_app
 
-    kept = verify(get_database_address(service.runs_dir)).newest
+    kept = verify(get_database_address(service.runs_dir)).newest_hash
     words = ["audit", "--verify", "--expect", kept, "--runs-dir", str(service.runs_dir)]
     assert run_app(words) == 0
     log("delete from audit where number = 5")
     log("update counters set value = 4 where name = 'audit'")
-    assert verify(get_database_address(service.runs_dir)).broken is None
+    assert verify(get_database_address(service.runs_dir)).broken_line is None
     capsys.readouterr()
     assert run_app(words) == 2
     assert f"no line has the hash {kept}" in capsys.readouterr().out

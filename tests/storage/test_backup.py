@@ -141,7 +141,7 @@ def test_no_backup_is_made_of_a_damaged_file_nor_taken_from_a_stranger(runs, tmp
         back_up(runs / "lightbed.sqlite", runs, tmp_path / "b.tar")
     assert not (tmp_path / "b.tar").exists()
     (tmp_path / "x.tar").write_bytes(b"no archive")
-    with pytest.raises(StorageError, match="is not a backup"):
+    with pytest.raises(StorageError, match="did not write"):
         restore(tmp_path / "x.tar", tmp_path / "y.sqlite", tmp_path)
     with tarfile.open(tmp_path / "z.tar", "w") as archive:
         archive.add(KEPT, "other")

@@ -1,7 +1,7 @@
 """External inputs of a datapath, declared or inferred from their use.
 
-All modules of a datapath share them by name. Call `declare` and `use` for every declaration and use, then
-`infer_signals`, and only then `signals`, `signal` and `get_element_index`.
+All modules of a datapath share the inputs by name. Call `declare` for every declaration and `record_use` for every use.
+Then call `infer_signals`. The methods `list_signals`, `find_signal` and `get_element_index` give results only after it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_COMPARISONS = 40_000
 @dataclass
 class _InputRecord:
     declaration: FlatInput | None = None
-    has_single_elements: bool = False
+    is_declared_by_element: bool = False
     indices: set[int | None] = field(default_factory=set)
     lanes: set[int] = field(default_factory=set)
     suffixes: set[str] = field(default_factory=set)
@@ -49,7 +49,7 @@ class ExternalInputs:
         record = self._records.setdefault(declaration.name, _InputRecord())
         if element is not None:
             record.indices.add(element)
-            record.has_single_elements = True
+            record.is_declared_by_element = True
         if record.declaration is None:
             record.declaration = declaration
             return
@@ -68,14 +68,14 @@ class ExternalInputs:
         """Determine the signal of every input. Warn of an undeclared input whose name may be a misspelling."""
         declared_names = [name for name, record in self._records.items() if record.declaration]
         candidates = list(dict.fromkeys([*declared_names, *other_names]))
-        # Texts with very many names are generated: they have no misspellings, and a comparison would take long.
-        must_check_spelling = len(self._records) * (len(candidates) + len(self._records)) <= _MAX_COMPARISONS
+        # Only a generated text has very many names. It has no misspellings, and comparing its names would take long.
+        can_check_spelling = len(self._records) * (len(candidates) + len(self._records)) <= _MAX_COMPARISONS
         for name, record in self._records.items():
             with report.catch_errors():
-                if record.declaration is None and must_check_spelling:
+                if record.declaration is None and can_check_spelling:
                     _warn_if_misspelt(name, record, candidates, report)
                 candidates.append(name)
-                _set_signal(name, record, report)
+                _resolve_input(name, record, report)
 
     def list_signals(self) -> tuple[Signal, ...]:
         """Return the inputs; inputs that load memories come last. Call `infer_signals` first."""
@@ -92,12 +92,12 @@ class ExternalInputs:
         signal = record.signal
         assert signal is not None
         begin, end = record.first_index, record.first_index + signal.size - 1
-        is_single = (
+        is_declared_whole = (
             record.declaration is not None
             and record.declaration.span is None
-            and not record.has_single_elements
+            and not record.is_declared_by_element
         )
-        if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
+        if signal.kind is SignalKind.NUMBER and is_declared_whole and reference.index is not None:
             name, bits_text = reference.name, f"{signal.width} bits"
             message = f"{quote(name)} is one number of {bits_text} and has no element {reference.index}"
             bit = f"{name}[{reference.index}:{reference.index}]"
@@ -158,16 +158,17 @@ def _merge_declarations(earlier_declaration: FlatInput, later_declaration: FlatI
         )
     if earlier_declaration.span.start != later_declaration.span.start:
         message = (
-            f"elements of {quote(earlier_declaration.name)} begin at {later_declaration.span.start} here"
-            f" and at {earlier_declaration.span.start}"
-            f" at {earlier_declaration.location}"
+            f"elements of {quote(earlier_declaration.name)} begin with {later_declaration.span.start} here, but with"
+            f" {earlier_declaration.span.start} in the declaration at {earlier_declaration.location}"
         )
         raise SourceError(later_declaration.location, message, "Start both ranges at the same number.")
     return replace(earlier_declaration, span=max(earlier_declaration.span, later_declaration.span, key=len))
 
 
-def _set_signal(name: str, record: _InputRecord, report: Report) -> None:
-    signal = _make_declared_signal(record) if record.declaration else _infer_signal(name, record)
+def _resolve_input(name: str, record: _InputRecord, report: Report) -> None:
+    signal = (
+        _resolve_declared_input(record) if record.declaration else _resolve_undeclared_input(name, record)
+    )
     if signal.size * signal.lanes > MAX_LANES:
         message = (
             f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
@@ -193,12 +194,12 @@ def _find_location(record: _InputRecord) -> Location:
     return location
 
 
-def _make_declared_signal(record: _InputRecord) -> Signal:
+def _resolve_declared_input(record: _InputRecord) -> Signal:
     declaration = record.declaration
     assert declaration is not None
     if declaration.span is not None:
         record.first_index, size = declaration.span.start, len(declaration.span)
-    elif record.has_single_elements:
+    elif record.is_declared_by_element:
         record.first_index, size = _infer_extent(record)
     else:
         indices = {index for index in record.indices if index is not None}
@@ -216,7 +217,7 @@ def _make_declared_signal(record: _InputRecord) -> Signal:
     )
 
 
-def _infer_signal(name: str, record: _InputRecord) -> Signal:
+def _resolve_undeclared_input(name: str, record: _InputRecord) -> Signal:
     record.first_index, size = _infer_extent(record)
     if record.suffixes & {"valid", "data"}:
         return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, location=record.first_location)

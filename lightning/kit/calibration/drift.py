@@ -23,7 +23,7 @@ from lightning.kit.calibration.measurement.transfer import (
     MAX_RESIDUAL,
     PARTNERS,
     POINT_COUNT,
-    Rows,
+    RowReader,
     Sweep,
     sweep_all,
 )
@@ -71,7 +71,7 @@ class Drift:
 
 
 def measure_drift(
-    rows: Rows, calibration: Calibration, *, limit: float = MAX_RMS_ERROR, shots: int = SHOT_COUNT
+    rows: RowReader, calibration: Calibration, *, limit: float = MAX_RMS_ERROR, shots: int = SHOT_COUNT
 ) -> Drift:
     """Measure the reference products with this calibration, and return their errors."""
     words = calibration.look_up_words(REFERENCE_ROWS)
@@ -94,7 +94,7 @@ class Monitor:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: RowReader,
         calibration: Calibration,
         *,
         interval_s: float = INTERVAL_S,
@@ -125,7 +125,7 @@ class Monitor:
 
 
 def recalibrate(
-    rows: Rows, calibration: Calibration, *, point_count: int = POINT_COUNT, shots: int = 4
+    rows: RowReader, calibration: Calibration, *, point_count: int = POINT_COUNT, shots: int = 4
 ) -> Calibration:
     """Sweep each modulator once, and return the calibration with new curves, words and gains.
 

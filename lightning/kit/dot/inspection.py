@@ -66,7 +66,7 @@ def inspect(
     encoder_0, encoder_1, encoder_2, encoder_3 = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.look_up_words(values)[None]
     dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
-    waveforms = make_envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
+    waveforms = make_envelopes(words, dark, tile, reader.signal_path.alignment)[:, 0]  # (4, samples)
     counts = reader.measure_trace(waveforms, tile, rounds=rounds)
     settled = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.

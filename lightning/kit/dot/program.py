@@ -37,8 +37,8 @@ MAX_PULSE_TICKS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wiring:
-    """Generators of the modulators, readout of the detector, and alignment of the light."""
+class SignalPath:
+    """The path of a signal through the kit: generators of the modulators, readout of the detector, and alignment."""
 
     channels: tuple[int, ...]
     readout: int
@@ -65,7 +65,7 @@ class TileReader:
         self.buffer_length = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
         self.decimated_length = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
         alignment = Alignment.from_timing(calibration.timing, self.samples_per_tick)
-        self.wiring = Wiring(channels, calibration.readout, alignment)
+        self.signal_path = SignalPath(channels, calibration.readout, alignment)
 
     def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile with this number of symbols on this device."""
@@ -86,7 +86,7 @@ class TileReader:
         return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory_length else 1
 
     def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
-        """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
+        """Return the light of each tile in counts times ticks, (tiles, shots). The light of dark tiles is subtracted.
 
         `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
         them.
@@ -99,7 +99,10 @@ class TileReader:
         return np.concatenate(sums_by_run)
 
     def measure_trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Play (4, samples) envelopes and return the decimated counts (samples,) of the window, mean of `rounds`."""
+        """Play one tile and return the decimated counts of its window, (samples,), averaged over `rounds`.
+
+        `envelopes` are (4, samples).
+        """
         self._load(envelopes)
         program = self.make_program(tile, 1, 1)
         runs = [
@@ -116,13 +119,13 @@ class TileReader:
         self._load(all_envelopes.reshape(MODULATOR_COUNT, -1))
         shots_per_pass = max(1, self.buffer_length // tile_count)
         shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
-        raw = np.concatenate([self._run_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
+        raw = np.concatenate([self._measure_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
         dark_level = float(np.concatenate([raw[:edge_tile_count], raw[-edge_tile_count:]]).mean())
         light: Floats = raw[edge_tile_count:-edge_tile_count] - dark_level
         return light
 
-    def _run_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
-        """Return the raw sums in counts times ticks, (tiles, shots)."""
+    def _measure_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
+        """Execute the program once and return the raw sums in counts times ticks, (tiles, shots)."""
         program = self.make_program(tile, tile_count, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tile_count, shots, -1, 2)
@@ -131,11 +134,11 @@ class TileReader:
 
     def make_program(self, tile: Tile, tile_count: int, shots: int) -> Any:
         """Return the QICK program for a run of `tile_count` tiles, including dark tiles."""
-        return _load_program_class()(self.soc, tile, tile_count, shots, self.wiring)
+        return _load_program_class()(self.soc, tile, tile_count, shots, self.signal_path)
 
     def _load(self, memory: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""
-        for channel, samples in zip(self.wiring.channels, memory, strict=True):
+        for channel, samples in zip(self.signal_path.channels, memory, strict=True):
             rows = np.zeros((samples.size, 2), dtype=np.int16)
             rows[:, 0] = samples
             self.soc.load_envelope(channel, data=rows if _is_local(self.soc) else rows.tolist(), addr=0)
@@ -144,7 +147,7 @@ class TileReader:
 def _is_local(soc: Any) -> bool:
     """Return whether the device is an object of this process.
 
-    QICK sends lists to other processes, because their numpy version may differ.
+    A device in another process gets lists instead of arrays, because its version of numpy may differ.
     """
     from qick import QickConfig
 
@@ -183,14 +186,16 @@ def _load_program_class() -> Any:
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """A program that plays tiles from the envelope memories, with one window for each."""
 
-        def __init__(self, soccfg: Any, tile: Tile, tiles: int, shots: int, wiring: Wiring) -> None:
-            self.tile, self.wiring = tile, wiring
-            super().__init__(soccfg, {"expts": tiles, "reps": shots, "start": 0, "step": 1})
+        def __init__(
+            self, soccfg: Any, tile: Tile, tile_count: int, shots: int, signal_path: SignalPath
+        ) -> None:
+            self.tile, self.signal_path = tile, signal_path
+            super().__init__(soccfg, {"expts": tile_count, "reps": shots, "start": 0, "step": 1})
 
         def initialize(self) -> None:
-            self.declare_readout(ch=self.wiring.readout, length=self.tile.window, freq=0, sel="input")
+            self.declare_readout(ch=self.signal_path.readout, length=self.tile.window, freq=0, sel="input")
             blank = np.zeros(self.tile.samples)
-            for channel in self.wiring.channels:
+            for channel in self.signal_path.channels:
                 self.declare_gen(ch=channel, nqz=1)
                 self.add_envelope(ch=channel, name="tile", idata=blank)
                 self.set_pulse_registers(
@@ -199,15 +204,17 @@ def _load_program_class() -> Any:
             self.synci(200)
 
         def body(self) -> None:
-            for channel, delay in zip(self.wiring.channels, self.wiring.alignment.delays, strict=True):
+            for channel, delay in zip(
+                self.signal_path.channels, self.signal_path.alignment.delays, strict=True
+            ):
                 self.pulse(ch=channel, t=delay)
-            offset = self.wiring.alignment.arrival + self.tile.offset
-            self.trigger(adcs=[self.wiring.readout], adc_trig_offset=offset, t=0)
+            offset = self.signal_path.alignment.arrival + self.tile.offset
+            self.trigger(adcs=[self.signal_path.readout], adc_trig_offset=offset, t=0)
             self.wait_all()
             self.sync_all(REST_TICKS)
 
         def update(self) -> None:
-            for channel in self.wiring.channels:
+            for channel in self.signal_path.channels:
                 page, address = self.ch_page(channel), self.sreg(channel, "addr")
                 self.mathi(page, address, address, "+", self.tile.ticks)
 

@@ -23,7 +23,7 @@ from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, make_encoder
 from lightning.kit.calibration.fringe import Floats, Fringe, fit_fringe
-from lightning.kit.dot.program import Wiring
+from lightning.kit.dot.program import SignalPath
 from lightning.kit.dot.symbol import GATE_INDICES, Coding, Integers, Samples, Symbol, Tile, make_envelopes
 from lightning.kit.settings import MODULATOR_COUNT
 
@@ -46,7 +46,7 @@ does not."""
 class TileMeter(Protocol):
     """Measurement of tiles, such as `program.TileReader`."""
 
-    wiring: Wiring
+    signal_path: SignalPath
 
     def make_tile(self, symbol_count: int, symbol: Symbol) -> Tile:
         """Return the dimensions of a tile."""
@@ -96,7 +96,7 @@ def measure_tiles(
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tile_meter.make_tile(words.shape[1], symbol)
     dark_words = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
-    alignment = tile_meter.wiring.alignment
+    alignment = tile_meter.signal_path.alignment
     samples = make_envelopes(words, dark, tile, alignment)
     return tile_meter.measure_sums(
         samples, tile, make_envelopes(dark_words, dark, tile, alignment)[:, 0], shots=shots

@@ -190,7 +190,7 @@ class BankSwitch(SwitchDriver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         for port in readings if self._command_set.monitor else ():
             if port in self._banks:
-                readings[port] = self._session.ask_again(
+                readings[port] = self._session.ask_with_retry(
                     self._command_set.format_power_query(port), decode_monitor
                 )
         return readings

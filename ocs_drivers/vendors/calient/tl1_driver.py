@@ -3,12 +3,12 @@
     what                             commands
     add one pair                     2: ENT-CRS, ACT-CRS (1 if it was provisioned already)
     remove one circuit               2: CANC-CRS, DLT-CRS (a two-way circuit is one)
-    delete a blocking provisioned one 1: DLT-CRS
+    delete one circuit in the way    1: DLT-CRS
     a read                           2: RTRV-CRS, RTRV-PORT (for the ports that cannot be used)
     reading back                     1 for each read: RTRV-CRS
 
-Reports are not silenced (`INH-MSG`), because they announce the changes of other users. A step that fails between its
-commands leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
+The driver never silences reports (with `INH-MSG`), because they announce the changes of other users. A step that fails
+between its commands leaves its circuit provisioned: a read shows it, and the next apply activates or deletes it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GROUP_NAME = "SYSTEM"
 
 DIALECT = Dialect(
     login_text=re.compile(r"Login Not Active", re.IGNORECASE),
-    welcome=re.compile(r"Already logged in", re.IGNORECASE),
+    logged_in_text=re.compile(r"Already logged in", re.IGNORECASE),
 )
 _CHANGE_REPORTS = ("DBCHG", "DBGH")  # DBGH is the spelling in one public driver
 
@@ -90,7 +90,7 @@ class CalientTl1(CalientSwitch):
     # -- reading
 
     def _ask_circuits(self) -> Circuits:
-        return self._session.ask_again(
+        return self._session.ask_with_retry(
             "RTRV-CRS",
             lambda lines: Circuits(self._names, tl1_codec.decode_circuits(lines)),
             positional="ALL",
@@ -111,7 +111,9 @@ class CalientTl1(CalientSwitch):
         self, verb: str, decode: Callable[[tuple[str, ...]], Mapping[str, _T]]
     ) -> Mapping[str, _T]:
         """Query all ports. Raise `ProtocolDesync` unless they are the ports that `open` read."""
-        return self._session.ask_again(verb, lambda lines: self._names.check_complete(decode(lines)), aid="0")
+        return self._session.ask_with_retry(
+            verb, lambda lines: self._names.check_complete(decode(lines)), aid="0"
+        )
 
     def _reports_change(self, event: Event) -> bool:
         return any(kind in event.kind for kind in _CHANGE_REPORTS)

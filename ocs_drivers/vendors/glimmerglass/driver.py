@@ -132,7 +132,7 @@ class GlimmerglassTl1(Tl1Driver):
 
     def _read_port_rows(self) -> dict[int, codec.Port]:
         """Return the rows by port number, without ports that the licence does not cover."""
-        rows = self._session.ask_again("RTRV-CFG-FIBER", codec.decode_ports, aid="all")
+        rows = self._session.ask_with_retry("RTRV-CFG-FIBER", codec.decode_ports, aid="all")
         outputs = self.capabilities.outputs
         return {
             row.number + (0 if row.is_input else self._inputs): row
@@ -160,7 +160,7 @@ class GlimmerglassTl1(Tl1Driver):
         return self._read_circuits().connections
 
     def _read_circuits(self) -> Circuits:
-        return self._session.ask_again("rtrv-crs-fiber", self._decode_circuits, aid="all")
+        return self._session.ask_with_retry("rtrv-crs-fiber", self._decode_circuits, aid="all")
 
     def _decode_circuits(self, lines: tuple[str, ...]) -> Circuits:
         """Decode the circuits. The device lists each circuit twice, once for each end."""
@@ -225,7 +225,7 @@ class GlimmerglassTl1(Tl1Driver):
         if not ports:
             return {}
         readings: dict[int | None, Power | None] = {}
-        for row in self._session.ask_again("rtrv-crs-fiber", codec.decode_circuits, aid="all"):
+        for row in self._session.ask_with_retry("rtrv-crs-fiber", codec.decode_circuits, aid="all"):
             readings[self._convert_port(row.source, is_input=True)] = row.input_power
             readings[self._convert_port(row.output, is_input=False)] = row.output_power
         return {port: readings.get(port) for port in ports}

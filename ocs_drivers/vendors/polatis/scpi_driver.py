@@ -85,7 +85,7 @@ class PolatisScpi(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state; SCPI has no labels."""
-        states = self._session.ask_again(scpi_codec.PORT_STATES, self._decode_states)
+        states = self._session.ask_with_retry(scpi_codec.PORT_STATES, self._decode_states)
         sides = {number: self._find_side(number) for number in states}
         return {
             number: PortInfo(number, side, states[number], has_power_monitor=side in self._monitored)
@@ -97,8 +97,10 @@ class PolatisScpi(SwitchDriver):
 
     def _read(self) -> Snapshot:
         if not self._reports_states:
-            return Snapshot(self._session.ask_again(scpi_codec.CONNECTIONS, self._decode), self._clock.now())
-        return self._session.ask_together_again(
+            return Snapshot(
+                self._session.ask_with_retry(scpi_codec.CONNECTIONS, self._decode), self._clock.now()
+            )
+        return self._session.ask_together_with_retry(
             (scpi_codec.CONNECTIONS, scpi_codec.PORT_STATES), self._decode_both
         )
 

@@ -81,13 +81,15 @@ class PolatisTl1(Tl1Driver):
 
     def _read_states(self) -> dict[int, PortState]:
         """Return the state of every port, read from its shutter."""
-        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._port_range)
+        states = self._session.ask_with_retry(
+            "RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._port_range
+        )
         self._check_complete(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
         return states
 
     def _read_labels(self, aid: str) -> dict[int, str]:
         try:
-            return self._session.ask_again("RTRV-PORT-LABEL", tl1_codec.decode_port_values, aid=aid)
+            return self._session.ask_with_retry("RTRV-PORT-LABEL", tl1_codec.decode_port_values, aid=aid)
         except Unsupported:
             return {}
 
@@ -100,7 +102,7 @@ class PolatisTl1(Tl1Driver):
         return Snapshot(connections, self._clock.now(), unfit)
 
     def _connections(self) -> CrossConnects:
-        return self._session.ask_again(
+        return self._session.ask_with_retry(
             "RTRV-PATCH", lambda lines: self._check_possible(tl1_codec.decode_pairs(lines).items())
         )
 
@@ -129,7 +131,7 @@ class PolatisTl1(Tl1Driver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if port in self._monitored]
         for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
-            powers = self._session.ask_again(
+            powers = self._session.ask_with_retry(
                 "RTRV-PORT-POWER", tl1_codec.decode_powers, aid=format_port_list(chunk)
             )
             self._check_complete(chunk, powers)
@@ -139,7 +141,7 @@ class PolatisTl1(Tl1Driver):
     def attenuation(self, port: int) -> Attenuation:
         """Return the setting of the attenuator of an output port."""
         self._check_attenuator(port)
-        return self._session.ask_again("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
+        return self._session.ask_with_retry("RTRV-PORT-ATTEN", tl1_codec.decode_attenuation, aid=str(port))
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port and verify it by reading back. Raise `DeviceError`."""

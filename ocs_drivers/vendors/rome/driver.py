@@ -182,9 +182,9 @@ class RomeCli(SwitchDriver):
             return decode(lines)
 
         try:
-            return self._session.ask_again(command, decode_accepted)
+            return self._session.ask_with_retry(command, decode_accepted)
         except Timeout:
-            return self._session.ask_again(command, decode_accepted)
+            return self._session.ask_with_retry(command, decode_accepted)
 
     def _decode_any_ports(self, lines: tuple[str, ...]) -> Table:
         return decode_ports(lines, self._dialect, self._board)

@@ -98,7 +98,7 @@ class SonicOcs(SwitchDriver):
 
     def _show(self, subject: str, decode: Callable[[Lines], _T]) -> _T:
         """Return the decoded output of a `show` command."""
-        return self._session.ask_again(f"show {subject}", decode)
+        return self._session.ask_with_retry(f"show {subject}", decode)
 
     def _bind_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
         """Return the decoder with the port names bound."""

@@ -158,9 +158,9 @@ class TelescentCli(SwitchDriver):
     def _ask_twice(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
         """Return the answer to a query. Send it again after a timeout, because a garbled prompt also causes one."""
         try:
-            return self._session.ask_again(command, decode)
+            return self._session.ask_with_retry(command, decode)
         except Timeout:
-            return self._session.ask_again(command, decode)
+            return self._session.ask_with_retry(command, decode)
 
     def _decode_whole_table(self, lines: tuple[str, ...]) -> Table:
         table, size = self._decode_table(lines), self._numbering.port_count

@@ -65,13 +65,13 @@ class Person:
     def _set_refusals(self, request: Request | None) -> None:
         self._remaining_refusals = request.get_integer("count", 1) if request else 0
 
-    async def serve(self, line: Line) -> None:
+    async def serve(self, client: Line) -> None:
         """Serve one client until it disconnects."""
         rest = b""
-        while data := await line.read():
+        while data := await client.read():
             *lines, rest = (rest + data).split(b"\n")
             for text in lines:
-                await line.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
+                await client.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
         removal, connection, query = (
@@ -82,7 +82,7 @@ class Person:
             return b"none\n" if output is None else f"{output}\n".encode()
         order = removal or connection
         if order is None:
-            return _NO_ANSWER  # the line is the work list or a remark
+            return _NO_ANSWER  # the driver also sends remarks and the list of all moves, which need no answer
         await self._device.clock.sleep(self._cord_time_s)
         try:
             self._move_cord(int(order[1]), int(order[2]), is_connect=connection is not None)
@@ -107,16 +107,16 @@ class Person:
         if not self._remaining_mistakes:
             return output
         used_outputs = set(self._matrix.connections.values()) | {output}
-        free_inputs = [
+        free_outputs = [
             port
             for port in self._matrix.ports
             if port > self._matrix.input_count and port not in used_outputs
         ]
-        if not free_inputs:
+        if not free_outputs:
             return output
         self._remaining_mistakes -= 1
         self._device.faults.fire_counts["mistake"] += 1
-        return min(free_inputs, key=lambda port: abs(port - output))
+        return min(free_outputs, key=lambda port: abs(port - output))
 
 
 class PersonRefusal(Exception):

@@ -29,21 +29,26 @@ class TimeIsUp(BaseException):
 
 @contextmanager
 def open_device(
-    address: str, timeout_s: float | None, answer_s: float, record: Path | None, *, announces_slowness: bool
+    address: str,
+    timeout_s: float | None,
+    answer_timeout_s: float,
+    record_path: Path | None,
+    *,
+    announces_slowness: bool,
 ) -> Iterator[OpticalSwitch]:
     """Open the switch at an address for at most `timeout_s` (None: no limit).
 
-    Each answer may take `answer_s`. `record` names a new file for all bytes on the wire. Raises `TimedOut`, `OcsError`,
-    and `UsageError` if the recording cannot be written.
+    Each answer may take `answer_timeout_s`. `record_path` names a new file for all bytes on the wire. Raises
+    `TimedOut`, `OcsError`, and `UsageError` if the recording cannot be written.
     """
     load_on_demand("numpy", "psutil")
     with ExitStack() as stack:
-        if record is not None:
-            stack.enter_context(_record_into(record))
+        if record_path is not None:
+            stack.enter_context(_record_into(record_path))
         if announces_slowness:
             stack.enter_context(announce_slowness(address))
         with time_limit(timeout_s, address):  # closing is not included: it takes at most a second
-            switch = stack.enter_context(open_switch(address, timeout_s=answer_s))
+            switch = stack.enter_context(open_switch(address, timeout_s=answer_timeout_s))
             try:
                 yield switch
             except OcsError as error:
@@ -60,7 +65,11 @@ def announce_slowness(address: str) -> Iterator[None]:
     def announce() -> None:
         waited_s = pause_s = SLOW_AFTER_S
         while not has_ended.wait(pause_s):
-            print(f"   {_strip_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True)
+            print(
+                f"   {_strip_credentials(address)} is slow: {waited_s:g} s so far",
+                file=sys.stderr,
+                flush=True,
+            )
             pause_s, waited_s = waited_s, 2 * waited_s
 
     watcher = Thread(target=announce, daemon=True)
@@ -85,10 +94,11 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         try:
             yield
         finally:
-            _stop_alarm()  # inside the outer `try`: an alarm just before this line still raises `TimedOut`
+            # The outer `try` includes this line, so an alarm just before it still raises `TimedOut`.
+            _stop_alarm()
     except TimeIsUp:
         raise TimedOut(
-            f"{_strip_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
+            f"{_strip_credentials(address)}: not done within {timeout_s:g} s. Check the port of the address "
             "and the device; raise the limit with --timeout"
         ) from None
     finally:
@@ -105,7 +115,7 @@ def _stop_alarm() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _strip_account(address: str) -> str:
+def _strip_credentials(address: str) -> str:
     scheme, _, location = address.rpartition("://")
     return f"{scheme}://{location.rpartition('@')[2]}" if scheme else location.rpartition("@")[2]
 
@@ -126,8 +136,8 @@ def _record_into(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def report_move(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
-    """Show the driver's progress during a change.
+def report_change(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
+    """Show the driver's progress during a change, and convert interrupts.
 
     Raises `Interrupted` or `MoveTimedOut` if the block is interrupted or out of time. The device may still execute the
     change, so the error lists `pairs` as circuits whose state is unknown.
@@ -154,7 +164,7 @@ def change_under_lease(
     *,
     ports: Iterable[int] = (),
 ) -> Iterator[None]:
-    """Wrap a change as `report_move` does, and lease the ports of the change in all labs that contain the switch.
+    """Wrap a change as `report_change` does, and lease the ports of the change in all labs that contain the switch.
 
     It leases `ports`, the ends of `pairs`, and the ends of current `connections` that share a port with `pairs`.
     """
@@ -167,7 +177,7 @@ def change_under_lease(
         if source in new_circuits or output in new_circuits.values()
     }
     changed_ports = frozenset({*ports, *list_ports([*new_circuits.items(), *old_circuits.items()])})
-    with lease_ports(runs_dir, switch.address, changed_ports), report_move(switch, pairs):
+    with lease_ports(runs_dir, switch.address, changed_ports), report_change(switch, pairs):
         yield
 
 

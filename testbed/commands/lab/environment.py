@@ -33,7 +33,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclRingFile:
-    """NCCL's graph file for the rings of one stride, named `graph` on all hosts. `hosts` are in the order of ranks."""
+    """NCCL's graph file for the rings of one stride. `graph` is its name on all hosts. `hosts` are in rank order."""
 
     graph: str
     stride: int
@@ -84,7 +84,7 @@ class Environment(TopologyCommand):
     ] = None
 
     def run(self, context: CommandContext) -> EnvironmentDocument:
-        """Return the environment of programs. With `nccl`, read the hosts' hardware and write NCCL's files.
+        """Return the variables and the host file for programs. With `nccl`, read the hardware and write NCCL's files.
 
         Raises `HostError` if hosts name their NICs differently, or have more devices than NCCL reads.
         """

@@ -31,7 +31,7 @@ class Metrics(Command[MetricsDocument]):
     """`testbed metrics`."""
 
     needs = "labs if any"
-    lab_help = "Lab files of labs whose switches are read too."
+    lab_help = "Lab files. The switches of these labs are read too."
     role = "viewer"
 
     def run(self, context: CommandContext) -> MetricsDocument:

@@ -102,10 +102,10 @@ class Audit(Command[AuditList | AuditCheck]):
         if self.verify:
             check = verify(address, self.expect)
             document = AuditCheck(
-                whole=check.broken is None,
+                whole=check.broken_line is None,
                 lines=check.lines,
-                newest=check.newest,
-                broken=check.broken,
+                newest=check.newest_hash,
+                broken=check.broken_line,
                 reason=check.reason,
             )
             context.say(document.format_line())

@@ -42,7 +42,10 @@ class NcclSettings:
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
-    """A test program, its sizes and iterations. `json` is the path of the output file on the first host."""
+    """A test program, its sizes and iterations.
+
+    Each size is `factor` times the size before it. `json` is the path of the output file on the first host.
+    """
 
     program: str = "all_reduce_perf"
     smallest_bytes: int = 8
@@ -77,7 +80,7 @@ class NcclRun:
 def make_nccl_environment(settings: NcclSettings) -> dict[str, str]:
     """Return NCCL's environment variables: use only rings, on exactly these interfaces, and log the rings.
 
-    The 12-host testbed uses the same variables (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
+    The number of channels is the number of rings in `settings`, usually one per NIC.
     """
     interface_list = "=" + ",".join(
         settings.interfaces
@@ -168,8 +171,8 @@ def make_find_command(test: NcclTest) -> str:
     )
 
 
-def parse_equipment(result: CommandResult) -> NcclHost:
-    """Parse the output of `make_find_command` on one host."""
+def parse_nccl_host(result: CommandResult) -> NcclHost:
+    """Return the GPUs and programs of one host, parsed from the output of `make_find_command`."""
     lines = result.stdout.splitlines()
     path_by_name = dict(
         line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun="))
@@ -180,11 +183,11 @@ def parse_equipment(result: CommandResult) -> NcclHost:
     )
 
 
-def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
-    """Return the equipment of each host, in the fleet's order. Raise `HostError` if one cannot be reached."""
+def find_nccl_hosts(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
+    """Return the GPUs and programs of each host, in the fleet's order. Raise `HostError` if one cannot be reached."""
     command = make_find_command(test or NcclTest())
     results = fleet.run({host.name: command for host in fleet.hosts})
-    return tuple(parse_equipment(results[host.name]) for host in fleet.hosts)
+    return tuple(parse_nccl_host(results[host.name]) for host in fleet.hosts)
 
 
 def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
@@ -192,12 +195,12 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     test = test or NcclTest()
     if not hosts:
         return "there are no hosts"
-    hosts_without_gpu = [nccl_host.host for nccl_host in hosts if len(nccl_host.gpus) < test.gpus_per_host]
+    hosts_with_few_gpus = [nccl_host.host for nccl_host in hosts if len(nccl_host.gpus) < test.gpus_per_host]
     hosts_without_program = [nccl_host.host for nccl_host in hosts if not nccl_host.program]
     reasons = []
-    if hosts_without_gpu:
+    if hosts_with_few_gpus:
         reasons.append(
-            f"no GPU on {_join_names(hosts_without_gpu, len(hosts))} "
+            f"too few GPUs on {_join_names(hosts_with_few_gpus, len(hosts))} "
             f"(`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
             f"the CPU collectives of `testbed nccl LAB` need none"
         )
@@ -223,7 +226,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     cannot be reached.
     """
     test = test or NcclTest()
-    nccl_hosts = find_nccl(fleet, test)
+    nccl_hosts = find_nccl_hosts(fleet, test)
     reason = explain_missing(nccl_hosts, test)
     if reason:
         raise CollectiveError(f"nccl-tests cannot run here: {reason}")
@@ -257,7 +260,7 @@ def _read_results(fleet: Fleet, first_host: str, result: CommandResult) -> NcclT
 
 
 def import_nccl(path: Path | str) -> NcclTable:
-    """Return the table in a file. A file that begins with a brace is parsed as JSON, any other as text.
+    """Return the table of results in an output file of nccl-tests, which is JSON if it begins with a brace, else text.
 
     Raises `ResultsError`, naming file and line, if the file cannot be read or holds no row of results.
     """

@@ -21,13 +21,13 @@ from testbed.measure.nccl.launch import (
     NcclSettings,
     NcclTest,
     explain_missing,
-    find_nccl,
+    find_nccl_hosts,
     import_nccl,
     make_find_command,
     make_mpirun_command,
     make_nccl_environment,
     make_program_arguments,
-    parse_equipment,
+    parse_nccl_host,
     run_nccl,
 )
 from testbed.measure.nccl.table import make_table_document
@@ -117,7 +117,7 @@ def test_the_arguments_of_the_test():
 
 def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
     here = lab("a", "b")
-    found = [replace(parse_equipment(CommandResult(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
+    found = [replace(parse_nccl_host(CommandResult(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
     variables = {"a": {"NCCL_NET": "IB"}, "b": {"NCCL_NET": "Socket"}}
     command = make_mpirun_command(here, found, variables, NcclTest(timeout_s=60))
     common, *rest = command.split(" -np ")
@@ -130,7 +130,7 @@ def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
 
 
 def test_what_a_host_has_is_read_from_its_answer():
-    host = parse_equipment(CommandResult("a", 0, f"{FOUND}noise\n", ""))
+    host = parse_nccl_host(CommandResult("a", 0, f"{FOUND}noise\n", ""))
     assert (host.gpus, host.program, host.mpirun) == (
         (GPU,),
         "/opt/nccl-tests/build/all_reduce_perf",
@@ -140,22 +140,27 @@ def test_what_a_host_has_is_read_from_its_answer():
 
 
 def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
-    found = find_nccl(fleet_with("program=\nmpirun=\n"))
+    found = find_nccl_hosts(fleet_with("program=\nmpirun=\n"))
     reason = explain_missing(found)
-    for words in ("no GPU on any host", "no `all_reduce_perf` on any host", "MPI=1", "no `mpirun` on a"):
+    for words in (
+        "too few GPUs on any host",
+        "no `all_reduce_perf` on any host",
+        "MPI=1",
+        "no `mpirun` on a",
+    ):
         assert words in reason
 
 
 def test_only_the_hosts_that_lack_something_are_named():
-    found = list(find_nccl(fleet_with(FOUND)))
+    found = list(find_nccl_hosts(fleet_with(FOUND)))
     assert explain_missing(found) == ""
-    assert "no GPU on host b (" in explain_missing([found[0], replace(found[1], gpus=())])
+    assert "too few GPUs on host b (" in explain_missing([found[0], replace(found[1], gpus=())])
     assert explain_missing([]) == "there are no hosts"
 
 
 def test_without_gpu_nothing_is_started():
     fleet = fleet_with("program=\nmpirun=\n")
-    with pytest.raises(CollectiveError, match="nccl-tests cannot run here: no GPU on any host"):
+    with pytest.raises(CollectiveError, match="nccl-tests cannot run here: too few GPUs on any host"):
         run_nccl(fleet, lab("a", "b"), ROCE)
     assert all(command.startswith("PATH=") for _, command in fleet.asked)
 

@@ -151,7 +151,7 @@ def test_a_disconnect_is_repaired_for_reads_only():
         ours.ask("show", tuple)
     assert screen.opened == 1
     with pytest.raises(ConnectionLost):
-        ours.ask_again("show", tuple)
+        ours.ask_with_retry("show", tuple)
     assert (screen.opened, screen.typed) == (3, [b"show\r"] * 3)
 
 

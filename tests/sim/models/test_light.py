@@ -36,6 +36,6 @@ def test_never_below_the_floor_and_never_above_the_source(source_dbm, losses_db)
 def test_an_attenuator_behind_a_loss(power_dbm, loss_db, extra_db, ceiling_dbm):
     attenuator = Attenuator(loss_db, ceiling_dbm)
     behind = attenuator.with_extra_loss(extra_db)
-    assert behind.power_after_dbm(power_dbm) == pytest.approx(
-        attenuator.power_after_dbm(power_dbm - extra_db)
+    assert behind.compute_output_dbm(power_dbm) == pytest.approx(
+        attenuator.compute_output_dbm(power_dbm - extra_db)
     )

@@ -351,7 +351,7 @@ def test_an_unknown_opcode_that_is_never_reached_does_no_harm():
 
 
 def test_running_past_the_program_is_refused():
-    with pytest.raises(ProgramError, match="address 1, word none: the program has only 1 words"):
+    with pytest.raises(ProgramError, match="address 1, without word: the program has only 1 words"):
         run(word("regwi", a=1))
     with pytest.raises(ProgramError, match="address 4000"):
         run(word("condj", oper=4, imm=4000), END)

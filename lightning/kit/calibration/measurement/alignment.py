@@ -25,7 +25,12 @@ from lightning.kit.calibration.measurement.batch import (
 )
 from lightning.kit.calibration.measurement.bench import Bench, clip_word, make_outcome
 from lightning.kit.calibration.measurement.delay import Arrival, locate_pattern, make_pattern
-from lightning.kit.calibration.measurement.transfer import GUESS_WORDS, PARTNERS, Rows, find_coarse_curves
+from lightning.kit.calibration.measurement.transfer import (
+    GUESS_WORDS,
+    PARTNERS,
+    RowReader,
+    find_coarse_curves,
+)
 from lightning.optional import require
 
 MIN_CORRELATION = 0.9
@@ -207,7 +212,7 @@ class BiasPoint:
     """Ratio of the swing of the light over the sweep to the residuals of its fit."""
 
 
-def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
+def find_null(rows: RowReader, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
     """Sweep the bias of modulator `index`, set it to the null, and return the bias point.
 
     The sweep tries several words for the partner and uses the word with the greatest swing. Restore the old voltage
@@ -228,7 +233,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     return point
 
 
-def _sweep_bias(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
+def _sweep_bias(rows: RowReader, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
     """Return the detector counts (volts, words of the partner) with the modulator at word 0, idle level included."""
     table = np.zeros((len(GUESS_WORDS), 4), dtype=np.int64)
     table[:, PARTNERS[index]] = GUESS_WORDS

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lightning.kit.calibration.decoder import FULL_VALUE, Decoder, fit_decoder
 from lightning.kit.calibration.encoder import LEVEL_COUNT, Encoder, dim_encoder, make_encoder
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.calibration.measurement.transfer import PARTNERS, Rows, Sweep
+from lightning.kit.calibration.measurement.transfer import PARTNERS, RowReader, Sweep
 
 TRAINING_PAIR_COUNT = 160
 """Random pairs of values per product, besides the corners."""
@@ -77,7 +77,7 @@ def compute_pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     return float(np.mean(amplitudes))
 
 
-def measure_rows(rows: Rows, encoders: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
+def measure_rows(rows: RowReader, encoders: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
     """Measure rows of four values on the device. Rows with both pairs lit use the shared encoders."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
     lit = _find_lit_pairs(table)
@@ -88,7 +88,7 @@ def measure_rows(rows: Rows, encoders: Encoders, values: npt.ArrayLike, *, shots
 
 
 def train_decoder(
-    rows: Rows, encoders: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
+    rows: RowReader, encoders: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
 ) -> tuple[Decoder, MeasuredRows]:
     """Measure single products and sums of random values; return the decoder and the rows of single products.
 

@@ -23,7 +23,7 @@ from lightning.kit.calibration.measurement.alignment import (
     switch_laser_on,
 )
 from lightning.kit.calibration.measurement.bench import Bench, clip_word, make_outcome
-from lightning.kit.calibration.measurement.transfer import MAX_RESIDUAL, Rows, sweep_all
+from lightning.kit.calibration.measurement.transfer import MAX_RESIDUAL, RowReader, sweep_all
 from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
 __all__ = ["REQUIRED_STEPS", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
@@ -158,7 +158,7 @@ STEPS: Mapping[str, Step] = {
 
 
 def measure_noise(
-    rows: Rows, look_up_words: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
+    rows: RowReader, look_up_words: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
 ) -> NoiseModel:
     """Measure readings at levels from dark to a full product of the first pair; return the noise model.
 

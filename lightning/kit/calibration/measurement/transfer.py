@@ -23,13 +23,13 @@ LOWEST_WORD = -6_000
 """Start of a sweep. A bias is accurate to a few hundredths of V_pi, so a null may lie below word 0."""
 POINT_COUNT = 256
 MAX_RESIDUAL = 0.005
-"""Largest rms residual of a curve, as a share of its swing: 1.3 of 255."""
+"""Largest rms residual of a curve, as a share of its swing. For values from 0 to 255, this is an error of 1.3."""
 COARSE_POINT_COUNT = 40
 GUESS_WORDS = (20_000, 12_000, 28_000, 4_000)
 """Words tried for a partner whose curve is unknown."""
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """Measurement of rows of four gain words, such as `batch.Reader`."""
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
@@ -39,7 +39,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One modulator's sweep, and the curve through it."""
+    """The sweep of modulator `index`, and the curve through it."""
 
     index: int
     words: npt.NDArray[np.int64]
@@ -77,15 +77,15 @@ class Sweep:
         return self.words[is_rising].astype(float), shares
 
 
-def find_coarse_curves(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
+def find_coarse_curves(reader: RowReader, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
     """Return a rough curve of every modulator, without prior knowledge.
 
     The sweep tries several words for the partner and uses the word with the greatest swing. Raise `ValueError` if a
     level is not finite.
     """
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINT_COUNT).round().astype(np.int64)
-    table = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESS_WORDS]
-    levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(
+    sweep_tables = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESS_WORDS]
+    levels = reader.read(np.concatenate(sweep_tables), shots=shots).levels.reshape(
         4, len(GUESS_WORDS), COARSE_POINT_COUNT
     )
     best_traces = [trace[int(np.argmax(np.ptp(trace, axis=1)))] for trace in levels]
@@ -94,7 +94,7 @@ def find_coarse_curves(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, F
 
 
 def sweep_all(
-    rows: Rows,
+    reader: RowReader,
     curves: Sequence[Fringe],
     *,
     point_count: int = POINT_COUNT,
@@ -108,8 +108,10 @@ def sweep_all(
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, point_count).round().astype(np.int64)
     peaks = {index: _clip_word(curves[index].peak) for index in range(4)}
     nulls = {index: _clip_word(curves[index].null) for index in range(4)}
-    table = [_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in modulators]
-    levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(len(modulators), point_count)
+    sweep_tables = [_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in modulators]
+    levels = reader.read(np.concatenate(sweep_tables), shots=shots).levels.reshape(
+        len(modulators), point_count
+    )
     return {
         index: Sweep(index, sweep_words, trace, peaks[PARTNERS[index]], fit_fringe(sweep_words, trace))
         for index, trace in zip(modulators, levels, strict=True)

@@ -67,7 +67,7 @@ class TracedGraph:
     """The traced graph of a file."""
 
     scope: Scope
-    entry: str
+    input_tensor: str
     inputs: tuple[Port, ...]
     outputs: tuple[str, ...]
     refusals: tuple[Refusal, ...]
@@ -84,7 +84,7 @@ def import_fixed(
     network = build_network(
         traced_graph.scope.builder,
         name,
-        traced_graph.entry,
+        traced_graph.input_tensor,
         _pack_outputs(traced_graph.scope, traced_graph.outputs),
         preprocessing,
     )
@@ -97,19 +97,19 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     scope = Scope(folder, opsets)
     for initialiser in graph.initializer:
         scope.constants[initialiser.name] = read_array(initialiser, folder)
-    entry, inputs = _declare_inputs(scope, graph, name)
+    input_tensor, inputs = _declare_inputs(scope, graph, name)
     outputs = tuple(output.name for output in graph.output)
     refusals: list[Refusal] = []
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     steps = [_make_step(node) for node in graph.node]
-    scope.file_tensors.update(output for node in graph.node for output in node.output)
+    scope.node_outputs.update(output for node in graph.node for output in node.output)
     available: set[str] = set(scope.constants) | set(scope.values)
     for output in outputs:
         for step in sort_topologically(steps, available, output):
-            _add_node(scope, step.node, refusals)
+            _add_or_refuse(scope, step.node, refusals)
             available.update(step.output)
-    return TracedGraph(scope, entry, inputs, outputs, tuple(refusals))
+    return TracedGraph(scope, input_tensor, inputs, outputs, tuple(refusals))
 
 
 def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
@@ -125,19 +125,19 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
         tensor = scope.builder.add_input(port.name, get_sample_shape(port.shape))
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         return tensor, ports
-    entry = scope.builder.add_input(PACKED_INPUT, (sum(port.size for port in ports),))
+    packed_input = scope.builder.add_input(PACKED_INPUT, (sum(port.size for port in ports),))
     start = 0
     for port in ports:
-        span = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
-        part = scope.builder.emit("Slice", [entry], f"{port.name}/part", span)
+        slice_attributes = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
+        part = scope.builder.emit("Slice", [packed_input], f"{port.name}/part", slice_attributes)
         tensor = scope.builder.reshape(part, get_sample_shape(port.shape), f"{port.name}/shaped")
         scope.values[port.name] = Value(tensor, port.shape, port.kind)
         start += port.size
-    return entry, ports
+    return packed_input, ports
 
 
 def _make_step(node: Any) -> Any:
-    """Return a node for `sort_topologically`. Its inputs include the outer tensors that its subgraphs read."""
+    """Return a step for `sort_topologically`. Its inputs include the outer tensors that the node's subgraphs read."""
     outer_reads = sorted(_find_outer_reads(node))
     return SimpleNamespace(name=node.name, input=[*node.input, *outer_reads], output=node.output, node=node)
 
@@ -156,22 +156,22 @@ def _find_outer_reads(node: Any) -> set[str]:
     return read_names
 
 
-def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
-    """Add one node to the network, or append its refusal. Skip a node that reads the output of a refused node."""
+def _add_or_refuse(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+    """Add a node to the network, or append its refusal. Skip a node that reads the output of a refused node."""
     missing_inputs = [
         name for name in node.input if name and name not in scope.constants and name not in scope.values
     ]
     if missing_inputs:
         return
     try:
-        _translate(scope, node, refusals)
+        _add_supported(scope, node, refusals)
     except UnsupportedNode as error:
         advice = error.hint or _advise_cut(scope, node)
         reason = error.problem.removeprefix(f"node {node.name} ({node.op_type}) ")
         refusals.append(Refusal(node.name, node.op_type, reason, advice))
 
 
-def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
+def _add_supported(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if node.op_type == "Constant" and not node.domain:
         scope.constants[node.output[0]] = read_constant(node, scope.folder)
         return
@@ -197,7 +197,7 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         scope.constants[initialiser.name] = read_array(initialiser, scope.folder)
     for number, inner_node in enumerate(graph.node):
         inner_node.name = f"{node.name}/{inner_node.name or f'{inner_node.op_type}_{number}'}"
-        _add_node(scope, inner_node, refusals)
+        _add_or_refuse(scope, inner_node, refusals)
     for node_output, branch_output in zip(node.output, graph.output, strict=True):
         scope.add_alias(node_output, branch_output.name)
 
@@ -231,7 +231,7 @@ def _advise_cut(scope: Scope, node: Any) -> str:
         if (
             value is not None
             and value.kind.startswith("float")
-            and name in scope.file_tensors - scope.entries
+            and name in scope.node_outputs - scope.entries
         ):
             return f"Cut the network before it: --output {name}"
     return "Use another network: nothing comes before this node"
@@ -269,14 +269,15 @@ def import_fixed_or_advise(
 ) -> Network:
     """Return the network with the shapes of the file if all are fixed.
 
-    `first_error` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with
-    these shapes as a hint. If a node is refused even then, raise this refusal.
+    `first_error` is the error of the import with an open batch axis. If the file has open shapes, this always raises
+    an error: the refusal of a node that is refused with fixed shapes too, or else `first_error`. The hint of
+    `first_error` then names fixed shapes with which the import succeeds, if there are any.
     """
     open_inputs = find_open_inputs(versions.newest_model)
     if not open_inputs:
         return _import_either_version(versions, name, folder, preprocessing, first_error)
     for length in DEFAULT_LENGTHS:
-        shapes = {entry.name: choose_default_shape(entry, length) for entry in open_inputs}
+        shapes = {graph_input.name: choose_default_shape(graph_input, length) for graph_input in open_inputs}
         try:
             # Discard the network: these shapes are only advice.
             model = apply_choices(versions.newest_model, name, Choices(shapes))
@@ -298,7 +299,9 @@ def find_open_inputs(model: Any) -> list[Any]:
     """Return the inputs with an open shape."""
     constant_names = {initialiser.name for initialiser in model.graph.initializer}
     return [
-        entry for entry in model.graph.input if entry.name not in constant_names and has_open_shape(entry)
+        graph_input
+        for graph_input in model.graph.input
+        if graph_input.name not in constant_names and has_open_shape(graph_input)
     ]
 
 

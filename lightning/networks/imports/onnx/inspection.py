@@ -111,6 +111,6 @@ def _build_partial(traced_graph: TracedGraph, name: str) -> Network | None:
         return None
     last_tensor = builder.nodes[-1].output
     network = Network(
-        name, tuple(builder.nodes), builder.constants, traced_graph.entry, last_tensor, builder.shapes
+        name, tuple(builder.nodes), builder.constants, traced_graph.input_tensor, last_tensor, builder.shapes
     )
     return replace(network, notes=tuple(builder.notes), inputs=traced_graph.inputs)

@@ -48,7 +48,7 @@ class Scope:
     constant_names: dict[str, str] = field(default_factory=dict)
     entries: set[str] = field(default_factory=set)
     """Names of the inputs."""
-    file_tensors: set[str] = field(default_factory=set)
+    node_outputs: set[str] = field(default_factory=set)
     """Names of the tensors that the file's nodes produce, without tensors inside branches."""
 
     def find_opset(self, node: Any) -> int:

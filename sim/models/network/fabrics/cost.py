@@ -1,6 +1,7 @@
 """Cost of a fabric: number of each part, times its price.
 
-Prices are from `prices.json` (recalled, see there) unless a `Reading` names another table. Prices are interpolated
+Prices are from `prices.json` unless a `Reading` names another table. A table marked `recalled` was written from memory
+and not checked against its source. Prices are interpolated
 between the rates of the table. They are proportional to the rate above the highest rate of the table, and constant
 below the lowest. A fibre has the mean length of the table (uniform over 0 to 1,000 m).
 """
@@ -23,13 +24,14 @@ MIXNET = "prices_mixnet.json"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A way to count a cost: `table` is the name of a price table in the folder of this module.
+    """Assumptions about the cost of a fabric: its price table, and the number of NICs of a server.
 
-    Each interface counts as a NIC or, with `nic_once`, each server, whose single NIC has all its interfaces.
+    `table` is the name of a price table in the folder of this module. By default every interface is a NIC. With
+    `one_nic_per_server`, a server has a single NIC with all its interfaces.
     """
 
     table: str = PRICES.name
-    nic_once: bool = False
+    one_nic_per_server: bool = False
 
     @property
     def least_gbps(self) -> float:
@@ -77,8 +79,8 @@ def find_price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     (678.0, 1630.0, 165.5, 1289.0)
     """
     rates, prices_usd = _load_table(table)["rate_gbps"], _load_table(table)[part]
-    growth = max(rate_gbps / rates[-1], 1.0)
-    return float(np.interp(rate_gbps, rates, prices_usd)) * float(growth)
+    rate_ratio = max(rate_gbps / rates[-1], 1.0)
+    return float(np.interp(rate_gbps, rates, prices_usd)) * float(rate_ratio)
 
 
 def find_fibre_price(table: str = PRICES.name) -> float:
@@ -127,7 +129,7 @@ def compute_circuit_switch_cost(
 def _count_optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]:
     """Return the numbers of NICs, transceivers and fibres of direct connect."""
     interface_count = nodes * degree
-    nic_count = nodes if reading.nic_once else interface_count
+    nic_count = nodes if reading.one_nic_per_server else interface_count
     return {"nic": nic_count, "transceiver": interface_count, "fibre": interface_count}
 
 
@@ -143,14 +145,14 @@ def compute_fat_tree_cost(
     Each host has a NIC and a switch port. Above the edge, there are four ports, four transceivers and two fibres for
     each host, divided by the oversubscription. The cable of a host has no price in the table.
     """
-    upper_port_count = nodes / oversubscription
+    uplink_count = nodes / oversubscription
     return _make_cost(
         rate_gbps,
         {
             "nic": nodes,
-            "switch_port": nodes + 4 * upper_port_count,
-            "transceiver": 4 * upper_port_count,
-            "fibre": 2 * upper_port_count,
+            "switch_port": nodes + 4 * uplink_count,
+            "transceiver": 4 * uplink_count,
+            "fibre": 2 * uplink_count,
         },
         reading,
     )

@@ -62,7 +62,7 @@ class KitParameters:
 
     With the defaults, two open modulators pass 10 dBm - 2 dB - 2 x 4 dB = 0 dBm = 1 mW to the detector. That is 1 mA,
     0.47 V, and 0.94 of the converter's full scale of 0.5 V. The sum of two full products would be 1.88, and is clipped.
-    To add two products, drive one operand of each product at half its transmission.
+    To add two products without clipping, limit one modulator of each arm to half of its full transmission.
     """
 
     modulators: tuple[ModulatorParameters, ...] = field(
@@ -115,7 +115,7 @@ class KitParameters:
     noise: Noise = field(
         default="on",
         metadata=_make_metadata(
-            "on: physical noise; off: no noise; constant: noise of `noise_lsb` at any light"
+            "on: physical noise; off: no noise; constant: noise of `noise_lsb`, however bright the light is"
         ),
     )
     noise_lsb: float = _knob(
@@ -143,7 +143,7 @@ class KitParameters:
 
 
 def vary_modulators(parameters: KitParameters, seed: int) -> KitParameters:
-    """Return the parameters with random modulators, which vary as the tolerances of a data sheet allow.
+    """Return the parameters with random modulators. They vary within the tolerances of a data sheet.
 
     Half-wave voltage: normal, 4 %. Null voltage: normal around the bias, 3 % of V_pi. Extinction: uniform, 25 to 30 dB.
     Insertion loss: uniform, 4.0 to 4.6 dB. Skew: uniform, 0 to 0.6 ns. Normal deviates are clipped at 2.5 sigma.

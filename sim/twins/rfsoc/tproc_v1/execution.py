@@ -1,4 +1,4 @@
-"""Execution of one program on the inner machine: event buffers, input ports, errors, and the resulting `Run`."""
+"""Execution of one program by `machine.execute`: event buffers, input ports, errors, and the resulting `Run`."""
 
 from __future__ import annotations
 
@@ -54,24 +54,26 @@ class Execution:
     def __init__(
         self, words: npt.NDArray[np.uint64], code: Array, memories: Memories, data_ports: Collection[int]
     ) -> None:
-        self._words = words
+        self._program_words = words
         self._memories = memories
         self._data_ports = data_ports
-        self._code = _to_machine(code.reshape(-1))
+        self._decoded_program = _to_machine(code.reshape(-1))
         self._registers = _to_machine(memories.registers)
         self._data = _to_machine(memories.data)
         self._stack = _to_machine(memories.stack)
         self._queues = _to_machine(_make_queues())
         self._state = _to_machine(_make_first_state(memories.depth))
-        self._sent = _to_machine(np.zeros(INITIAL_CAPACITY * machine.SENT_STRIDE, np.int64))
-        self._stored = _to_machine(np.zeros(INITIAL_CAPACITY * machine.STORED_STRIDE, np.int64))
+        self._sent_words = _to_machine(np.zeros(INITIAL_CAPACITY * machine.SENT_STRIDE, np.int64))
+        self._stored_words = _to_machine(np.zeros(INITIAL_CAPACITY * machine.STORED_STRIDE, np.int64))
         self.has_read = False
         """True if the program has read an input port. Another run may then differ."""
 
     def collect_events(self) -> Run:
         """Return all events so far, even if they take effect later. `end` is the current tick."""
-        sent_words = _to_array(self._sent)[: self._state[machine.SENT_COUNT] * machine.SENT_STRIDE]
-        stored_words = _to_array(self._stored)[: self._state[machine.STORED_COUNT] * machine.STORED_STRIDE]
+        sent_words = _to_array(self._sent_words)[: self._state[machine.SENT_COUNT] * machine.SENT_STRIDE]
+        stored_words = _to_array(self._stored_words)[
+            : self._state[machine.STORED_COUNT] * machine.STORED_STRIDE
+        ]
         return make_run(
             sent_words.reshape(-1, machine.SENT_STRIDE),
             stored_words.reshape(-1, machine.STORED_STRIDE),
@@ -102,14 +104,14 @@ class Execution:
 
     def _execute(self, limit: int) -> int:
         return machine.execute(
-            self._code,
+            self._decoded_program,
             self._registers,
             self._data,
             self._stack,
             self._queues,
             self._state,
-            self._sent,
-            self._stored,
+            self._sent_words,
+            self._stored_words,
             limit,
         )
 
@@ -117,22 +119,22 @@ class Execution:
         """Execute the instruction `read`. Ports 4 to 7 do not exist, and their value is 0."""
         row = self._state[machine.PC] * FIELD_COUNT
         channel, half = (
-            int(self._code[row + CHANNEL]),
-            int(self._code[row + OPERATION] == UPPER_HALF_OPERATION),
+            int(self._decoded_program[row + CHANNEL]),
+            int(self._decoded_program[row + OPERATION] == UPPER_HALF_OPERATION),
         )
         tick = int(self._state[machine.TICK]) + 1
         value = read(channel, half, tick) & machine.WORD_MASK if channel < INPUT_COUNT else 0
-        machine.write_register(self._registers, self._code[row + A], value)
+        machine.write_register(self._registers, self._decoded_program[row + A], value)
         self._state[machine.PC] += 1
         self._state[machine.TICK] += READ_TICKS
         self._state[machine.STEP_COUNT] += 1
         self.has_read = True
 
     def _grow_buffers(self) -> None:
-        if (self._state[machine.SENT_COUNT] + 1) * machine.SENT_STRIDE > len(self._sent):
-            self._sent = _double(self._sent)
+        if (self._state[machine.SENT_COUNT] + 1) * machine.SENT_STRIDE > len(self._sent_words):
+            self._sent_words = _double(self._sent_words)
         else:
-            self._stored = _double(self._stored)
+            self._stored_words = _double(self._stored_words)
 
     def _store_memories(self) -> None:
         """Copy registers, data and stack back to the memories, because they outlive the run."""
@@ -145,12 +147,12 @@ class Execution:
         address = int(self._state[machine.PC])
         if status in {machine.OVERFLOW, machine.UNDERFLOW}:
             address -= 1  # the machine stopped after it had increased the program counter
-        if address >= len(self._words):
+        if address >= len(self._program_words):
             return ProgramError(
-                f"at address {address}, word none: the program has only {len(self._words)} words; make sure "
+                f"at address {address}, without word: the program has only {len(self._program_words)} words; make sure "
                 "that every path reaches `end`"
             )
-        value = int(self._words[address])
+        value = int(self._program_words[address])
         reason = self._describe_endless(status) or _ERROR_REASONS[status].format(opcode=value >> 56)
         return ProgramError(f"at address {address}, word {value:#018x}: {reason}")
 

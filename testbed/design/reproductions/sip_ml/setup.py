@@ -13,11 +13,11 @@ from testbed.design.workloads.model import Workload
 class Model:
     """A model of the paper, as built from our catalogue. `batch` is the global batch.
 
-    `released_bytes` is the size of the weights that the released scripts state for their profile.
+    `catalogue_name` is its name in the catalogue. `released_bytes` is the size of its weights in the released scripts.
     """
 
     name: str
-    catalogue: str
+    catalogue_name: str
     preset: str | None
     batch: int
     released_bytes: float
@@ -25,12 +25,12 @@ class Model:
 
     def build(self) -> Workload:
         """Return the workload with the global batch."""
-        return workload(self.catalogue, 1, preset=self.preset, batch=self.batch, **self.settings)
+        return workload(self.catalogue_name, 1, preset=self.preset, batch=self.batch, **self.settings)
 
 
 MODELS = (
     Model("resnet50", "resnet50", None, 8192, 250e6),
-    # The paper does not specify its transformer. BERT with 12 layers of width 1,024 has as many bytes of weights.
+    # The paper does not specify its transformer. BERT with 12 layers of width 1,024 has 736 MB of weights.
     Model("transformer", "bert", None, 1024, 700e6),
     Model("gpt-355m", "gpt", "350m", 1024, 6.8e9, {"sequence": 1024}),
 )
@@ -38,7 +38,11 @@ MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """GPUs of the cluster and per copy of the model (`width`; `widths` in figure 2), wavelengths and rates per GPU."""
+    """The size of a reproduction.
+
+    The cluster has `gpus` GPUs. A copy of the model uses `width` GPUs; figure 2 compares several `widths`.
+    `wavelengths` and `rates_gbps` are the numbers of wavelengths and the rates of a GPU that are compared.
+    """
 
     gpus: int
     width: int

@@ -33,9 +33,9 @@ RECALLED_PRICES, MIXNET_PRICES = "recalled", "MixNet"
 NIC_PER_INTERFACE, NIC_PER_SERVER = "an interface", "a server"
 READINGS: Mapping[tuple[str, str], Reading] = {
     (RECALLED_PRICES, NIC_PER_INTERFACE): DEFAULT_READING,
-    (RECALLED_PRICES, NIC_PER_SERVER): Reading(nic_once=True),
+    (RECALLED_PRICES, NIC_PER_SERVER): Reading(one_nic_per_server=True),
     (MIXNET_PRICES, NIC_PER_INTERFACE): Reading(MIXNET),
-    (MIXNET_PRICES, NIC_PER_SERVER): Reading(MIXNET, nic_once=True),
+    (MIXNET_PRICES, NIC_PER_SERVER): Reading(MIXNET, one_nic_per_server=True),
 }
 """Readings of the cost by (price table, whether a NIC is paid per interface or per server)."""
 

@@ -68,9 +68,9 @@ ROUNDING = 0.01
 NIC_ONCE = "NIC once a server"
 READINGS: Mapping[str, Reading] = {
     "Fat-tree": DEFAULT_READING,
-    f"Fat-tree, {NIC_ONCE}": Reading(nic_once=True),
+    f"Fat-tree, {NIC_ONCE}": Reading(one_nic_per_server=True),
     "Fat-tree, MixNet prices": Reading(MIXNET),
-    f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, nic_once=True),
+    f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, one_nic_per_server=True),
 }
 """Readings of the cost by name of the Fat-tree that costs as much as TopoOpt. MixNet's prices begin at 100 Gbit/s."""
 

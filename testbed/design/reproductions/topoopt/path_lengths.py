@@ -28,17 +28,20 @@ _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
 def compute_path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return for each path of each ordered pair of servers its number of links, and the pair's fraction on it.
+    """Return the number of links of every path between two servers, and the share of their traffic that takes the path.
 
-    Both arrays have the shape (paths,).
+    Both arrays have the shape (paths,). The pairs of servers are ordered.
     """
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
-    sets = 1 if fabric.weights is None else len(fabric.weights)
+    route_set_count = 1 if fabric.weights is None else len(fabric.weights)
     lengths = [
-        np.diff(fabric.find_routes(source, target, np.full_like(source, number))[0]) for number in range(sets)
+        np.diff(fabric.find_routes(source, target, np.full_like(source, number))[0])
+        for number in range(route_set_count)
     ]
-    parts = np.ones((1, source.size)) if fabric.weights is None else fabric.weights[:, source, target]
-    return np.concatenate(lengths), parts.ravel()
+    traffic_shares = (
+        np.ones((1, source.size)) if fabric.weights is None else fabric.weights[:, source, target]
+    )
+    return np.concatenate(lengths), traffic_shares.ravel()
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
@@ -55,10 +58,10 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 
 
 def _compute_cumulative_shares(
-    lengths: NDArray[np.int64], parts: NDArray[np.float64]
+    lengths: NDArray[np.int64], traffic_shares: NDArray[np.float64]
 ) -> Iterator[tuple[int, float]]:
-    for longest in range(int(lengths[parts > 0].max()) + 1):
-        yield longest, float(parts[lengths <= longest].sum() / parts.sum())
+    for max_length in range(int(lengths[traffic_shares > 0].max()) + 1):
+        yield max_length, float(traffic_shares[lengths <= max_length].sum() / traffic_shares.sum())
 
 
 def compute_mean_length(table: Table, fabric: str, degree: float) -> float:

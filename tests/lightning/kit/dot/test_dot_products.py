@@ -124,16 +124,20 @@ def test_matrix_times_matrix(quiet):
 
 def test_64_products_a_pair_are_one_window_of_one_run(quiet, monkeypatch):
     runs = []
-    measured = quiet.tile_reader._run_pass
-    monkeypatch.setattr(quiet.tile_reader, "_run_pass", lambda *call: runs.append(call[1]) or measured(*call))
+    measured = quiet.tile_reader._measure_pass
+    monkeypatch.setattr(
+        quiet.tile_reader, "_measure_pass", lambda *call: runs.append(call[1]) or measured(*call)
+    )
     quiet.analogue_dot(np.full(128, 200), np.full(128, 100))
     assert runs == [3]  # a tile, and a dark one at either end
 
 
 def test_a_table_of_products_is_swept_in_one_run(quiet, monkeypatch):
     runs = []
-    measured = quiet.tile_reader._run_pass
-    monkeypatch.setattr(quiet.tile_reader, "_run_pass", lambda *call: runs.append(call[1]) or measured(*call))
+    measured = quiet.tile_reader._measure_pass
+    monkeypatch.setattr(
+        quiet.tile_reader, "_measure_pass", lambda *call: runs.append(call[1]) or measured(*call)
+    )
     table = np.arange(1, 41)[:, None] * 6
     answers = quiet.analogue_dot(table, [[255]])
     assert runs == [48]
