@@ -34,7 +34,7 @@ def open_bus(address: str) -> RegisterBus:
     parts = urlsplit(address)
     if parts.scheme not in _SCHEMES:
         raise ValueError(
-            f"{address!r}: the scheme is one of {', '.join(f'{scheme}://' for scheme in _SCHEMES)}."
+            f"{address!r}: the scheme must be one of {', '.join(f'{scheme}://' for scheme in _SCHEMES)}."
         )
     if parts.scheme == "pynq":
         return _open_pynq(address, parts)

@@ -87,8 +87,8 @@ class AxiPinsBus:
             raise BusFault(
                 f"the register file did not answer a burst within {self._slot_cycles} cycles per access"
             )
-        if valid_cycles[0][self._output_columns[f"{response_channel}resp"]]:
-            raise BusFault("the register file answered with an error")
+        if response := valid_cycles[0][self._output_columns[f"{response_channel}resp"]]:
+            raise BusFault(f"the register file answered with an error ({response_channel}resp = {response})")
         return valid_cycles[0]
 
     def close(self) -> None:
@@ -115,8 +115,8 @@ class AxiPinsBus:
         for _ in range(_MAX_WAIT_CYCLES):
             outputs = self._run_cycle({f"{channel}ready": 1})
             if self._get_output(outputs, f"{channel}valid"):
-                if self._get_output(outputs, f"{channel}resp"):
-                    raise BusFault("the register file answered with an error")
+                if response := self._get_output(outputs, f"{channel}resp"):
+                    raise BusFault(f"the register file answered with an error ({channel}resp = {response})")
                 return outputs
         raise BusFault(f"the register file did not answer within {_MAX_WAIT_CYCLES} cycles")
 

@@ -432,7 +432,7 @@ def find_named(items: tuple[_T, ...], name: str) -> _T:
     for item in items:
         if item.name == name:
             return item
-    raise KeyError(f"no {name!r}; there are: {', '.join(item.name for item in items)}")
+    raise KeyError(f"{name!r} is not known; there are: {', '.join(item.name for item in items) or 'none'}")
 
 
 def to_canonical_json(instance: Any) -> str:

@@ -42,6 +42,6 @@ def find_loss_factor(score: float) -> int:
     full_score = _FULL_PRODUCT * MAX_ACTIVATIONS
     if score * MAX_LOSS_FACTOR < full_score * NO_LOSS_FACTOR:
         raise ValueError(
-            f"{score:g} of {full_score} came back, less than an eighth: too little light to make up for"
+            f"the score is {score:g} of {full_score}: less than an eighth of the light came back, too little to restore"
         )
     return round(NO_LOSS_FACTOR * full_score / score)

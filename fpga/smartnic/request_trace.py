@@ -67,7 +67,7 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
             departures = trace.signals["tx_valid"] & trace.signals["tx_ready"] & trace.signals["tx_last"]
             first_cycle, end_cycle = int(np.argmax(arrivals)), int(np.argmax(departures)) + 1
             return RequestTrace(_join([trace], slice(first_cycle, end_cycle)), answers[0][1])
-    raise SmartNicError(f"no answer in {_MAX_CYCLES} cycles.")
+    raise SmartNicError(f"the NIC did not answer the frame within {_MAX_CYCLES} cycles.")
 
 
 def _join(parts: Sequence[Trace], span: slice = slice(None)) -> Trace:  # a constant

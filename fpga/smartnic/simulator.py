@@ -106,7 +106,10 @@ class Settings:
             if not minimum <= getattr(self, name) <= maximum:
                 raise ValueError(f"{name} must be {minimum} to {maximum}, not {getattr(self, name)}")
         if self.memory_refresh_every and self.memory_refresh_cycles >= self.memory_refresh_every:
-            raise ValueError("memory_refresh_cycles must be less than memory_refresh_every")
+            raise ValueError(
+                f"memory_refresh_cycles is {self.memory_refresh_cycles}: it must be less than memory_refresh_every, "
+                f"{self.memory_refresh_every}"
+            )
 
     def list_inputs(self) -> dict[str, int]:
         """Return the inputs of the NIC that stay the same."""

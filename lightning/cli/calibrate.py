@@ -111,7 +111,7 @@ def choose_resources(soc: Any, options: dict[str, str], *, is_lasting: bool) -> 
     for role, resource in options.items():
         if resource == TWIN_INSTRUMENT and role not in twin_resources:
             raise AddressError(
-                f"this device has no {role} of its own", hint="Give the VISA resource of yours"
+                f"this device has no {role} of its own", hint=f"Give the VISA resource of your {role}"
             )
     return {
         role: twin_resources[role] if resource == TWIN_INSTRUMENT else resource

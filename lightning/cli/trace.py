@@ -85,7 +85,10 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
         return np.random.default_rng(seed).integers(0, 256, shape, np.uint8).tobytes()
     raw = np.asarray(read_input(image, compiled.network))
     if raw.min() < 0 or raw.max() > 255 or (raw != np.rint(raw)).any():
-        raise InputError(f"{image} has other values than the integers from 0 to 255", hint="Use an image")
+        raise InputError(
+            f"{image} has values from {raw.min():g} to {raw.max():g}; the smartNIC takes only integers from 0 to 255",
+            hint="Use an image",
+        )
     return raw.astype(np.uint8).tobytes()
 
 

@@ -233,7 +233,9 @@ def check_model(model: CompiledModel) -> None:
 
 def _check_network(network: Network) -> None:
     if not {network.input, network.output} <= network.shapes.keys():
-        raise _make_inconsistency_error("the network has no input or output")
+        raise _make_inconsistency_error(
+            f"the input {network.input} or the output {network.output} has no shape"
+        )
     for name, shape in network.shapes.items():
         if min(shape, default=1) < 1 or prod(shape) > MAX_ACTIVATION_SIZE:
             raise _make_inconsistency_error(f"activation {name} has the impossible shape {shape}")
@@ -258,7 +260,7 @@ def _check_network(network: Network) -> None:
         defined_tensors.add(node.output)
         node_names.add(node.name)
     if network.output not in defined_tensors:
-        raise _make_inconsistency_error("the network has no output")
+        raise _make_inconsistency_error(f"the output {network.output} is not the output of any node")
 
 
 def _check_node(network: Network, node: Node) -> None:
@@ -298,7 +300,7 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
     if prod(network.shapes[node.output]) != layer.position_count * prod(groups_and_rows):
         raise _make_inconsistency_error(f"layer {node.name} differs in output shape from its node")
     if np.abs(layer.weights).max(initial=0) > FULL_VALUE:
-        raise _make_inconsistency_error(f"layer {node.name} has weights beyond {FULL_VALUE}")
+        raise _make_inconsistency_error(f"layer {node.name} has weights beyond -{FULL_VALUE} to {FULL_VALUE}")
     if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
         raise _make_inconsistency_error(f"layer {node.name} has scales that are not positive numbers")
 
@@ -336,9 +338,9 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
         layers,
         Hardware(**document["hardware"]),
         document["scheme"],
-        _check_flag(document["wrap"]),
+        _check_flag("wrap", document["wrap"]),
         dict(document["origin"]),
-        _check_flag(document.get("perfect_scaling", False)),
+        _check_flag("perfect_scaling", document.get("perfect_scaling", False)),
     )
 
 
@@ -365,7 +367,7 @@ def _make_network_document(network: Network, arrays: dict[str, Array]) -> dict[s
 def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:
     preprocessing = document["preprocessing"]
     return Network(
-        _check_text(document["name"]),
+        _check_text("the name of the network", document["name"]),
         tuple(_parse_node(node) for node in document["nodes"]),
         {name: arrays[array_name] for name, array_name in document["constants"].items()},
         document["input"],
@@ -383,7 +385,11 @@ def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> 
 
 
 def _parse_port(name: Any, shape: Any, kind: Any) -> Port:
-    return Port(_check_text(name), tuple(int(size) for size in shape), _check_text(kind))
+    return Port(
+        _check_text("the name of a port", name),
+        tuple(int(size) for size in shape),
+        _check_text(f"the type of port {name}", kind),
+    )
 
 
 def _make_node_document(node: Node) -> dict[str, Any]:
@@ -454,28 +460,32 @@ def _make_layer_document(
 
 def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
     values = {array_name: arrays[document[array_name]] for array_name in _DTYPE_BY_LAYER_ARRAY}
-    if any(values[array_name].dtype != dtype for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items()):
-        raise ValueError(f"layer {document['name']} has arrays of another data type")
+    for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items():
+        found = values[array_name].dtype
+        if found != dtype:
+            raise ValueError(
+                f"{array_name} of layer {document['name']} has the type {found}, not {np.dtype(dtype)}"
+            )
     geometry = document["geometry"]
     return PhotonicLayer(
         document["name"],
         **values,
         input_scale=float(document["input_scale"]),
-        signed=_check_flag(document["signed"]),
+        signed=_check_flag("signed", document["signed"]),
         geometry=None if geometry is None else _parse_geometry(geometry),
         vectors=int(document["vectors"]),
     )
 
 
-def _check_text(value: Any) -> str:
+def _check_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a string")
+        raise TypeError(f"{name} is {value!r:.40}, not a string")
     return value
 
 
-def _check_flag(value: Any) -> bool:
+def _check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is not a boolean")
+        raise TypeError(f"{name} is {value!r:.40}, not a boolean")
     return value
 
 

@@ -124,7 +124,7 @@ def estimate_costs(model: CompiledModel, preset: str = "chip") -> Costs:
     Raise `OutOfRange` for an unknown preset.
     """
     if preset not in PRESETS:
-        raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
+        raise OutOfRange(f"preset {preset!r} is not known", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen_preset = PRESETS[preset]
     digital_macs = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
     work = sum_work(model, digital_macs)

@@ -81,8 +81,9 @@ def _load_arrays(path: Path) -> Dataset:
         raise DatasetError(f"{path} is damaged ({error})", hint="Write it again with numpy.savez") from error
     test = _find_arrays(arrays, ("x", "y"), ("x_test", "y_test"))
     if test is None:
+        present = f"the arrays {', '.join(sorted(arrays))}" if arrays else "no arrays"
         raise DatasetError(
-            f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}", hint=_EXPECTED_ARRAYS
+            f"{path} has {present}, but needs x and y, or x_test and y_test", hint=_EXPECTED_ARRAYS
         )
     train = _find_arrays(arrays, ("x_train", "y_train")) or (test[0][:0], test[1][:0])
     origin = {path.name: hash_content(content)}
@@ -135,7 +136,8 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     size = int(np.prod(shape, dtype=object))
     if len(decompressed) - start != size:
         raise DatasetError(
-            f"{name} has {len(decompressed) - start} values instead of {size}", hint=_DOWNLOAD_HINT
+            f"{name} has {len(decompressed) - start} values, but its header announces {size}",
+            hint=_DOWNLOAD_HINT,
         )
     return np.frombuffer(decompressed, np.uint8, offset=start).reshape(shape)
 

@@ -126,7 +126,7 @@ def _read_numbers(rows: Rows) -> npt.NDArray[np.float64]:
         return np.array([[float(row[index]) for index in _list_numerical_columns()] for row in rows])
     except ValueError as error:
         raise DatasetError(
-            f"a feature is not a valid number ({error})", hint="Use NSL-KDD's own files"
+            f"a feature in the NSL-KDD files is not a valid number ({error})", hint="Download the files again"
         ) from error
 
 

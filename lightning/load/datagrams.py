@@ -212,8 +212,10 @@ class _LoadRun:
             if elapsed_ns > end_ns or self.answered_count == len(self.due_ns):
                 return make_traces(self.due_ns, self.latency_ns, self.lag_ns, self.refusal)
             if self.inbox.is_peer_unreachable and not self.answered_count:
+                host, port = self.socket.getpeername()
                 raise LoadError(
-                    "no server receives packets there", hint="Give the address of a running server"
+                    f"no server receives packets at {host}:{port}",
+                    hint="Give the address of a running server",
                 )
             if not received:
                 self._wait(

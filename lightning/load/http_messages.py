@@ -130,7 +130,10 @@ def parse_reply(buffer: bytes) -> Reply | None:
     >>> parse_reply(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
-        raise LoadError("the server does not speak HTTP/1.1", hint="Give the address of an HTTP server")
+        raise LoadError(
+            f"the server answered {bytes(buffer[:40])!r}, which is not HTTP/1.1",
+            hint="Give the address of an HTTP server",
+        )
     length = find_message_length(buffer)
     if length is None:
         return None

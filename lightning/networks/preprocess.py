@@ -120,7 +120,8 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     differing_names = sorted(arrays.keys() ^ {port.name for port in ports})
     if differing_names:
         names = ", ".join(port.name for port in ports)
-        raise InputError(f"{network.name} takes {names}; these differ: {', '.join(differing_names)}")
+        given_names = ", ".join(sorted(arrays)) or "none"
+        raise InputError(f"{network.name} takes the inputs {names}, but the data have {given_names}")
     parts = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
     if len({len(part) for part in parts}) > 1:
         lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, parts, strict=True))
@@ -132,7 +133,9 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
 
 def _check_samples(network: Network, port: Port, array: Array) -> Array:
     if np.dtype(port.kind).kind in "iu" and array.size and np.abs(array).max() > LARGEST_EXACT_INTEGER:
-        raise InputError(f"{port.name} of {network.name} takes integers up to {LARGEST_EXACT_INTEGER:,}")
+        raise InputError(
+            f"{port.name} of {network.name} takes integers up to {LARGEST_EXACT_INTEGER:,}; the data exceed this"
+        )
     if array.shape == port.shape:
         return array[None]
     is_batched = port.shape[:1] == (1,) and array.shape[1:] == port.shape[1:]

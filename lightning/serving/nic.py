@@ -97,7 +97,7 @@ def parse_address(text: str, seed: int = 0) -> NicAddress:
             raise AddressError(f"{key} is given twice", hint="Leave one of them out")
         text_by_key[key] = value
     if "address" not in text_by_key:
-        raise AddressError("the NIC has no IPv4 address", hint=f"Write {EXAMPLE_ADDRESS}")
+        raise AddressError(f"{text!r} gives the NIC no IPv4 address", hint=f"Write {EXAMPLE_ADDRESS}")
     address = _parse_interface(text_by_key["address"])
     numbers = {key: _parse_number(key, text_by_key[key]) for key in _RANGE_BY_KEY if key in text_by_key}
     noise = numbers.pop("noise", None)
@@ -301,7 +301,7 @@ def interrupt_on_sigterm() -> Iterator[None]:
 def stop_on_signals(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[socket.socket]:
     """Yield a socket that becomes readable when one of the signals arrives. Main thread only."""
     if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("signals arrive in the main thread")
+        raise RuntimeError("only the main thread can wait for signals; call stop_on_signals there")
     receiver, sender = socket.socketpair()
     with receiver, sender:
         sender.setblocking(False)

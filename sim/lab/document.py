@@ -112,7 +112,9 @@ def _parse_subnet(text: str) -> IPv4Network:
     except ValueError as error:
         raise _make_document_error(("management",), f"{text!r}: {error}", hint) from error
     if subnet.prefixlen > _MAX_PREFIX_LENGTH:
-        raise _make_document_error(("management",), f"{text} is too small for a lab", hint)
+        raise _make_document_error(
+            ("management",), f"{text} is too small for a lab", f"{hint}, of at most {_MAX_PREFIX_LENGTH} bits"
+        )
     return subnet
 
 
@@ -275,7 +277,9 @@ def _check_fibres(raw_document: Mapping[str, Any]) -> None:
             hint = (
                 f"A {direction} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
             )
-            raise _make_document_error((*location, "port"), f"port {port} does not fit", hint)
+            raise _make_document_error(
+                (*location, "port"), f"port {port} of {name} is not for {direction} fibres", hint
+            )
     _check_unique(
         (
             (location, f"{fibre['switch']}:{fibre['port']}")

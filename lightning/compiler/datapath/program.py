@@ -130,7 +130,7 @@ def make_program(model: CompiledModel) -> Program:
         return Program(datapath, tuple(_make_targets(entry, pass_count) for entry in entries) or ({},))
     except ProgramError as error:
         raise CompileError(
-            f"the datapath cannot count a layer of {model.network.name}: {error}",
+            f"a layer of {model.network.name} is too large for the counters of datapath {DATAPATH}: {error}",
             hint="Take a smaller network, or run it with --fidelity exact or noisy",
         ) from error
 

@@ -96,7 +96,7 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
         largest_weight_sum = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
         if not float(magnitudes.max(initial=0.0)) * float(largest_weight_sum) < _MAX_SUM:
             raise CompileError(
-                f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly,"
+                f"{layer.node.operation} {layer.node.name} gives values that are infinite, NaN or close to overflow"
                 " on these samples",
                 hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
             )

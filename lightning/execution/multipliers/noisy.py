@@ -210,7 +210,10 @@ class PerReadoutMultiplier:
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         if not noise.place_properties.per_readout:
-            raise OutOfRange("noise per output has no single readouts", hint="Use per-product noise")
+            raise OutOfRange(
+                f"noise.place {noise.place!r} adds noise to sums, not to single readouts",
+                hint="Use per-product noise",
+            )
         self.noise = check_noise(noise)
         self.clipped = 0
         self._hardware = model.hardware

@@ -139,7 +139,7 @@ def recalibrate(
             raise ValueError(f"no light responds to modulators {dark_modulators}")
         if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > MAX_RESIDUAL:
             raise ValueError(
-                f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {MAX_RESIDUAL:.1%}"
+                f"a curve misses its points by {largest_residual:.2%} of the swing; the limit is {MAX_RESIDUAL:.1%}"
             )
         modulator_0, modulator_1, modulator_2, modulator_3 = (
             _refresh_modulator(modulator, sweeps, index)

@@ -94,20 +94,21 @@ def _read_calibration(document: Mapping[str, Any]) -> Calibration:
     )
     made = datetime.fromisoformat(document["made"])
     return Calibration(
-        device=_check_text(document["device"]),
+        device=_check_text("device", document["device"]),
         made=made if made.tzinfo else made.replace(tzinfo=UTC),
-        origin=_check_text(document["origin"]),
-        simulated=_check_bool(document["simulated"]),
+        origin=_check_text("origin", document["origin"]),
+        simulated=_check_bool("simulated", document["simulated"]),
         readout=document["readout"],
         modulators=(modulator_0, modulator_1, modulator_2, modulator_3),
         decoder=_read_decoder(document["decoder"]),
         noise=NoiseModel(**document["noise"]),
         timing=Timing(**{**document["timing"], "arrival": _read_four(document["timing"]["arrival"])}),
         conditions={
-            _check_text(name): _read_condition(value) for name, value in document["conditions"].items()
+            _check_text("the name of a condition", name): _read_condition(value)
+            for name, value in document["conditions"].items()
         },
         outcomes=tuple(_read_outcome(outcome) for outcome in document["outcomes"]),
-        raw=_check_text(document["raw"]),
+        raw=_check_text("raw", document["raw"]),
     )
 
 
@@ -130,7 +131,7 @@ def _read_encoder(document: Mapping[str, Any]) -> Encoder:
     )
     operands = np.array([check_number("operand", operand) for operand in document["operands"]])
     if words.shape != (256,) or operands.shape != (256,):
-        raise ValueError("an encoder has 256 words and 256 operands")
+        raise ValueError(f"an encoder has {words.size} words and {operands.size} operands, not 256 of each")
     return Encoder(
         words, operands, check_number("floor", document["floor"]), check_number("top", document["top"])
     )
@@ -148,10 +149,10 @@ def _read_four(values: Sequence[float]) -> tuple[float, float, float, float]:
 
 def _read_outcome(document: Mapping[str, Any]) -> Outcome:
     outcome = Outcome(**document)
-    for text in (outcome.step, outcome.figure, outcome.limit, outcome.hint):
-        _check_text(text)
-    _check_bool(outcome.passed)
-    _check_bool(outcome.skipped)
+    for name in ("step", "figure", "limit", "hint"):
+        _check_text(f"{name} of an outcome", getattr(outcome, name))
+    for name in ("passed", "skipped"):
+        _check_bool(f"{name} of an outcome", getattr(outcome, name))
     return outcome
 
 
@@ -159,15 +160,15 @@ def _read_condition(value: Any) -> float | str:
     return value if isinstance(value, str) else check_number("a condition", value)
 
 
-def _check_text(value: Any) -> str:
+def _check_text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not a string")
+        raise TypeError(f"{name} is {value!r:.40}, not a string")
     return value
 
 
-def _check_bool(value: Any) -> bool:
+def _check_bool(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{value!r:.40} is not a boolean")
+        raise TypeError(f"{name} is {value!r:.40}, not a boolean")
     return value
 
 
@@ -247,7 +248,9 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
         check_number(f"top of the {name}", encoder.top, 0, 1),
     )
     if not (top - floor >= MIN_OPENING and opening >= MIN_OPENING):
-        raise ValueError(f"the {name} opens by {top - floor:g}")
+        raise ValueError(
+            f"the {name} opens by {min(top - floor, opening):g} of its range; it must be {MIN_OPENING:g} or more"
+        )
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
     expected = (modulator.curve.compute_share(encoder.words) - floor) / opening

@@ -174,11 +174,11 @@ def _train_decoder(
     if not rms <= MAX_TILE_RESIDUAL:
         raise CalibrationError(
             (
-                f"random vectors leave {rms:.2f} of 255 per root of their length unexplained; noise leaves at "
-                f"most {MAX_TILE_RESIDUAL}"
+                f"products of random vectors are wrong by {rms:.2f} of 255 (rms); noise explains at most "
+                f"{MAX_TILE_RESIDUAL}"
             ),
             hint=(
-                "Run `lightning calibrate`; if the residual stays, lower the laser's power: the receiver "
+                "Run `lightning calibrate`; if the error stays, lower the laser's power: the receiver "
                 "compresses"
             ),
         )

@@ -180,7 +180,7 @@ class Session:
             expected_word.lower() in reply.lower() for expected_word in self._expected_words
         ):
             raise WrongInstrument(
-                f"a {' '.join(self._expected_words)} was expected, and {reply[:80]!r} answered",
+                f"{reply[:80]!r} answered, but a {' '.join(self._expected_words)} was expected",
                 device=self.resource,
                 hint="Check the address against the instrument's label",
             )

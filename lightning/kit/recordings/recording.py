@@ -208,7 +208,9 @@ def load(file: str | Path) -> Recording:
 
 def _parse_recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
     if head["format"] != FORMAT or head["version"] != VERSION:
-        raise ValueError(f"format {head['format']!r}, version {head['version']!r}")
+        raise ValueError(
+            f"format {head['format']!r}, version {head['version']!r}, not {FORMAT!r}, version {VERSION}"
+        )
     return Recording(
         made=datetime.fromisoformat(head["made"]),
         device={"simulated": False, **head["device"], "name": str(head["device"]["name"])},

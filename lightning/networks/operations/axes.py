@@ -28,7 +28,10 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
         raise call.make_error("is in training mode", "Export the network for inference")
     channels = builder.shapes[tensor][:1]
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
-        raise call.make_error(f"has statistics that do not match {channels} channels")
+        shapes = ", ".join(str(values.shape) for values in (scale, bias, mean, variance))
+        raise call.make_error(
+            f"has scale, bias, mean and variance of the shapes {shapes}; all must be {channels}"
+        )
     factor = scale / np.sqrt(variance + call.read_number("epsilon", 1e-5))
     channel_shape = (-1, *(1,) * (builder.get_rank(tensor) - 2))
     scaled = builder.add_constant(factor.reshape(channel_shape), f"{call.name}.scale")
@@ -48,7 +51,10 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
     axis = builder.normalise_axis(call, call.read_integer("axis", -1), builder.get_rank(tensor))
     shape = builder.shapes[tensor][axis - 1 :]
     if any(np.broadcast_shapes(array.shape, shape) != shape for array in (scale, bias) if array is not None):
-        raise call.make_error(f"has scale and bias that do not match {shape}")
+        shapes = " and ".join(str(array.shape) for array in (scale, bias) if array is not None)
+        raise call.make_error(
+            f"has scale and bias of shape {shapes}, which do not fit the normalised shape {shape}"
+        )
     inputs = [tensor, builder.add_constant(scale, f"{call.name}.scale")]
     if bias is not None:
         inputs.append(builder.add_constant(bias, f"{call.name}.bias"))

@@ -136,7 +136,9 @@ class Builder:
         if target == self.shapes[tensor]:
             return tensor
         if prod(target) != prod(self.shapes[tensor]) or min(target, default=1) < 1:
-            raise NetworkError(f"node {name}: {self.shapes[tensor]} numbers per image do not match {target}")
+            raise NetworkError(
+                f"node {name}: images of shape {self.shapes[tensor]} cannot be reshaped to {target}"
+            )
         return self.emit("Reshape", [tensor], name, {"shape": target})
 
     def is_constant(self, tensor: str) -> bool:
@@ -172,7 +174,7 @@ class Builder:
         """Return `axis` as an index from the front. Raise `UnsupportedNode` for the batch axis or an invalid axis."""
         positive_axis = axis + rank if axis < 0 else axis
         if not 0 <= positive_axis < rank:
-            raise call.make_error(f"uses axis {axis} of {rank}")
+            raise call.make_error(f"uses axis {axis}, but the tensor has axes 0 to {rank - 1}")
         if positive_axis == 0:
             raise call.make_error("works across images, along the batch axis", "Keep images apart")
         return positive_axis

@@ -81,7 +81,7 @@ def add_clip(builder: Builder, call: Call) -> str:
     for index, default_bound in ((1, -np.inf), (2, np.inf)):
         bound = builder.find_constant(call, index)
         if bound is not None and bound.size != 1:
-            raise call.make_error("clips at bounds that are not single numbers")
+            raise call.make_error(f"clips at bounds of shape {bound.shape}, not at single numbers")
         bounds.append(default_bound if bound is None else float(bound.reshape(())))
     return builder.emit(
         "Clip", [builder.require_activation(call)], call.name, {"min": bounds[0], "max": bounds[1]}
@@ -137,7 +137,7 @@ def _make_broadcastable(builder: Builder, call: Call, tensor: str, rank: int) ->
             "Give its batch axis the length 1",
         )
     if value.dtype.kind not in "fiub":
-        raise call.make_error(f"combines activations with a constant of type {value.dtype}")
+        raise call.make_error(f"combines activations with a constant of type {value.dtype}, not numbers")
     return (
         tensor
         if value.dtype == np.float32

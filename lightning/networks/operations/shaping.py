@@ -80,7 +80,9 @@ def add_squeeze(builder: Builder, call: Call) -> str:
         return builder.reshape(tensor, [size for size in shape if size != 1], call.name)
     removed_axes = {builder.normalise_axis(call, int(axis), rank) for axis in requested_axes.reshape(-1)}
     if any(shape[axis - 1] != 1 for axis in removed_axes):
-        raise call.make_error(f"removes axes {sorted(removed_axes)} of {shape}, not all of length 1")
+        raise call.make_error(
+            f"removes axes {sorted(removed_axes)} of images of shape {shape}; not all have length 1"
+        )
     return builder.reshape(
         tensor, [size for axis, size in enumerate(shape, 1) if axis not in removed_axes], call.name
     )
@@ -104,7 +106,7 @@ def add_transpose(builder: Builder, call: Call) -> str:
     rank = builder.get_rank(tensor)
     order = call.attributes.get("perm", tuple(reversed(range(rank))))
     if sorted(order) != list(range(rank)):
-        raise call.make_error(f"has perm = {order!r} for {rank} axes")
+        raise call.make_error(f"has perm = {order!r}, which is not an order of the axes 0 to {rank - 1}")
     if order[0] != 0:
         raise call.make_error(
             "moves the batch axis",
@@ -119,7 +121,10 @@ def add_concat(builder: Builder, call: Call) -> str:
     for tensor in call.inputs:
         value = builder.constants.get(tensor)
         if value is not None and (value.ndim != rank or value.shape[0] != 1):
-            raise call.make_error(f"joins a constant of shape {value.shape} to activations of {rank} axes")
+            raise call.make_error(
+                f"joins a constant of shape {value.shape} to activations of {rank} axes; the constant needs as many "
+                "axes, the first of length 1"
+            )
     attributes = {"axis": builder.normalise_axis(call, call.read_integer("axis", 1), rank)}
     return builder.emit("Concat", call.inputs, call.name, attributes)
 
@@ -133,7 +138,9 @@ def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
         part_length = -(-length // max(call.read_integer("num_outputs", call.output_count), 1))
         sizes = np.minimum(part_length, length - part_length * np.arange(call.output_count))
     if sizes.sum() != length or len(sizes) != call.output_count:
-        raise call.make_error(f"splits {length} into {sizes.tolist()} for {call.output_count} outputs")
+        raise call.make_error(
+            f"splits length {length} into {sizes.tolist()}; it needs {call.output_count} parts of this total length"
+        )
     stops = np.cumsum(sizes).tolist()
     spans = zip([0, *stops[:-1]], stops, strict=True)
     return tuple(
@@ -182,14 +189,19 @@ def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a selection of entries along an axis, by constant indices."""
     if builder.is_constant(call.get_input_name(0)):
-        raise call.make_error("looks up activations in a table", "Pass the vectors instead of their indices")
+        raise call.make_error(
+            "looks up rows of a constant table by indices that depend on the image",
+            "Pass the vectors instead of their indices",
+        )
     tensor, indices = builder.require_activation(call), builder.require_constant(call, 1)
     axis = builder.normalise_axis(call, call.read_integer("axis", 0), builder.get_rank(tensor))
     if indices.dtype.kind not in "iu":
-        raise call.make_error(f"takes indices of type {indices.dtype}")
+        raise call.make_error(f"takes indices of type {indices.dtype}, not integers")
     length = builder.shapes[tensor][axis - 1]
     if indices.size and not -length <= indices.min() <= indices.max() < length:
-        raise call.make_error(f"takes indices {indices.min()} to {indices.max()} of {length}")
+        raise call.make_error(
+            f"takes indices {indices.min()} to {indices.max()} of an axis of length {length}"
+        )
     index_tensor = builder.add_constant(indices, f"{call.name}.places")
     return builder.emit("Gather", [tensor, index_tensor], call.name, {"axis": axis})
 

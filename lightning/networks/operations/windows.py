@@ -70,10 +70,13 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
     channels = builder.shapes[tensor][0]
     if weights.ndim != builder.get_rank(tensor):
         raise call.make_error(
-            f"has weights {weights.shape} for activations of {builder.get_rank(tensor)} axes"
+            f"has weights of shape {weights.shape} for activations of {builder.get_rank(tensor)} axes; both need as "
+            "many axes"
         )
     if groups < 1 or output_channels % groups or channels != weights.shape[1] * groups:
-        raise call.make_error(f"has weights {weights.shape} in {groups} groups for {channels} channels")
+        raise call.make_error(
+            f"has weights of shape {weights.shape} in {groups} groups, which do not fit {channels} input channels"
+        )
     if bias is not None and bias.shape != (output_channels,):
         raise call.make_error(f"has a bias of shape {bias.shape} for {output_channels} outputs")
 
@@ -168,7 +171,7 @@ def _find_pads(
     if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
         return compute_same_pads(size, kernel, strides, dilations, is_end_larger=auto_pad == "SAME_UPPER")
     if auto_pad != "NOTSET":
-        raise call.make_error(f"has auto_pad = {auto_pad!r}")
+        raise call.make_error(f"has auto_pad = {auto_pad!r}", "Use NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     pads = call.read_integers("pads", (0, 0) if is_sequence else (0, 0, 0, 0))
     return (0, pads[0], 0, pads[1]) if is_sequence else cast("Pads", pads)
 

@@ -57,7 +57,10 @@ class Latency:
         if self.packet_bytes < 1:
             raise ValueError(f"packet_bytes is {self.packet_bytes}: it must be at least 1")
         if min(self.handshakes, self.single_round_bytes) < 0:
-            raise ValueError("handshakes and single_round_bytes must be 0 or more")
+            raise ValueError(
+                f"handshakes is {self.handshakes} and single_round_bytes {self.single_round_bytes}: both must be 0 "
+                "or more"
+            )
 
     def compute_wire_bytes(self, payload_bytes: Integers) -> Integers:
         """Return the bytes of the whole packets that carry each message; a message of 0 bytes needs no packet.

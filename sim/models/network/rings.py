@@ -54,7 +54,10 @@ class Network:
         if not 0 < self.efficiency <= 1:
             raise ValueError(f"efficiency is {self.efficiency}: payload per wire byte must lie in (0, 1]")
         if min(self.link_latency_s, self.relay_latency_s, self.message_overhead_s) < 0:
-            raise ValueError("latencies and overheads must be 0 s or more")
+            raise ValueError(
+                f"link_latency_s is {self.link_latency_s}, relay_latency_s {self.relay_latency_s} and "
+                f"message_overhead_s {self.message_overhead_s}: all must be 0 s or more"
+            )
 
     def compute_path_latency_s(self, hops: int) -> float:
         """Return the time of flight of a small message over `hops` links, forwarded by the hosts between them."""

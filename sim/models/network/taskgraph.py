@@ -281,8 +281,12 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
         kind == Kind.ALLREDUCE,
         kind == Kind.COMPUTE,
     )
-    if (device[is_transfer | is_compute] < 0).any():
-        raise ValueError("a task names a device that is not listed")
+    is_unplaced = (is_transfer | is_compute) & (device < 0)
+    if is_unplaced.any():
+        task = int(np.argmax(is_unplaced))
+        raise ValueError(
+            f"task {columns['task_id'][task]} names device {columns['task_device'][task]}, which is not in device_id"
+        )
     endpoints = _find_ends(columns, device, is_transfer, nodes + switches)
     used_devices = np.unique(device[is_compute])
     first = columns["next_ptr"].astype(np.int64)
@@ -314,7 +318,9 @@ def _clip_sizes(column: Any) -> Integers:
 def _convert_kinds(types: Any) -> Integers:
     unknown_types = set(np.unique(types).tolist()) - set(_KINDS)
     if unknown_types:
-        raise ValueError(f"task types {sorted(unknown_types)} are unknown")
+        raise ValueError(
+            f"task types {sorted(unknown_types)} are unknown; known are {min(_KINDS)} to {max(_KINDS)}"
+        )
     kind_by_type = np.array([_KINDS[number] for number in sorted(_KINDS)], dtype=np.int64)
     kinds: Integers = kind_by_type[types.astype(np.int64)]
     return kinds
@@ -336,8 +342,15 @@ def _find_ends(columns: Mapping[str, Any], device: Integers, is_transfer: Any, v
     Raise `ValueError` if a transfer is on a device that is not a network.
     """
     endpoints = np.full((2, device.size), -1, np.int64)
-    if not np.isin(columns["device_type"][device[is_transfer]], _NETWORK_TYPES).all():
-        raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")
+    types = columns["device_type"][device[is_transfer]]
+    is_misplaced = ~np.isin(types, _NETWORK_TYPES)
+    if is_misplaced.any():
+        place = int(np.argmax(is_misplaced))
+        task = int(np.flatnonzero(is_transfer)[place])
+        raise ValueError(
+            f"task {columns['task_id'][task]} is a transfer, but its device {columns['task_device'][task]} has type "
+            f"{types[place]}, not a network's type, {' or '.join(map(str, _NETWORK_TYPES))}"
+        )
     pair = columns["device_property"][device[is_transfer]].astype(np.int64)
     endpoints[:, is_transfer] = np.stack([pair // vertices, pair % vertices])
     return endpoints
@@ -346,7 +359,8 @@ def _find_ends(columns: Mapping[str, Any], device: Integers, is_transfer: Any, v
 def _find_edges(columns: Mapping[str, Any], first: Integers, is_allreduce: Any) -> tuple[Integers, Integers]:
     task = np.repeat(np.arange(is_allreduce.size), np.diff(first))
     follows = ~is_allreduce[task]
-    after = _find_positions(columns["task_id"], columns["next_ids"][follows])
+    successors = columns["next_ids"][follows]
+    after = _find_positions(columns["task_id"], successors)
     if (after < 0).any():
-        raise ValueError("a successor is not listed as a task")
+        raise ValueError(f"next_ids names task {successors[np.argmax(after < 0)]}, which is not in task_id")
     return task[follows], after

@@ -115,7 +115,9 @@ def compute_encoding_v(modulator: Modulator, value: npt.ArrayLike) -> Array:
     """
     x = np.asarray(value, dtype=np.float64)
     if not np.all((x >= 0.0) & (x <= 1.0)):
-        raise ValueError("a value to encode lies outside 0 to 1: divide by the largest first")
+        raise ValueError(
+            f"values to encode range from {x.min():g} to {x.max():g}, outside 0 to 1: divide by the largest first"
+        )
     return modulator.null_v + 2.0 * modulator.half_wave_v / math.pi * np.arcsin(np.sqrt(x))
 
 

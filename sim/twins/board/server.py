@@ -107,7 +107,9 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
             raise ValueError(f"no mapping {name!r}")
         base, size = self._mappings[name]
         if length > 4 or offset % 4 or not 0 <= offset < size:
-            raise ValueError(f"{length} bytes at offset {offset:#x} of {size:#x} cannot be accessed at once")
+            raise ValueError(
+                f"{length} bytes at offset {offset:#x}: an access is one aligned word of 4 bytes below offset {size:#x}"
+            )
         return base + offset
 
 

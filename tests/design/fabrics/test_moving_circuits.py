@@ -138,7 +138,7 @@ def test_circuits_that_move_often_are_rounded_without_integer_programming(
         ({"controller": "every:5"}, "choose a longer period"),
         ({"controller": "every:nan"}, "above 0 s"),
         ({"controller": "once", "hysteresis": 1.0}, "has no hysteresis"),
-        ({"look_ahead": 1}, "use per-layer"),
+        ({"look_ahead": 1}, "choose per-layer"),
     ],
 )
 def test_controllers_that_cannot_be_are_refused(options, message):

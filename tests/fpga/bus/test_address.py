@@ -47,8 +47,8 @@ def test_relative_paths(tmp_path, demo, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("demo.json", "the scheme is one of fastsim://, pynq://, verilator://"),
-        ("http://demo.json", "the scheme is one of"),
+        ("demo.json", "the scheme must be one of fastsim://, pynq://, verilator://"),
+        ("http://demo.json", "the scheme must be one of"),
         ("fastsim://demo.json?engine=quick", r"engine=quick: choose fast or reference\."),
         ("fastsim://demo.json?n=4", r"demo\.json is already elaborated: its parameters are fixed\. Set"),
         ("fastsim://demo.ca?n=four", r"'fastsim://demo\.ca\?n=four': parameters must be integers, as in"),

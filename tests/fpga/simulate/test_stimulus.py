@@ -220,7 +220,7 @@ def test_no_more_is_read_than_asked_for(tmp_path, small):
 def test_a_generator_that_never_ends_is_reported_where_it_stands(tmp_path, small, monkeypatch):
     monkeypatch.setattr("fpga.count_action.simulate.stimuli.collector.MAX_CYCLES", 100)
     (error,) = refused(tmp_path, small, ENDLESS, "s.py")
-    assert (error.line, error.message) == (5, "more than 100 cycles")
+    assert (error.line, error.message) == (5, "the stimulus has more than 100 cycles")
     assert "--cycles" in error.hint
 
 

@@ -187,7 +187,11 @@ def test_the_origin_names_options_and_samples(chain):
         (np.zeros((0, 30)), InputError, "empty"),
         (7.0, InputError, "single number"),
         ([[1, 2], [3]], InputError, "different shapes"),
-        (np.full((3, 30), 1e10), CompileError, "Gemm fc1 gives values that are not finite"),
+        (
+            np.full((3, 30), 1e10),
+            CompileError,
+            "Gemm fc1 gives values that are infinite, NaN or close to overflow",
+        ),
     ],
 )
 def test_samples_that_cannot_be_measured_on(chain, samples, error, words):

@@ -126,7 +126,7 @@ def test_baselines_are_both_ways_to_count_an_a100():
 
 
 def test_an_unknown_preset_is_refused_by_name(model):
-    with pytest.raises(OutOfRange, match=r"no preset 'moon'.*prototype"):
+    with pytest.raises(OutOfRange, match=r"preset 'moon' is not known.*prototype"):
         estimate_costs(model, "moon")
 
 

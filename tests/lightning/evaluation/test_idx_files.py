@@ -91,9 +91,9 @@ def test_exchanged_files_are_refused(folder, images, labels):
         (b"\x00\x00\x0d\x01" + bytes(8), "00 00 0d 01"),
         (b"PK\x03\x04 a zip", "50 4b 03 04"),
         (bytes([0, 0, 8, 3, 0, 0]), "ends within its head"),
-        (bytes([0, 0, 8, 1, 0, 0, 0, 5, 1, 2]), "2 values instead of 5"),
-        (bytes([0, 0, 8, 1, 0, 0, 0, 1, 1, 2]), "2 values instead of 1"),
-        (bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"\0", "1 values instead of"),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 5, 1, 2]), "2 values, but its header announces 5"),
+        (bytes([0, 0, 8, 1, 0, 0, 0, 1, 1, 2]), "2 values, but its header announces 1"),
+        (bytes([0, 0, 8, 3]) + b"\xff" * 12 + b"\0", "1 values, but its header announces"),
     ],
 )
 def test_other_bytes_are_refused(content, reported):

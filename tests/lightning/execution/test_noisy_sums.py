@@ -250,5 +250,5 @@ def test_a_seed_that_is_none_is_refused(random_model):
 
 
 def test_noise_per_output_has_no_readouts_to_take(random_model):
-    with pytest.raises(OutOfRange, match="noise per output has no single readouts"):
+    with pytest.raises(OutOfRange, match="'per-output' adds noise to sums, not to single readouts"):
         PerReadoutMultiplier(random_model(1, (4, 2)), Noise("per-output"))

@@ -419,7 +419,7 @@ REFUSED = {
         [("Gather", ["x", "i"], "y", {"axis": 1})],
         {"i": np.array([1, 4])},
         (4,),
-        "indices 1 to 4 of 4",
+        "indices 1 to 4 of an axis of length 4",
     ),
     "training": (
         [("Dropout", ["x", "", "t"], "y", {})],

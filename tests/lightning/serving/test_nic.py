@@ -67,7 +67,7 @@ def test_defaults_of_an_address():
         ("pcie://nic0?address=10.77.0.2/24", UnknownScheme, "is not an address of a simulated NIC"),
         ("verilator://?address=10.77.0.2/24", AddressError, "does not name one TAP device"),
         ("verilator://a/b?address=10.77.0.2/24", AddressError, "does not name one TAP device"),
-        ("verilator://nic0", AddressError, "the NIC has no IPv4 address"),
+        ("verilator://nic0", AddressError, "gives the NIC no IPv4 address"),
         ("verilator://nic0?address", AddressError, "is not an address of a NIC"),
         ("verilator://nic0?address=10.77.0.2", AddressError, "has no room for the NIC and this host"),
         ("verilator://nic0?address=10.77.0/24", AddressError, "is not an IPv4 address with a prefix"),

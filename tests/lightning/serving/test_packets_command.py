@@ -80,4 +80,4 @@ def test_a_trace_needs_a_model_that_fits_and_a_plot_that_can_be_drawn(network, t
 def test_an_image_of_other_values_than_bytes_is_refused(network, tmp_path, capsys):
     np.save(tmp_path / "image.npy", np.full(40, 0.5))
     assert run_app(["trace", str(network), "--image", str(tmp_path / "image.npy")]) == 1
-    assert "other values than the integers" in capsys.readouterr().err
+    assert "takes only integers from 0 to 255" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def python(program, *arguments):
         ),
         (
             lambda b: b["ports"][0]["receive"].update(port=1),
-            "boards[0].ports[0].receive.port: port 1 does not fit",
+            "boards[0].ports[0].receive.port: port 1 of ocs1 is not for receive fibres",
         ),
     ],
 )

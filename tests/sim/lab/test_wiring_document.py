@@ -70,11 +70,11 @@ def test_a_good_document_has_its_defaults(labs):
         ),
         (
             lambda d: d["hosts"][0]["nics"][0]["transmit"].update(port=7),
-            "hosts[0].nics[0].transmit.port: port 7 does not fit",
+            "hosts[0].nics[0].transmit.port: port 7 of ocs1 is not for transmit fibres",
         ),
         (
             lambda d: d["hosts"][0]["nics"][0]["receive"].update(port=13),
-            "hosts[0].nics[0].receive.port: port 13 does not fit",
+            "hosts[0].nics[0].receive.port: port 13 of ocs1 is not for receive fibres",
         ),
         (
             lambda d: d["hosts"][1]["nics"][0]["transmit"].update(port=1),

@@ -131,7 +131,7 @@ class Collector:
                 values[wire.port.name] = values.get(wire.port.name, 0) & ~wire.mask | bits << wire.low
         if self._cycles == MAX_CYCLES:
             hint = "Cut it with --cycles, or use numpy rows and `simulate` instead."
-            raise self.make_error(line, 1, f"more than {MAX_CYCLES} cycles", hint)
+            raise self.make_error(line, 1, f"the stimulus has more than {MAX_CYCLES} cycles", hint)
         self._words.extend(pack_row(self._ports, values))
         self._cycles += 1
 

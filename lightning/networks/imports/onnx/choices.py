@@ -46,7 +46,7 @@ def read_fixed_shape(entry: Any) -> tuple[int, ...]:
     """Return the shape of an input. Raise `NetworkError` with a hint if it is open."""
     if has_open_shape(entry):
         raise NetworkError(
-            f"input {entry.name!r} has the open shape {format_shape(entry)}",
+            f"input {entry.name!r} has the shape {format_shape(entry)}, which is not fixed",
             hint=f"Fix it: {format_shape_option(entry)}",
         )
     return tuple(int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim)
@@ -177,8 +177,8 @@ def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
     tensor_type = entry.type.tensor_type
     if tensor_type.HasField("shape") and len(tensor_type.shape.dim) != len(shape):
         raise NetworkError(
-            f"input {entry.name!r} has {len(tensor_type.shape.dim)} axes, and --shape gives {len(shape)}",
-            hint=format_shape_option(entry),
+            f"input {entry.name!r} has {len(tensor_type.shape.dim)} axes, but --shape gives {len(shape)}",
+            hint=f"Write {format_shape_option(entry)}",
         )
     del tensor_type.shape.dim[:]
     tensor_type.shape.SetInParent()

@@ -152,7 +152,8 @@ def _read_constant(node: Any, folder: Path) -> npt.NDArray[Any]:
         if name in {"value_int", "value_ints"}:
             return np.asarray(value, np.int64)
     raise NetworkError(
-        f"node {node.name} (Constant) holds {', '.join(attributes) or 'nothing'}", hint="Use numbers"
+        f"node {node.name} (Constant) holds {', '.join(attributes) or 'nothing'}, not numbers",
+        hint="Use numbers",
     )
 
 

@@ -117,7 +117,9 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
     ports = read_ports(graph, scope.constants)
     scope.entries.update(port.name for port in ports)
     if not ports:
-        raise NetworkError(f"{name}.onnx has no input left", hint="Remove --set for one of its inputs")
+        raise NetworkError(
+            f"all inputs of {name}.onnx are constant", hint="Remove --set for one of its inputs"
+        )
     for port in ports:
         scope.examples[port.name] = make_example(port)
     if len(ports) == 1:

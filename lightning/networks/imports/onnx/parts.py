@@ -57,7 +57,7 @@ def read_opsets(model: Any, name: str) -> dict[str, int]:
     """Return the opset by domain, "" for ONNX's own domain. Raise `NetworkError` if this domain has no opset."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if not versions:
-        raise NetworkError(f"{name}.onnx names no opset", hint="Export it with opset_version=17")
+        raise NetworkError(f"{name}.onnx does not state its opset", hint="Export it with opset_version=17")
     opset_by_domain = {entry.domain: int(entry.version) for entry in model.opset_import}
     return {**opset_by_domain, "": int(versions[0])}
 
@@ -132,8 +132,8 @@ def read_input_shape(entry: Any) -> list[int]:
             length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
             raise NetworkError(
                 (
-                    f"axis {axis} of input {entry.name!r} has the length {length}; only the batch axis may be "
-                    "open"
+                    f"axis {axis} of input {entry.name!r} has the length {length}; only the batch axis may have "
+                    "any length"
                 ),
                 hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
             )

@@ -97,7 +97,10 @@ def make_binary(operation: str) -> Function:
         scope: Scope, x: Any, y: Any, *, alpha: float = 1, rounding_mode: str | None = None
     ) -> Tensor:
         if alpha != 1 or rounding_mode is not None:
-            raise scope.make_error("has alpha or rounding_mode", "Write the product or the rounding out")
+            raise scope.make_error(
+                f"has alpha = {alpha} and rounding_mode = {rounding_mode}",
+                "Write the product or the rounding out",
+            )
         return scope.add(operation, [x, y])
 
     return function

@@ -71,13 +71,19 @@ class Controller:
         if not 0 < self.period_s < float("inf"):
             raise ValueError(f"period_s is {self.period_s}: it must be finite and above 0 s")
         if not 0 <= self.hysteresis < float("inf") or self.look_ahead < 0:
-            raise ValueError("hysteresis and look-ahead must be 0 or more")
+            raise ValueError(
+                f"hysteresis is {self.hysteresis} and look_ahead {self.look_ahead}: both must be finite, 0 or more"
+            )
         if self.hysteresis and self.when in ("once", "per-iteration"):
             raise ValueError(
-                f"controller {self.when} has no hysteresis, because circuits do not move during an iteration"
+                f"hysteresis is {self.hysteresis}, but controller {self.when} has no hysteresis, because its circuits "
+                "do not move during an iteration: set it to 0"
             )
         if self.look_ahead and self.when != "per-layer":
-            raise ValueError(f"controller {self.when} does not look ahead: use per-layer")
+            raise ValueError(
+                f"look_ahead is {self.look_ahead}, but only controller per-layer uses it: set it to 0 for "
+                f"{self.when}, or choose per-layer"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +110,17 @@ class CircuitSwitch:
         check_sizes(self.nodes, self.rate_gbps)
         if self.nodes < 2 or self.degree < 1 + self.forwarding:
             raise ValueError(
-                "circuits need at least 2 nodes and a degree of at least 1, or 2 with forwarding"
+                f"{self.nodes} nodes with degree {self.degree}: circuits need at least 2 nodes and a degree "
+                "of at least 1, or 2 with forwarding"
             )
         if self.forwarding and self.packet_gbps:
-            raise ValueError("circuits with forwarding have no packet switch")
+            raise ValueError(
+                f"packet_gbps is {self.packet_gbps}, but circuits with forwarding have no packet switch: set it to 0"
+            )
         if self.packet_gbps < 0 or self.delay_s < 0:
-            raise ValueError("packet_gbps and delay_s must be 0 or more")
+            raise ValueError(
+                f"packet_gbps is {self.packet_gbps} and delay_s {self.delay_s}: both must be 0 or more"
+            )
         period_s = self.controller.period_s
         if self.controller.when == "every" and self.delay_s >= period_s:
             raise ValueError(

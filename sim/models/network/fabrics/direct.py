@@ -44,8 +44,10 @@ def make_direct_fabric(
     """
     check_sizes(nodes, rate_gbps)
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
-    if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes or (pairs[:, 0] == pairs[:, 1]).any()):
-        raise ValueError(f"edges must join different nodes of 0..{nodes - 1}")
+    is_invalid = ((pairs < 0) | (pairs >= nodes)).any(axis=1) | (pairs[:, 0] == pairs[:, 1])
+    if is_invalid.any():
+        edge = tuple(pairs[np.argmax(is_invalid)].tolist())
+        raise ValueError(f"edge {edge} must join different nodes of 0..{nodes - 1}")
     link_by_edge = {(int(source), int(target)): index for index, (source, target) in enumerate(pairs)}
     copy_counts = np.zeros(len(link_by_edge))
     for edge in edges:

@@ -150,7 +150,7 @@ def test_dark_times_reach_from_nanoseconds_to_minutes():
     [
         (lambda: Controller("every", 0.0), "period_s is 0.0"),
         (lambda: Controller("once", hysteresis=1), "has no hysteresis"),
-        (lambda: Controller("every", look_ahead=1), "use per-layer"),
+        (lambda: Controller("every", look_ahead=1), "choose per-layer"),
         (lambda: Controller(look_ahead=-1), "0 or more"),
         (lambda: CircuitSwitch(4, 2, 8, forwarding=True, packet_gbps=1), "no packet switch"),
     ],

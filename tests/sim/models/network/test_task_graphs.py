@@ -161,9 +161,18 @@ def test_a_file_is_read(tmp_path):
     ("wrong", "message"),
     [
         ({"task_type": np.array([0, 5, 1, 9], np.int16)}, r"task types \[9\] are unknown"),
-        ({"task_device": np.array([7, 9, 3, 0], np.uint64)}, "names a device that is not listed"),
-        ({"task_device": np.array([7, 8, 8, 0], np.uint64)}, "not a network"),
-        ({"next_ids": np.array([11, 12, 99, 0, 1], np.uint64)}, "a successor is not listed"),
+        (
+            {"task_device": np.array([7, 9, 3, 0], np.uint64)},
+            "task 12 names device 3, which is not in device_id",
+        ),
+        (
+            {"task_device": np.array([7, 8, 8, 0], np.uint64)},
+            "task 11 is a transfer, but its device 8 has type 0, not a network",
+        ),
+        (
+            {"next_ids": np.array([11, 12, 99, 0, 1], np.uint64)},
+            "next_ids names task 99, which is not in task_id",
+        ),
         ({"next_ids": np.array([11, 12, 13, 0, 5], np.uint64)}, r"group 0 \(0, 5\)"),
         ({"meta": np.array("{}")}, "nodes"),
         ({"meta": np.array('{"nodes": 1000000000}')}, "1000000000 nodes"),
