@@ -111,10 +111,10 @@ def test_graphs_of_an_earlier_topology_are_removed(testbed, lab_file, tmp_path):
 class SlowHostFleet:
     """A fleet that has no session with host l; host b does not end in time, and host c has no room."""
 
-    def __init__(self, lab, *, partial):
-        assert partial
+    def __init__(self, lab, *, skip_unreachable):
+        assert skip_unreachable
         self.hosts = lab.hosts[:11]
-        self.off = {"l": "no session"}
+        self.unreachable = {"l": "no session"}
 
     def __enter__(self):
         return self

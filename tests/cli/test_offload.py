@@ -141,7 +141,7 @@ def test_settings_are_strict(tmp_path, text, message):
     path = tmp_path / "offload.yaml"
     path.write_text(text)
     with pytest.raises(OffloadError, match=message):
-        read_configuration(path).certificates()
+        read_configuration(path).read_certificates()
 
 
 def test_settings_of_a_file(tmp_path):

@@ -30,7 +30,7 @@ def reference_sources(table: RegisterMap) -> tuple[tuple[str, str], ...]:
             cpuif_cls=AXI4Lite_Cpuif_flattened,
             module_name=f"{table.name}_regblock",
             package_name=f"{table.name}_regblock_pkg",
-            compute_address_width=table.address_bits,
+            address_width=table.address_bits,
         )
         files = [f"{table.name}_regblock_pkg.sv", f"{table.name}_regblock.sv"]
         sources = [(file, (folder / file).read_text(encoding="utf-8")) for file in files]
