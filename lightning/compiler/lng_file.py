@@ -155,8 +155,9 @@ def _read_members(content: bytes) -> dict[str, bytes]:
             raise _TooLarge(
                 f"it declares more than {MAX_MEMBER_COUNT} members, or {MAX_UNPACKED_BYTES} bytes unpacked"
             )
-        if len({info.filename for info in infos}) < len(infos):
-            raise ValueError("two members have one name")
+        names = [info.filename for info in infos]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two of its members are named {max(names, key=names.count)}")
         return {info.filename: _read_member(archive, info) for info in infos}
 
 

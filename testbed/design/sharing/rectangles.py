@@ -194,7 +194,7 @@ def tile_jobs(
     names = [job.name for job in jobs]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        raise WorkloadError(f"two jobs are named {repeated!r}: give one another name")
+        raise WorkloadError(f"two jobs are named {repeated!r}: rename one of them")
     rectangles, is_proven = cut_greedily(cluster, jobs), False
     used_gpus = sum(rectangle.domains * rectangle.rails for rectangle in rectangles)
     possible_jobs = [job for job in jobs if job.list_shapes(cluster)]

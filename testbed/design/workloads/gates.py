@@ -44,10 +44,13 @@ def draw_expert_traffic(
     """
     if not 1 <= routed <= experts or not 1 <= members <= experts:
         raise WorkloadError(
-            f"{routed} of {experts} experts on {members} members: give at least 1 and at most as many as experts"
+            f"each token goes to {routed} of {experts} experts on {members} members: "
+            f"both numbers must be 1 to {experts}"
         )
     if not (tokens > 0 and token_bytes > 0 and skew >= 0 and np.isfinite(skew)):
-        raise WorkloadError(f"{tokens} tokens of {token_bytes} bytes, skew {skew}: give positive numbers")
+        raise WorkloadError(
+            f"{tokens} tokens of {token_bytes} bytes, skew {skew}: give numbers above 0, and a skew of 0 or more"
+        )
     member_by_expert = np.arange(experts) * members // experts
     rows = [
         np.bincount(

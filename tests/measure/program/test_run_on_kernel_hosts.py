@@ -174,7 +174,7 @@ def test_light_or_lease_that_is_not_to_be_had_is_exit_code_3(lab, up, tmp_path, 
         patch.setenv("LIGHTBED_LEASE", mine.id)
         with open_lab(up, runs_dir=tmp_path / "runs") as bob, pytest.raises(LightDenied, match="belongs to"):
             bob.run("true", nodes=2)
-    with pytest.raises(UsageError, match="--nodes 3"):
+    with pytest.raises(UsageError, match="--nodes asks for 3"):
         lab.run("true", hosts=["a", "b"], nodes=3)
     with pytest.raises(LightDenied, match="it has no host z"):
         lab.run("true", hosts=["z"])
