@@ -37,16 +37,16 @@ def run(folder, *words):
 def test_their_tests_run_and_the_folder_is_named(repository):
     done = run(repository)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{repository}/testbed is imported as `testbed` in place of" in " ".join(done.stdout.split())
+    assert f"{repository}/testbed is imported as `testbed` instead of" in " ".join(done.stdout.split())
 
 
 def test_an_option_of_the_lab_is_refused_with_the_reason(repository):
     done = run(repository, "--lab-hosts", "model")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"{repository}/testbed is imported as `testbed` in place of" in done.stderr
+    assert f"{repository}/testbed is imported as `testbed` instead of" in done.stderr
 
 
 def test_without_such_a_folder_the_plugin_is_there(tmp_path):
     done = run(tmp_path, "--help")
     assert "--lab-hosts" in done.stdout
-    assert "in place of" not in done.stdout
+    assert "instead of" not in done.stdout

@@ -245,7 +245,7 @@ def test_a_plan_is_for_its_own_job(planned, choice, word):
 @pytest.mark.parametrize(
     ("changed", "word"),
     [
-        ({"topology": find_topology(6, 2)}, r"on 6 servers, not for vgg16:fig11 with \d+ on 4"),
+        ({"topology": find_topology(6, 2)}, r"on 6 servers, not for vgg16:fig11 with \d+ operators on 4"),
         ({"sharding": make_placed_sharding([0])}, "laid out as place, it can be data"),
     ],
 )

@@ -92,7 +92,7 @@ FAULTS = {
     "there is no node 9": lambda d: d["routes"][0].update(source=9),
     r"routes\[0\] is not a JSON object": lambda d: d["routes"].__setitem__(0, 3),
     "is not a number from 0 to": lambda d: d["routes"][0].update(weight=2),
-    r"copies: 2 for 1 hops": lambda d: d["routes"][0].update(copies=[0, 0]),
+    r"copies: 2 copy numbers for 1 hops": lambda d: d["routes"][0].update(copies=[0, 0]),
     r"\(copy 1\)": lambda d: d["routes"][0].update(copies=[1]),
 }
 

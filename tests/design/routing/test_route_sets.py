@@ -129,5 +129,5 @@ def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
 
 @pytest.mark.parametrize("paths", [0, 5])
 def test_paths_that_hosts_have_no_addresses_for_are_refused(paths):
-    with pytest.raises(TopologyError, match="1 to 4 addresses"):
+    with pytest.raises(TopologyError, match="paths per pair: give 1 to 4"):
         balancing.route(find_topology(6, 2), make_demand(6), max_paths=paths)
