@@ -49,4 +49,4 @@ def test_an_option_of_the_lab_is_refused_with_the_reason(repository):
 def test_without_such_a_folder_the_plugin_is_there(tmp_path):
     done = run(tmp_path, "--help")
     assert "--lab-hosts" in done.stdout
-    assert "instead of" not in done.stdout
+    assert "is imported as" not in done.stdout
