@@ -64,7 +64,7 @@ KILLED = """
 import pickle, sys
 from testbed.offload.lab_workers import start_lab_workers
 lab, hosts, python = pickle.load(sys.stdin.buffer)
-with start_lab_workers(lab, hosts, python=python) as address:
+with start_lab_workers(lab, hosts, python_by_host=python) as address:
     from testbed.offload.dask_engine import DaskEngine
     DaskEngine(address)._client.wait_for_workers(len(hosts), timeout=60)
     print(address, flush=True)
