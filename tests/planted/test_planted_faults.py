@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -58,6 +59,28 @@ def test_what_a_row_replaces_stands_once_in_its_file(faults):
 
 def test_a_row_changes_something(faults):
     assert [fault.name for fault in faults if fault.before == fault.after] == []
+
+
+@pytest.mark.process
+def test_a_row_uses_names_that_exist(faults, tmp_path):
+    """A row that a rename left behind raises NameError, which any test finds."""
+    for number, fault in enumerate(faults):
+        if fault.file.endswith(".py") and (ROOT / fault.file).exists():
+            text = (ROOT / fault.file).read_text(encoding="utf-8").replace(fault.before, fault.after)
+            (tmp_path / f"{number}.py").write_text(f"# {fault.name}\n{text}", encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--no-cache",
+        "--select",
+        "F821,E9",
+        tmp_path,
+    ]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_every_named_test_is_there(faults):
