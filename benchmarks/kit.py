@@ -23,7 +23,7 @@ from lightning.kit.calibration.decoder import compute_accuracy, compute_true_pro
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.guided import calibrate
 from lightning.kit.calibration.measurement.batch import Readings
-from lightning.kit.calibration.measurement.transfer import find_coarse_curves, sweep_all
+from lightning.kit.calibration.measurement.transfer import find_coarse_curves, sweep_modulators
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import VectorCore
 from sim.twins.rfsoc.kit import receiver
@@ -152,7 +152,7 @@ def off_by_one(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], bits: int) ->
 def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
     """Count the wrong products of the kit's light itself, in float64, with words that need not be whole."""
     rows = LightOnly()
-    curves = [sweep.curve for _, sweep in sorted(sweep_all(rows, find_coarse_curves(rows)).items())]
+    curves = [sweep.curve for _, sweep in sorted(sweep_modulators(rows, find_coarse_curves(rows)).items())]
     angles = np.arcsin(np.sqrt(np.arange(256) / 255))
     exact = np.array([[curve.find_setting(angle) for angle in angles] for curve in curves])
 
@@ -161,7 +161,7 @@ def below_converters(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> int:
 
     training = np.random.default_rng(1).integers(0, 256, (600, 4))
     training[:300, 2:], training[300:, :2] = 0, 0
-    decoder = fit_decoder(levels(training), training / 255, shared=1.0, full_scale=rows.COUNTS)
+    decoder = fit_decoder(levels(training), training / 255, shared_gain=1.0, full_scale=rows.COUNTS)
     values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
     lit = np.tile([True, False], (a.size, 1))
     decoded = np.rint(decoder.decode(levels(values), values / 255, lit))
@@ -183,7 +183,7 @@ class LightOnly:
         return Readings(levels, float(idle[0]), np.repeat(levels[:, None], shots, axis=1))
 
     def _counts(self, drives: list[npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
-        now = self.kit.state.now
+        now = self.kit.state.snapshot
         current = receiver.compute_current_a(now.parameters, compute_detector_power_w(now, drives))
         return self.COUNTS * receiver.compute_level(now.parameters, current)
 

@@ -66,7 +66,7 @@ def parts_of(name: str) -> tuple[float, str]:
 def hashed_ms(graph: TaskGraph, rate_gbps: float, seed: int) -> float:
     """Return the iteration time in ms as with `--fabric fattree --routing hash --seed SEED`."""
     request = FabricRequest(
-        "fattree", graph.nodes, 1, rate_gbps, options=FabricOptions(seed=seed, routing="hash")
+        "fattree", graph.node_count, 1, rate_gbps, options=FabricOptions(seed=seed, routing="hash")
     )
     return build_fabric(request).run(graph).iteration_s * 1e3
 
@@ -88,15 +88,15 @@ def fidelity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
             "holds": abs(off) <= tolerance,
         }
         for fabric, network in {
-            "spread": make_fat_tree(graph.nodes, rate_gbps),
-            "ideal": make_ideal_switch(graph.nodes, rate_gbps),
+            "spread": make_fat_tree(graph.node_count, rate_gbps),
+            "ideal": make_ideal_switch(graph.node_count, rate_gbps),
         }.items():
             iteration_ms = simulate(graph, network).iteration_s * 1e3
             rows[name] |= {
                 f"{fabric}_ms": round(iteration_ms, 2),
                 f"{fabric}_off": round(iteration_ms / packets_ms - 1, 4),
             }
-        alone = simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY)
+        alone = simulate(graph, make_ideal_switch(graph.node_count, rate_gbps), latency=NO_LATENCY)
         rows[name]["no_latency_ms"] = round(alone.iteration_s * 1e3, 2)
     return {"results": rows, "seeds": len(SEEDS), "all_hold": all(row["holds"] for row in rows.values())}
 
@@ -118,9 +118,9 @@ def fluidity(graphs: dict[str, TaskGraph]) -> dict[str, object]:
     for name, graph in graphs.items():
         rows[name] = {}
         for fabric, make in (FABRICS | DIRECT).items():
-            network, flow = make(graph.nodes), rings(fabric, graph.nodes, exact=False)
+            network, flow = make(graph.node_count), rings(fabric, graph.node_count, exact=False)
             in_rounds_s = simulate(
-                graph, network, allreduce=rings(fabric, graph.nodes, exact=True)
+                graph, network, allreduce=rings(fabric, graph.node_count, exact=True)
             ).iteration_s
             fluid_s = simulate(graph, network, allreduce=flow).iteration_s
             rounded_s = simulate(graph, network, allreduce=flow, rounding=ROUNDING).iteration_s
@@ -140,17 +140,21 @@ def timed(
         begin = time.process_time()
         execution = simulate(graph, fabric, allreduce=allreduce, rounding=rounding)
         times.append(time.process_time() - begin)
-    return {"cpu_s": round(statistics.median(times), 3), "shares": execution.events}
+    return {"cpu_s": round(statistics.median(times), 3), "shares": execution.event_count}
 
 
 def speed(graph: TaskGraph) -> dict[str, object]:
     makers = FABRICS | DIRECT | {"expander_d4": lambda nodes: make_expander(nodes, 4, RATE_GBPS, seed=1)}
     rows = {}
     for name, make in makers.items():
-        fabric = make(graph.nodes)
+        fabric = make(graph.node_count)
         for form, exact, rounding in (("", True, 0.0), ("_fluid", False, 0.0), ("_rounded", False, ROUNDING)):
             rows[name + form] = timed(
-                graph, fabric, rings(name, graph.nodes, exact=exact), rounding, REPEATS if not form else 1
+                graph,
+                fabric,
+                rings(name, graph.node_count, exact=exact),
+                rounding,
+                REPEATS if not form else 1,
             )
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {

@@ -33,7 +33,7 @@ from testbed.offload.loader import OffloadedLoader
 from testbed.offload.local_workers import start_local_workers
 from testbed.offload.policy import Candidate, Metrics, decide
 from testbed.offload.profile import Bench, Settings, Trial
-from testbed.offload.stages import set_allocator
+from testbed.offload.stages import fix_allocator_thresholds
 from testbed.offload.workloads.timed import TimedStep
 
 BATCH = 32
@@ -257,7 +257,9 @@ def greedy(stand: Stand, batches: int = 24) -> float:
             futures[stand.engine.submit("p3", order.get_batch(number % 256), 0)] = "there"
             number, sides["there"] = number + 1, sides["there"] + 1
         while sides["here"] < 2:
-            futures[stand.sides.local.submit(runner.prepare_batch, order.get_batch(number % 256), 0)] = "here"
+            futures[
+                stand.sides.trainer_threads.submit(runner.prepare_batch, order.get_batch(number % 256), 0)
+            ] = "here"
             number, sides["here"] = number + 1, sides["here"] + 1
         ready, _ = wait(futures, return_when=FIRST_COMPLETED)
         first = next(iter(ready))
@@ -307,7 +309,7 @@ def cpu(stand: Stand, turns: int = 5) -> None:
 def main() -> None:
     os.sched_setaffinity(0, {TRAINER})
     torch.set_num_threads(1)
-    set_allocator()
+    fix_allocator_thresholds()
     what, *more = sys.argv[1:] or ["cpu"]
     with start_local_workers(1, prefix=["taskset", "-c", str(WORKER)]) as address:
         stand = Stand(address)

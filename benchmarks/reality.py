@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, build_hosts_fabric, predict_time_s
+from testbed.design.collectives.performance import NAMESPACE_HOST_LATENCY, build_hosts_fabric, predict_time_s
 from testbed.design.model import RingOrder, Topology
 from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
@@ -181,14 +181,14 @@ def longest_hops(planned: Design, configuration: Configuration) -> int:
     """Return the number of links on the longest path of a message."""
     orders = [ring.order for ring in configuration.rings]
     steps = [pair for order in orders for pair in zip(order, order[1:] + order[:1], strict=True)]
-    return max(planned.routes.hops(*pair) for pair in (*steps, *configuration.pairs))
+    return max(planned.routes.count_hops(*pair) for pair in (*steps, *configuration.pairs))
 
 
 def measure(
     session: LabSession, planned: Design, configurations: Sequence[Configuration]
 ) -> CollectiveResult:
     """Bring up a topology, and measure `REPEATS` turns of all sizes."""
-    verified = session.bring_up(planned).verified
+    verified = session.bring_up(planned).verify_report
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
     turns = tuple(
@@ -251,7 +251,7 @@ def main(names: Sequence[str] = ()) -> None:
     begin, load = time.monotonic(), os.getloadavg()[0]
     cases: list[Case] = []
     with (
-        start_lab(load_lab(LAB), hosts="kernel", move=True) as up,
+        start_lab(load_lab(LAB), hosts="kernel", may_move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
@@ -268,7 +268,7 @@ def main(names: Sequence[str] = ()) -> None:
         "hosts": "kernel",
         "nodes": NODES,
         "repeats": REPEATS,
-        "software_s": NAMESPACE_HOSTS.software_s,
+        "software_s": NAMESPACE_HOST_LATENCY.software_delay_s,
         "topologies": len({case.topology for case in cases}),
         **summary(cases),
         "undisturbed": summary([case for case in cases if not case.cpu_limited]),

@@ -4,7 +4,7 @@ Six topologies are brought up one after the other. On each, an all-to-all in ste
 across the lab, AllReduces, and iterations of DLRM and of a mixture of experts run on routes that were computed for
 them: once, after a warm-up. One factor, which is reported, scales all bytes and computing times of a case so that an
 iteration takes about 1.6 s. Messages are then large compared with the 128 KiB that an idle link sends at once. The flow
-simulator predicts the times with constants that were fixed in advance (`NAMESPACE_HOSTS`).
+simulator predicts the times with constants that were fixed in advance (`NAMESPACE_HOST_LATENCY`).
 
 The hosts share the processors of one machine. A case with a processor load above 0.85 is repeated on links of half the
 rate; the second measurement counts, and both are listed. Needs root. Arguments select topologies.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim.models.network.taskgraph import TaskGraph, TaskGraphBuilder
-from testbed.design.collectives.performance import NAMESPACE_HOSTS
+from testbed.design.collectives.performance import NAMESPACE_HOST_LATENCY
 from testbed.design.evaluation.host_job import make_host_job
 from testbed.design.evaluation.job import open_job
 from testbed.design.fabrics.direct import route_job
@@ -56,7 +56,8 @@ def all_to_all(steps: int) -> TaskGraph:
     last: list[list[int]] = [[] for _ in range(NODES)]
     for step in range(1, steps + 1):
         sent = [
-            job.add_transfer(node, (node + step) % NODES, 10**7, after=last[node]) for node in range(NODES)
+            job.add_transfer(node, (node + step) % NODES, 10**7, predecessors=last[node])
+            for node in range(NODES)
         ]
         last = [[sent[node], sent[(node - step) % NODES]] for node in range(NODES)]
     return job.build()
@@ -68,7 +69,7 @@ def groups_of(members: int, times: int = 2) -> TaskGraph:
     for start in range(distance):
         group, last = tuple(range(start, NODES, distance)), []
         for _ in range(times):
-            last = [job.add_allreduce(group, 4 * 10**7, after=last)]
+            last = [job.add_allreduce(group, 4 * 10**7, predecessors=last)]
     return job.build()
 
 
@@ -84,7 +85,7 @@ def tables_read() -> TaskGraph:
     """Return reads of remote embedding tables, followed by an AllReduce of all hosts."""
     job = TaskGraphBuilder(NODES)
     read = [job.add_transfer(source, target, int(size / 100)) for source, target, size in TABLES]
-    job.add_allreduce(tuple(range(NODES)), 10**8, after=read)
+    job.add_allreduce(tuple(range(NODES)), 10**8, predecessors=read)
     return job.build()
 
 
@@ -136,8 +137,8 @@ class Case:
             "topology": self.topology,
             "case": self.name,
             "rate_mbps": self.rate_mbps,
-            "factor": run.factor,
-            "predicted_ms": round(run.predicted_s * 1e3, 1),
+            "factor": run.size_factor,
+            "predicted_ms": round(run.predicted_iteration_s * 1e3, 1),
             "measured_ms": round(run.measured_s * 1e3, 1),
             "difference": round(run.prediction_error, 4),
             "spread": round(max(run.times_s) / min(run.times_s) - 1, 4),
@@ -167,7 +168,7 @@ def measure(
 def measure_at(rate_mbps: float, cases_by_topology: Mapping[str, Iterable[str]]) -> Iterator[Case]:
     """Measure these cases of each topology on a lab with links of this rate, and report each on standard error."""
     with (
-        start_lab(set_link_rate(load_lab(LAB), rate_mbps), hosts="kernel", move=True) as up,
+        start_lab(set_link_rate(load_lab(LAB), rate_mbps), hosts="kernel", may_move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
@@ -207,7 +208,7 @@ def main(names: Sequence[str] = ()) -> None:
         "hosts": "kernel",
         "nodes": NODES,
         "iterations": ITERATIONS,
-        "software_s": NAMESPACE_HOSTS.software_s,
+        "software_s": NAMESPACE_HOST_LATENCY.software_delay_s,
         "topologies": len({case.topology for case in first}),
         **summary(counted),
         "undisturbed": summary([case for case in counted if case.run.processor_load <= BUSY] or counted),

@@ -83,12 +83,12 @@ def figures(cut_times: list[FibreCut]) -> dict[str, float]:
 def main() -> None:
     begin, load = time.monotonic(), os.getloadavg()[0]
     with (
-        start_lab(four_hosts(), hosts="kernel", move=True) as up,
+        start_lab(four_hosts(), hosts="kernel", may_move=True) as up,
         tempfile.TemporaryDirectory() as scratch,
         Journal(Path(scratch) / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        results = list(cuts(session, up.control["plant"]))
+        results = list(cuts(session, up.control_addresses["plant"]))
     line = {
         "benchmark": "repair",
         "simulated": True,

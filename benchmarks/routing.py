@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 from free_routes import least_maximum
 
 from testbed.design.model import Topology
-from testbed.design.routing.balancing import route
+from testbed.design.routing.balancing import find_balanced_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import Demand, make_matrix_demand
 from testbed.design.topology.finder import plan_topology
@@ -56,7 +56,7 @@ def demand_of(kind: str, nodes: int, seed: int) -> Demand:
 def compute_routes(topology: Topology, demand: Demand) -> tuple[float, float, float]:
     """Compute routes; return the bytes on the fullest link, the gap to the lower bound, and the processor time in s."""
     begin = time.process_time()
-    routes = route(topology, demand)
+    routes = find_balanced_routes(topology, demand)
     seconds = time.process_time() - begin
     return float(routes.compute_link_bytes(demand).max()), routes.compute_gap(demand), seconds
 

@@ -33,7 +33,7 @@ from witnesses.instances import INSTANCES as NAMED
 from testbed.design.model import Topology
 from testbed.design.plans.planning import get_default_steps_and_chains
 from testbed.design.search import optimise
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, polish
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, refine_candidates
 from testbed.design.search.chains import EarlyStop, Point, Rules, make_first_state, run_steps
 from testbed.design.search.finalists import rank_strategies, rank_wirings
 from testbed.design.search.problem import Problem
@@ -126,7 +126,7 @@ def compare(objective: StrategyObjective, draw: Draw) -> dict[str, Any]:
 
 def random_points(objective: StrategyObjective, draw: Draw) -> list[Point]:
     """Return `STRATEGIES` different random strategies that fit into memory."""
-    chance, points = np.random.default_rng(0), {objective.start(): None}
+    chance, points = np.random.default_rng(0), {objective.get_start_point(): None}
     while len(points) < STRATEGIES:
         point = draw(objective, chance)
         if objective.fits_memory(point):
@@ -136,7 +136,7 @@ def random_points(objective: StrategyObjective, draw: Draw) -> list[Point]:
 
 def some_changed(objective: StrategyObjective, chance: np.random.Generator) -> Point:
     """Return the start after a random number of changes, up to one per operator."""
-    point = objective.start()
+    point = objective.get_start_point()
     for _ in range(int(chance.integers(1 + len(point)))):
         point = objective.draw_neighbour(point, chance)
     return point
@@ -285,8 +285,8 @@ def finalists(seeds: int = 3) -> dict[str, Any]:
     for seed in range(seeds):
         annealer = Annealer(problem)
         objective = annealer.get_objective(1)
-        start = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
-        polish(annealer, [start], np.random.default_rng(seed), 800_000, EarlyStop())
+        start = Candidate(objective.get_start_point(), 1, objective.get_finding(objective.get_start_point()))
+        refine_candidates(annealer, [start], np.random.default_rng(seed), 800_000, EarlyStop())
         known = annealer.simulator.select_fastest(0.25)
         selection = spread_by_time(known, FINALISTS)
         table = [
@@ -346,7 +346,9 @@ def hill_climbing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
     """Return the best of hill climbing with random restarts, each after 150 useless changes in a row."""
     end_s, chance = time.process_time() + cpu_s, np.random.default_rng(seed)
     objective = annealer.get_objective(1)
-    at = candidate = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
+    at = candidate = Candidate(
+        objective.get_start_point(), 1, objective.get_finding(objective.get_start_point())
+    )
     best, best_s = at, annealer.simulate_s(at)
     now_s, useless = best_s, 0
     while time.process_time() < end_s:
@@ -383,12 +385,12 @@ def annealing(annealer: Annealer, seed: int, cpu_s: float) -> Candidate:
     """Return the best of annealing with class moves; every step is simulated, and it cools from 5 % to 0.05 %."""
     begin_s, chance = time.process_time(), np.random.default_rng(seed)
     objective = annealer.get_objective(1)
-    at = Candidate(objective.start(), 1, objective.get_finding(objective.start()))
+    at = Candidate(objective.get_start_point(), 1, objective.get_finding(objective.get_start_point()))
     best, scale_s = at, annealer.simulate_s(at)
     best_s = now_s = scale_s
-    cooling = Cooling(first=0.05, last=0.0005)
+    cooling = Cooling(first_fraction=0.05, last_fraction=0.0005)
     while (spent := (time.process_time() - begin_s) / cpu_s) < 1:
-        other = annealer.propose(at, chance)
+        other = annealer.propose_neighbour(at, chance)
         if other == at or not annealer.fits_memory(other):
             continue
         bar_s = now_s - scale_s * cooling.compute_temperature(spent) * math.log1p(-chance.random())
@@ -408,7 +410,7 @@ def matchings() -> dict[str, Any]:
         top = Operator("top", "dense", 1e6, 2e6, 1 << 26, 4, gradient_bytes=1 << 26)
         problem = Problem(Workload("mixed", (table, pooled, top), ((0, 1), (1, 2)), 96), Cluster(12), 4, 25)
         objective = StrategyObjective(problem)
-        start = objective.start()
+        start = objective.get_start_point()
         visit = make_first_state(objective, 0, 0).at
         best = rank_strategies(problem, [objective.make_proposal(visit)], executor())[0]
         ranking = rank_wirings(objective, best)

@@ -65,7 +65,7 @@ def write_events(runs: Path, events: int, begin_s: float) -> None:
         common = {"operation": "", "switch": "", "ordinal": 0, "event": "tick", "data": "{}", "lab": NAME}
         moment = format_now()
         rows = [{**common, "at": moment, "run": f"run{which}"} for which in range(RUNS)]
-        with database.transaction() as connection:
+        with database.open_transaction() as connection:
             connection.execute(sa.insert(step_events), rows)
     database.close()
 
@@ -76,7 +76,7 @@ async def follow(
     """Follow the events of one run until `many` have arrived; return the time in ms from journal to client of each."""
     times, last = [], 0
     async with connect_async(url, verify=context) as client:
-        async for event in client.events(run=f"run{which}", after=None):
+        async for event in client.events(run=f"run{which}", after_number=None):
             if event.kind == "snapshot":
                 ready.set()
                 continue
@@ -216,7 +216,7 @@ def main() -> None:
         write_events(Path(folder), int(events), float(begin_s))
         return
     lab = replace(load_lab(LAB), name=NAME)
-    with tempfile.TemporaryDirectory() as scratch, start_lab(lab, hosts="model", move=True) as up:
+    with tempfile.TemporaryDirectory() as scratch, start_lab(lab, hosts="model", may_move=True) as up:
         lab_file, runs = Path(scratch) / "lab.yaml", Path(scratch) / "runs"
         lab_file.write_text(render_lab(up.lab), encoding="utf-8")
         with service(lab_file, runs) as url:

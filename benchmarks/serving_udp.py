@@ -98,7 +98,7 @@ def batch_one(model: CompiledModel, fidelity: str) -> dict[str, float]:
     chain.warm()
     wall, processor = time.perf_counter(), time.process_time()
     for key in range(20 * ROWS):
-        chain.answer_one(rows[key % ROWS], key, scores)
+        chain.compute_scores(rows[key % ROWS], key, scores)
     return {
         "wall_s": (time.perf_counter() - wall) / (20 * ROWS),
         "processor_s": (time.process_time() - processor) / (20 * ROWS),
@@ -138,7 +138,7 @@ def child(what: str, *, realtime: bool) -> None:
                     {
                         "processor_s": time.process_time(),
                         "balanced": counts.is_balanced,
-                        **counts.list_outcomes(),
+                        **counts.count_by_outcome(),
                     }
                 )
 

@@ -58,7 +58,7 @@ def rotation_ms(rows: list[tuple], repeats: int = 1) -> float:
         PeriodicJob(str(number), period_ms, tuple(Burst(*burst) for burst in bursts))
         for number, (period_ms, *bursts) in enumerate(rows)
     ]
-    circle = make_circle(jobs, 50.0, Rounding(bins=72))
+    circle = make_circle(jobs, 50.0, Rounding(bin_count=72))
     return milliseconds(lambda: find_best_rotation(circle, 60.0), repeats)
 
 

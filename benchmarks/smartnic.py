@@ -29,7 +29,7 @@ def model(name: str, sizes: tuple[int, ...]) -> NicModel:
     draw = np.random.default_rng(1)
     weights = [draw.integers(-255, 256, (outputs, inputs)) for inputs, outputs in pairwise(sizes)]
     layers = tuple(NicLayer(each, np.zeros(len(each), int), np.ones(len(each))) for each in weights)
-    return NicModel(name, layers, published=True)
+    return NicModel(name, layers, follows_published_datapath=True)
 
 
 def main() -> None:

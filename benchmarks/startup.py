@@ -99,7 +99,7 @@ def labs() -> None:
     lab = replace(load_lab(LAB), name=f"startup-{os.getpid()}")
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        running = stack.enter_context(start_lab(lab, hosts="model", move=True))
+        running = stack.enter_context(start_lab(lab, hosts="model", may_move=True))
         file = scratch / "lab.yaml"
         file.write_text(render_lab(running.lab), encoding="utf-8")
         report(["testbed", "sim", "status"], ASKED_STATUS_S)

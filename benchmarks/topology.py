@@ -199,7 +199,7 @@ def all_circulants(nodes: int) -> int:
         for b in half
         if a < b
     )
-    return min(each.total_hops for each in reaches if not each.unreached)
+    return min(each.total_hops for each in reaches if not each.unreached_count)
 
 
 def random_regular_hops(nodes: int, seed: int, degree: int = 4) -> float:

@@ -82,7 +82,7 @@ def main() -> int:
     """Measure on a lab with the default topology and print the result; return 1 if the limit is exceeded."""
     with (
         lab_file() as path,
-        start_lab(load_lab(path), hosts="kernel", move=True) as up,
+        start_lab(load_lab(path), hosts="kernel", may_move=True) as up,
         open_journal(path.parent / "runs") as journal,
         open_lab(up.lab, journal) as session,
     ):

@@ -65,11 +65,11 @@ def unpack(bits: int, count: int, width: int, *, signed: bool) -> list[int]:
     return [value - (value >> width - 1 << width) for value in values] if signed else values
 
 
-def data_mask(mask: int, signal: Signal) -> int:
-    """Return the mask of the data bits of the streams whose bit in `mask` is 1."""
+def make_data_mask(valid_mask: int, signal: Signal) -> int:
+    """Return the mask of the data bits of the streams whose bit in `valid_mask` is 1."""
     bits = signal.lanes * signal.width
     all_ones = (1 << bits) - 1
-    return sum(all_ones << bits * index for index in range(signal.size) if mask >> index & 1)
+    return sum(all_ones << bits * index for index in range(signal.size) if valid_mask >> index & 1)
 
 
 def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:

@@ -26,13 +26,13 @@ from fpga.registers.register_list import (
     HIGH,
     HOLD,
     RESET,
-    Streams,
+    StreamAccess,
     list_effects,
     make_register_map,
 )
 from fpga.stream_portal import Portal, read_words
 
-_ID, _HASH = 0, 4  # the two registers that are at the same place in every map
+_ID, _HASH_OFFSET = 0, 4  # the two registers that are at the same place in every map
 _READ_ATTEMPTS = 16
 """Number of attempts to read both words of a register consistently."""
 
@@ -97,15 +97,16 @@ class Datapath:
         is not the program's. These errors are raised before anything is written.
         """
         targets = program.targets(layer)
-        contents = {
+        words_by_memory = {
             name: _check_words(_find_memory(program, *_split_name(name)), name, words, 0)
             for name, words in (memories or {}).items()
         }
-        identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
-        if identity not in {stream.value for stream in Streams}:
+        identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH_OFFSET)
+        if identity not in {stream.value for stream in StreamAccess}:
             raise WrongHardware(
                 f"no count-action datapath answers: the ID register reads {identity:#010x}, not "
-                f"{Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address "
+                f"{StreamAccess.REGISTERS.value:#010x} or {StreamAccess.AXI_STREAM.value:#010x}. Check the base"
+                " address "
                 "and that the bitstream is loaded."
             )
         if digest != program.digest:
@@ -114,11 +115,11 @@ class Datapath:
                 f"({program.datapath.name}): they come from different modules. "
                 "Load the bitstream of this program's modules, or write the program for the modules in the hardware."
             )
-        streams = Streams(identity)
+        streams = StreamAccess(identity)
         self._program = None
         self._table = make_register_map(program.datapath, streams)
         self._restart(program, RESET | HOLD)
-        for name, values in contents.items():
+        for name, values in words_by_memory.items():
             self._load_words(*_split_name(name), values, 0)
         self._put_in_force(targets)
         self._program = program
@@ -158,7 +159,7 @@ class Datapath:
         unknown input or samples that do not fit.
         """
         datapath = self._require_program().datapath
-        if self._table["ID",].reset != Streams.REGISTERS.value:
+        if self._table["ID",].reset_value != StreamAccess.REGISTERS.value:
             raise DatapathError(
                 "the streams of this top are AXI-Stream ports, not registers. Feed them with DMA, or build the top"
                 f" {datapath.name}_axi into the bitstream."
@@ -213,7 +214,7 @@ class Datapath:
         self._set_address(module, memory, start)
         register = self._table["MEMORY", module, memory, "LOAD"]
         for value in values:
-            for word in range(register.words):
+            for word in range(register.word_count):
                 word_value = value >> WORD_BITS * word & (1 << WORD_BITS) - 1
                 self.bus.write32(register.get_offset(word), word_value)
 
@@ -266,14 +267,16 @@ class Datapath:
         return frozenset(name for index, name in enumerate(names) if bits >> index & 1)
 
     def _find_level_input(self, name: str) -> Signal:
-        levels = {
+        level_inputs = {
             signal.name: signal
             for signal in self._require_program().datapath.inputs
             if signal.kind is not SignalKind.STREAM and not signal.loads_memory
         }
-        if name not in levels:
-            raise ValueError(f"no input flag or number {name!r}; there are: {', '.join(levels) or 'none'}.")
-        return levels[name]
+        if name not in level_inputs:
+            raise ValueError(
+                f"no input flag or number {name!r}; there are: {', '.join(level_inputs) or 'none'}."
+            )
+        return level_inputs[name]
 
     # ------------------------------------------------------------------------------------ registers
     @property
@@ -303,16 +306,16 @@ class Datapath:
         low_word = self.bus.read32(self._table[key].offset)
         if (*key, HIGH) not in self._table:
             return low_word
-        upper = self._table[*key, HIGH].offset
-        high, previous_high, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
-        while high != previous_high:
-            if attempts == 0:
+        high_offset = self._table[*key, HIGH].offset
+        high_word, previous_high_word, remaining_attempts = self.bus.read32(high_offset), -1, _READ_ATTEMPTS
+        while high_word != previous_high_word:
+            if remaining_attempts == 0:
                 raise DatapathError(
                     f"{'_'.join(key)} changes faster than it can be read. Stop its inputs while you read it."
                 )
-            previous_high, attempts = high, attempts - 1
-            low_word, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
-        return high << WORD_BITS | low_word
+            previous_high_word, remaining_attempts = high_word, remaining_attempts - 1
+            low_word, high_word = self.bus.read32(self._table[key].offset), self.bus.read32(high_offset)
+        return high_word << WORD_BITS | low_word
 
 
 def _find_memory(program: Program, module: str, memory: str) -> Action:

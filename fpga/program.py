@@ -40,8 +40,12 @@ class Program:
             raise ProgramError(
                 "a program needs at least one layer, which may be empty: Program(datapath, ({},))."
             )
-        names = {f"{module.name}.{target.name}": target for module, target in self.datapath.list_targets()}
-        layers = tuple(_check_layer(number, layer, names) for number, layer in enumerate(self.layers))
+        targets_by_name = {
+            f"{module.name}.{target.name}": target for module, target in self.datapath.list_targets()
+        }
+        layers = tuple(
+            _check_layer(number, layer, targets_by_name) for number, layer in enumerate(self.layers)
+        )
         object.__setattr__(self, "layers", layers)
 
     @property
@@ -92,16 +96,19 @@ def program_from_json(text: str) -> Program:
     return Program(datapath, layers)
 
 
-def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict[str, int]:
-    return {name: _check_value(f"layer {number}", name, value, names) for name, value in layer.items()}
+def _check_layer(layer_number: int, layer: Layer, targets_by_name: Mapping[str, Target]) -> dict[str, int]:
+    return {
+        name: _check_value(f"layer {layer_number}", name, value, targets_by_name)
+        for name, value in layer.items()
+    }
 
 
-def _check_value(layer_name: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
-    if name not in names:
-        similar = difflib.get_close_matches(name, names, 1)
-        hint = f"Did you mean {similar[0]!r}?" if similar else f"There are: {', '.join(names)}."
+def _check_value(layer_name: str, name: str, value: Any, targets_by_name: Mapping[str, Target]) -> int:
+    if name not in targets_by_name:
+        similar = difflib.get_close_matches(name, targets_by_name, 1)
+        hint = f"Did you mean {similar[0]!r}?" if similar else f"There are: {', '.join(targets_by_name)}."
         raise ProgramError(f"{layer_name}: no target {name!r}. {hint}")
-    width = names[name].width
+    width = targets_by_name[name].width
     try:
         number = operator.index(value)
     except TypeError:

@@ -56,12 +56,12 @@ def style_axes(axes: Any, *, x_label: str = "", y_label: str = "") -> None:
         axes.set_ylabel(y_label, color=INK_COLOUR, fontsize=10)
 
 
-def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> None:
-    """Add a title, a subtitle with the device, and the SIMULATED mark if `simulated`."""
+def add_heading(figure: Plot, title: str, subtitle: str, *, is_simulated: bool) -> None:
+    """Add a title, a subtitle with the device, and the SIMULATED mark if `is_simulated`."""
     top_axes = figure.axes[0]
     top_axes.set_title(title, loc="left", color=INK_COLOUR, fontsize=12, fontweight="bold", pad=22)
     top_axes.annotate(
-        textwrap.shorten(device, 90, placeholder=" …"),
+        textwrap.shorten(subtitle, 90, placeholder=" …"),
         (0, 1),
         xytext=(0, 6),
         xycoords="axes fraction",
@@ -69,7 +69,7 @@ def add_heading(figure: Plot, title: str, device: str, *, simulated: bool) -> No
         color="#616e7c",
         fontsize=9,
     )
-    if simulated:
+    if is_simulated:
         mark_simulated(top_axes)
 
 

@@ -60,19 +60,19 @@ def make_finding(error: LightningError, name: str) -> Finding:
 
 def inspect_environment() -> Iterator[Finding]:
     """Yield findings about installed packages and their versions, stored calibrations, and open servers."""
-    yield inspect_name(sys.path)
+    yield inspect_name_conflict(sys.path)
     yield from inspect_versions(find_versions(), platform.machine())
     yield from inspect_extras()
     yield inspect_calibrations(store.find_folder())
     yield inspect_servers(list_listening_sockets())
 
 
-def inspect_name(path: Sequence[str]) -> Finding:
+def inspect_name_conflict(path: Sequence[str]) -> Finding:
     """Return the finding on a conflict with PyTorch Lightning, a package of the same name."""
-    other_package = name_conflict.find_foreign(path)
+    other_package = name_conflict.find_foreign_package(path)
     if other_package:
         return Finding("name", "bad", f"another package named lightning: {other_package}", name_conflict.HINT)
-    removed_file = name_conflict.find_loss(name_conflict.__file__)
+    removed_file = name_conflict.find_missing_init(name_conflict.__file__)
     if removed_file:
         hint = "a copy is used instead; reinstall lightbed for the command `lightning` and for type checkers"
         return Finding(
@@ -123,22 +123,26 @@ def _inspect_numpy(version_by_library: Mapping[str, str]) -> Finding:
 
 
 def _inspect_pynq(version_by_library: Mapping[str, str], machine: str) -> Finding:
-    pynq, numpy = version_by_library["pynq"], version_by_library.get("numpy", "0")
-    if machine in ("aarch64", "armv7l") and "qick" in version_by_library and parse_version(pynq) >= (3, 1):
+    pynq_version, numpy_version = version_by_library["pynq"], version_by_library.get("numpy", "0")
+    if (
+        machine in ("aarch64", "armv7l")
+        and "qick" in version_by_library
+        and parse_version(pynq_version) >= (3, 1)
+    ):
         return Finding(
             "pynq",
             "bad",
-            f"{pynq}: QICK refuses PYNQ 3.1 and later on a board",
+            f"{pynq_version}: QICK refuses PYNQ 3.1 and later on a board",
             "use an image with PYNQ 2.7 or 3.0.1, or drive the board from another computer (qick://HOST)",
         )
-    if parse_version(pynq) >= (4,) and parse_version(numpy) >= (2,):
+    if parse_version(pynq_version) >= (4,) and parse_version(numpy_version) >= (2,):
         return Finding(
             "pynq",
             "warning",
-            f"{pynq} requires numpy below 2, but numpy is {numpy}",
+            f"{pynq_version} requires numpy below 2, but numpy is {numpy_version}",
             f"install PYNQ in a separate environment: {describe_extra('pynq')}",
         )
-    return Finding("pynq", "ok", pynq)
+    return Finding("pynq", "ok", pynq_version)
 
 
 def parse_version(version: str) -> tuple[int, ...]:
@@ -226,9 +230,9 @@ def inspect_extras() -> Iterator[Finding]:
 def inspect_extra(extra: str, version_by_library: Mapping[str, str]) -> Finding:
     """Return the finding on an extra. `version_by_library` maps libraries to versions, "" if missing."""
     purpose = PURPOSES[extra]
-    missing = [library for library in purpose.libraries if not version_by_library.get(library)]
-    if missing:
-        problem = f"{', '.join(missing)} not installed: {purpose.lost_features}"
+    missing_libraries = [library for library in purpose.libraries if not version_by_library.get(library)]
+    if missing_libraries:
+        problem = f"{', '.join(missing_libraries)} not installed: {purpose.lost_features}"
         return Finding(extra, "warning", problem, describe_extra(extra))
     return Finding(
         extra, "ok", ", ".join(f"{library} {version_by_library[library]}" for library in purpose.libraries)
@@ -273,10 +277,10 @@ def inspect_exposure(address: str) -> Finding:
     """Return the finding on exposure: a warning if Pyro4 connects to the device over a network."""
     if not address.startswith("qick://") or address == "qick://local":
         return Finding("network", "ok", f"{address} needs no Pyro4")
-    from lightning.kit.devices.board import parse
+    from lightning.kit.devices.board import parse_address
 
     try:
-        url = parse(address)
+        url = parse_address(address)
     except LightningError as error:
         return make_finding(error, "network")
     if url.is_loopback:
@@ -352,8 +356,8 @@ def inspect_calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     except LightningError as error:
         return make_finding(error, "calibration")
     age_h = ((now or datetime.now(UTC)) - document.made).total_seconds() / 3600
-    age = "" if document.origin == "factory" else f", {age_h:.1f} h old"
-    return Finding("calibration", "ok", f"{document.describe()}{age}")
+    age_text = "" if document.origin == "factory" else f", {age_h:.1f} h old"
+    return Finding("calibration", "ok", f"{document.describe()}{age_text}")
 
 
 def _inspect_clocks(soc: Any) -> Finding:
@@ -388,14 +392,14 @@ def _inspect_light(soc: Any) -> Finding:
         return Finding("light", "warning", f"not checked: {error.problem}", error.hint)
     deviation = measure_drift(compute.rows, compute.calibration)
     if deviation.needs_recalibration:
-        text = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"
+        text = f"known products are off by {deviation.rms_error:.2f} of 255 rms (limit {deviation.rms_error_limit:.2f})"
         return Finding(
             "light",
             "bad",
             text,
             "check that the laser is on; if it is, the biases have drifted: run `lightning calibrate`",
         )
-    return Finding("light", "ok", f"known products are off by {deviation.rms:.2f} of 255 rms")
+    return Finding("light", "ok", f"known products are off by {deviation.rms_error:.2f} of 255 rms")
 
 
 def _catch_errors(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:

@@ -51,7 +51,7 @@ from lightbed.errors import LightbedError
 from lightning import name_conflict
 
 # Check here, because every module of lightbed's `lightning` imports this module, even if `__init__.py` was overwritten.
-name_conflict.check_installed(__file__)
+name_conflict.check_no_conflict(__file__)
 
 
 class LightningError(LightbedError, code="lightning.error", who="user"):

@@ -2,8 +2,8 @@
 
 The two packages cannot share an environment. Both install into a folder `lightning`, and the later installation
 overwrites the earlier `__init__.py`. Our modules check for the other package when they are imported
-(`check_installed`). Uninstalling the other package also removes the `__init__.py`. Python then imports `lightning.py`,
-which the wheel puts beside the folder (`tools/wheel.py`).
+(`check_no_conflict`). Uninstalling the other package also removes the `__init__.py`. Python then imports
+`lightning.py`, which the wheel puts beside the folder (`tools/wheel.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ HINT = (
 )
 
 
-def check_installed(file: str) -> None:
+def check_no_conflict(file: str) -> None:
     """Raise `ImportError` with `HINT` if PyTorch Lightning is installed. `file` is the path of one of our modules."""
-    conflict = find_foreign([str(Path(file).parents[1]), *sys.path])
+    conflict = find_foreign_package([str(Path(file).parents[1]), *sys.path])
     if conflict:
         raise ImportError(
             f"another package named lightning (PyTorch Lightning) is installed here: {conflict}. {HINT}",
@@ -32,17 +32,17 @@ def check_installed(file: str) -> None:
         )
 
 
-def find_foreign(folders: Iterable[str]) -> str:
+def find_foreign_package(folders: Iterable[str]) -> str:
     """Return evidence of another package `lightning` in these folders of the import path, or ""."""
     for folder in map(Path, dict.fromkeys(folders)):
         with suppress(OSError):  # nothing can be imported from an unreadable folder
-            evidence = _find_foreign_in(folder)
+            evidence = _find_foreign_package_in(folder)
             if evidence:
                 return evidence
     return ""
 
 
-def _find_foreign_in(folder: Path) -> str:
+def _find_foreign_package_in(folder: Path) -> str:
     for record in sorted((*folder.glob("lightning-*.dist-info"), *folder.glob("lightning-*.egg-info"))):
         return f"{record} belongs to it"
     package = folder / "lightning"
@@ -54,7 +54,7 @@ def _find_foreign_in(folder: Path) -> str:
     return ""
 
 
-def find_loss(file: str) -> str:
+def find_missing_init(file: str) -> str:
     """Return the `__init__.py` beside `file` if it is missing because PyTorch Lightning was uninstalled, or ""."""
     missing_file = Path(file).with_name("__init__.py")
     return "" if missing_file.exists() else str(missing_file)

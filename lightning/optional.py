@@ -8,7 +8,7 @@ from types import ModuleType
 from lightbed.wording import describe_extra
 from lightning.errors import MissingLibrary
 
-EXTRAS = {
+EXTRA_BY_MODULE = {
     "qick": "qick",
     "Pyro4": "qick",
     "psutil": "qick",
@@ -42,11 +42,11 @@ def require(module: str, purpose: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        if (error.name or library).partition(".")[0] not in {library, *EXTRAS}:
+        if (error.name or library).partition(".")[0] not in {library, *EXTRA_BY_MODULE}:
             raise  # the installation is broken, and no extra would repair it
-        missing = (error.name or library).partition(".")[0]
-        extra = EXTRAS.get(missing, "kit")
+        missing_module = (error.name or library).partition(".")[0]
+        extra = EXTRA_BY_MODULE.get(missing_module, "kit")
         raise MissingLibrary(
-            f"{missing} is needed {purpose}, but is not installed",
+            f"{missing_module} is needed {purpose}, but is not installed",
             hint=f"To use it, {describe_extra(extra)}.",
         ) from error

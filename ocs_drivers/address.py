@@ -118,12 +118,12 @@ def parse_address(text: str) -> Address:
 
 
 def _parse_visa_resource(text: str) -> Address | None:
-    socket, serial = _VISA_SOCKET.fullmatch(text), _VISA_SERIAL.fullmatch(text)
-    if socket:
-        _check_host(socket["host"], text)
-        return Address("polatis+scpi", socket["host"], _check_port(int(socket["port"]), text))
-    if serial:
-        return Address("polatis+serial", "", path=serial["path"])
+    socket_match, serial_match = _VISA_SOCKET.fullmatch(text), _VISA_SERIAL.fullmatch(text)
+    if socket_match:
+        _check_host(socket_match["host"], text)
+        return Address("polatis+scpi", socket_match["host"], _check_port(int(socket_match["port"]), text))
+    if serial_match:
+        return Address("polatis+serial", "", path=serial_match["path"])
     if "::" in text and "://" not in text:
         raise _make_address_error(
             text, "supported VISA resources are TCPIP::host::port::SOCKET and ASRL/dev/...::INSTR"
@@ -178,8 +178,8 @@ def _shorten(text: str) -> str:
 
 def _hide_credentials(text: str) -> str:
     """Hide the text between the scheme and the last `@`, any part of which may be a password."""
-    hidden, at_sign, visible = text.rpartition("@")
-    scheme, separator, _ = hidden.partition("://")
+    secret_text, at_sign, visible = text.rpartition("@")
+    scheme, separator, _ = secret_text.partition("://")
     return (
         f"{scheme}{separator}***@{visible}"
         if at_sign and separator

@@ -43,12 +43,12 @@ def list_used_credentials() -> frozenset[Credentials]:
     return frozenset(_used_accounts)
 
 
-def find_credentials(device: str, explicit: Credentials | None, *, factory: Credentials) -> Credentials:
+def find_credentials(device: str, given_account: Credentials | None, *, factory: Credentials) -> Credentials:
     """Return the account for `device` (an address without credentials); `factory` is the fallback.
 
     Raises `CredentialsError` for a credentials file that is missing, malformed or readable by other users.
     """
-    account = explicit or _read_environment(factory) or _read_file(device) or factory
+    account = given_account or _read_environment(factory) or _read_file(device) or factory
     _used_accounts.add(account)
     return account
 
@@ -61,10 +61,10 @@ def _read_environment(factory: Credentials) -> Credentials | None:
 
 
 def _read_file(device: str) -> Credentials | None:
-    configured = os.environ.get(FILE_VARIABLE)
-    path = Path(configured) if configured else DEFAULT_FILE.expanduser()
+    configured_path = os.environ.get(FILE_VARIABLE)
+    path = Path(configured_path) if configured_path else DEFAULT_FILE.expanduser()
     if not path.exists():
-        if configured:
+        if configured_path:
             raise CredentialsError(f"file {path} does not exist", hint=f"{FILE_VARIABLE} points to it.")
         return None
     for pattern, account in _read_tables(path).items():

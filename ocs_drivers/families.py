@@ -1,6 +1,7 @@
 """Families of switches: each scheme of an address, the factory of its driver, and its simulated twin.
 
-`FAMILIES` is the only list of the built-in schemes, one line each. Other distributions add families by entry points.
+`FAMILIES` is the only list of the built-in schemes, one line each. Other distributions add families by entry
+points.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ _SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
 class Family(NamedTuple):
     """The driver of a scheme, and its twin.
 
-    `factory` is a `DriverFactory`, written `module:function`. `twin` is the family's name in `python -m sim.twins`,
-    if it differs from the part of the scheme before `+`. `in_labs` is True if a simulated lab may contain this
-    switch; only matrix switches with a network interface qualify.
+    `factory_path` is a `DriverFactory`, written `module:function`. `twin_family` is the family's name in `python -m
+    sim.twins`, if it differs from the part of the scheme before `+`. `is_in_labs` is True if a simulated lab may
+    contain this switch; only matrix switches with a network interface qualify.
     """
 
-    factory: str
-    twin: str = ""
-    in_labs: bool = False
+    factory_path: str
+    twin_family: str = ""
+    is_in_labs: bool = False
 
 
 FAMILIES: Mapping[str, Family] = {
-    "polatis+scpi": Family("ocs_drivers.vendors.polatis:scpi_switch", in_labs=True),
-    "polatis+tl1": Family("ocs_drivers.vendors.polatis:tl1_switch", in_labs=True),
+    "polatis+scpi": Family("ocs_drivers.vendors.polatis:scpi_switch", is_in_labs=True),
+    "polatis+tl1": Family("ocs_drivers.vendors.polatis:tl1_switch", is_in_labs=True),
     "polatis+serial": Family("ocs_drivers.vendors.polatis:serial_switch"),
-    "polatis+rest": Family("ocs_drivers.vendors.polatis:rest_switch", in_labs=True),
-    "calient+tl1": Family("ocs_drivers.vendors.calient:tl1_switch", in_labs=True),
-    "calient+rest": Family("ocs_drivers.vendors.calient:rest_switch", in_labs=True),
-    "glimmerglass+tl1": Family("ocs_drivers.vendors.glimmerglass:tl1_switch", in_labs=True),
-    "telescent+cli": Family("ocs_drivers.vendors.telescent:cli_switch", in_labs=True),
-    "rome+cli": Family("ocs_drivers.vendors.rome:rome_ssh", in_labs=True),
-    "rome+telnet": Family("ocs_drivers.vendors.rome:rome_telnet", in_labs=True),
-    "afm+cli": Family("ocs_drivers.vendors.rome:afm_ssh", in_labs=True),
-    "afm+telnet": Family("ocs_drivers.vendors.rome:afm_telnet", in_labs=True),
-    "sonic-ocs": Family("ocs_drivers.vendors.sonic:ssh_switch", twin="sonic", in_labs=True),
+    "polatis+rest": Family("ocs_drivers.vendors.polatis:rest_switch", is_in_labs=True),
+    "calient+tl1": Family("ocs_drivers.vendors.calient:tl1_switch", is_in_labs=True),
+    "calient+rest": Family("ocs_drivers.vendors.calient:rest_switch", is_in_labs=True),
+    "glimmerglass+tl1": Family("ocs_drivers.vendors.glimmerglass:tl1_switch", is_in_labs=True),
+    "telescent+cli": Family("ocs_drivers.vendors.telescent:cli_switch", is_in_labs=True),
+    "rome+cli": Family("ocs_drivers.vendors.rome:rome_ssh", is_in_labs=True),
+    "rome+telnet": Family("ocs_drivers.vendors.rome:rome_telnet", is_in_labs=True),
+    "afm+cli": Family("ocs_drivers.vendors.rome:afm_ssh", is_in_labs=True),
+    "afm+telnet": Family("ocs_drivers.vendors.rome:afm_telnet", is_in_labs=True),
+    "sonic-ocs": Family("ocs_drivers.vendors.sonic:ssh_switch", twin_family="sonic", is_in_labs=True),
     "dicon+scpi": Family("ocs_drivers.vendors.dicon:tcp_switch"),
     "dicon+serial": Family("ocs_drivers.vendors.dicon:serial_switch"),
     "mosw+scpi": Family("ocs_drivers.vendors.mosw:tcp_switch"),
@@ -79,7 +80,7 @@ def find_driver_factory(scheme: str) -> DriverFactory:
         find_driver_factory(scheme.removeprefix(SIMULATED_PREFIX))
         return _import_driver(_SIMULATED_SWITCH)
     if scheme in FAMILIES:
-        return _import_driver(FAMILIES[scheme].factory)
+        return _import_driver(FAMILIES[scheme].factory_path)
     for entry_point in entry_points(group=ENTRY_POINT_GROUP, name=scheme):
         try:
             factory: DriverFactory = entry_point.load()
@@ -92,8 +93,8 @@ def find_driver_factory(scheme: str) -> DriverFactory:
     raise AddressError(f"no driver supports {scheme}", hint=f"Known: {', '.join(known_schemes())}.")
 
 
-def _import_driver(target: str) -> DriverFactory:
-    module, name = target.split(":")
+def _import_driver(factory_path: str) -> DriverFactory:
+    module, name = factory_path.split(":")
     factory: DriverFactory = getattr(import_module(module), name)
     return factory
 
@@ -105,7 +106,7 @@ def known_schemes() -> tuple[str, ...]:
 
 def list_lab_schemes() -> tuple[str, ...]:
     """Return the schemes of switches that a simulated lab may have, in the order of the table."""
-    return tuple(scheme for scheme, family in FAMILIES.items() if family.in_labs)
+    return tuple(scheme for scheme, family in FAMILIES.items() if family.is_in_labs)
 
 
 def find_twin_family(scheme: str) -> str:
@@ -115,7 +116,7 @@ def find_twin_family(scheme: str) -> str:
     ('polatis', 'sonic')
     """
     family = FAMILIES.get(scheme)
-    return (family and family.twin) or scheme.partition("+")[0]
+    return (family and family.twin_family) or scheme.partition("+")[0]
 
 
 def open_switch(

@@ -32,10 +32,12 @@ class CrossConnects(Mapping[int, int]):
 
     def __init__(self, pairs: Mapping[int, int] | Iterable[tuple[int, int]] = ()) -> None:
         items = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
-        input_of: dict[int, int] = {}
+        input_by_output: dict[int, int] = {}
         for source, target in items:
-            if input_of.setdefault(target, source) != source:
-                raise ValueError(f"output {target} is assigned to inputs {input_of[target]} and {source}")
+            if input_by_output.setdefault(target, source) != source:
+                raise ValueError(
+                    f"output {target} is assigned to inputs {input_by_output[target]} and {source}"
+                )
         outputs = dict(sorted(items))
         if len(outputs) != len(set(items)):
             source, target = next((source, target) for source, target in items if outputs[source] != target)

@@ -42,9 +42,9 @@ def simulate_switch(
 def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin with this name, by protocol; start it if it is not running."""
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
-    called_as = ["--called-as", "testbed sim switch"]
+    usage_arguments = ["--called-as", "testbed sim switch"]
     command = make_module_command(
-        "sim.twins", *called_as, find_twin_family(scheme), f"--name={name}", *options
+        "sim.twins", *usage_arguments, find_twin_family(scheme), f"--name={name}", *options
     )
     with _start_lock:
         key = tuple(command)

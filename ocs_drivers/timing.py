@@ -40,7 +40,7 @@ SYSTEM_CLOCK = SystemClock()
 class Deadline:
     """The time at which a wait must end, on a clock."""
 
-    __slots__ = ("_clock", "_end_s", "_late_reads", "is_part", "silence_s", "timeout_s")
+    __slots__ = ("_clock", "_end_s", "_late_read_count", "is_part", "silence_s", "timeout_s")
 
     def __init__(
         self, timeout_s: float, clock: Clock = SYSTEM_CLOCK, *, silence_s: float | None = None
@@ -50,7 +50,7 @@ class Deadline:
         """Seconds for which the device has been silent when the wait ends, if a `Silence` limits it; else None."""
         self.is_part = False
         """True for a part of a longer wait, which continues afterwards."""
-        self._late_reads = 0
+        self._late_read_count = 0
         self._clock = clock
         self._end_s = clock.now() + timeout_s
 
@@ -60,13 +60,13 @@ class Deadline:
         The read after the deadline returns input that arrived in time. Later calls return False, so that a device that
         never stops sending cannot prolong the wait.
         """
-        self._late_reads += self.is_over
-        return self._late_reads <= 1
+        self._late_read_count += self.is_over
+        return self._late_read_count <= 1
 
     @property
-    def is_flooded(self) -> bool:
+    def has_refused_read(self) -> bool:
         """True if a read was refused after the deadline: the device still sends, but no answer was complete."""
-        return self._late_reads > 1
+        return self._late_read_count > 1
 
     def remaining_s(self) -> float:
         """Return the seconds left, never negative."""
@@ -96,14 +96,14 @@ READ_MARGIN_S = 2.0
 class Silence:
     """The time for which a device has not answered, over several queries and reconnections."""
 
-    __slots__ = ("_allowed_s", "_clock", "_last_answer_s", "_silent_since_s", "limit_s", "report_wait")
+    __slots__ = ("_clock", "_last_answer_s", "_silence_limit_s", "_silent_since_s", "limit_s", "report_wait")
 
     def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.limit_s = limit_s
         self._clock = clock
         self._silent_since_s: float | None = None
         self._last_answer_s = clock.now()
-        self._allowed_s = limit_s
+        self._silence_limit_s = limit_s
         self.report_wait: Callable[[], float] | None = None
 
     def record_query(self, answer_s: float | None = None) -> None:
@@ -116,16 +116,18 @@ class Silence:
         answer_s = self.limit_s if answer_s is None else answer_s
         if self._silent_since_s is None:
             self._silent_since_s = now_s
-            self._allowed_s = self.limit_s - min(
+            self._silence_limit_s = self.limit_s - min(
                 now_s - self._last_answer_s, max(self.limit_s - answer_s, 0.0)
             )
         if answer_s > self.limit_s:
-            self._allowed_s = max(self._allowed_s, now_s - self._silent_since_s + answer_s + READ_MARGIN_S)
+            self._silence_limit_s = max(
+                self._silence_limit_s, now_s - self._silent_since_s + answer_s + READ_MARGIN_S
+            )
 
     def record_answer(self) -> None:
         """Record an answer, which ends the silence."""
         self._silent_since_s = None
-        self._allowed_s = self.limit_s
+        self._silence_limit_s = self.limit_s
         self._last_answer_s = self._clock.now()
 
     @property
@@ -135,17 +137,17 @@ class Silence:
 
     def remaining_s(self) -> float:
         """Return the seconds until the device counts as silent."""
-        return max(0.0, self._allowed_s - self.duration_s)
+        return max(0.0, self._silence_limit_s - self.duration_s)
 
-    def outage_remaining_s(self, shortest_s: float) -> float:
+    def outage_remaining_s(self, min_outage_s: float) -> float:
         """Return the seconds left for an unreachable device, counted from its last answer.
 
-        The device gets at least `shortest_s` from the first unanswered query, because the last answer may be old. The
+        The device gets at least `min_outage_s` from the first unanswered query, because the last answer may be old. The
         allowed silence is raised to the limit, so that a last attempt has time to connect.
         """
-        self._allowed_s = max(self._allowed_s, self.limit_s)
+        self._silence_limit_s = max(self._silence_limit_s, self.limit_s)
         from_answer_s = self._last_answer_s + self.limit_s - self._clock.now()
-        return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.duration_s)))
+        return max(0.0, min(self.remaining_s(), max(from_answer_s, min_outage_s - self.duration_s)))
 
     def start_query(self, timeout_s: float) -> Deadline:
         """Record a query; return the deadline of its answer: after `timeout_s`, or earlier if the silence ends."""
@@ -156,7 +158,7 @@ class Silence:
         return Deadline(remaining_s, self._clock, silence_s=self.duration_s + remaining_s)
 
     @contextmanager
-    def watch(self, report_wait: Callable[[], float] | None = None) -> Iterator[Silence]:
+    def limit_waits(self, report_wait: Callable[[], float] | None = None) -> Iterator[Silence]:
         """Limit every wait in the block. Long waits call `report_wait`, which returns the seconds to its next call."""
         self.report_wait = report_wait
         token = _silence.set(self)

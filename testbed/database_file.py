@@ -25,7 +25,7 @@ BUSY_TIMEOUT_S = 30.0
 """Time for which a reader or writer waits while another process holds the file."""
 
 
-def database_in(runs_dir: str | Path) -> Path:
+def get_database_path(runs_dir: str | Path) -> Path:
     """Return the path of the database of a directory of runs."""
     return Path(runs_dir) / "lightbed.sqlite"
 
@@ -40,40 +40,40 @@ def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Map
             return []
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return _read_any_way(path, lambda connection: _fetch_rows(connection, query, values))
+    return _read_with_fallback(path, lambda connection: _fetch_rows(connection, query, values))
 
 
 def copy_database(path: Path, copy: Path) -> None:
     """Copy a database at one moment to a file; other processes may write meanwhile. Raises as `read_rows`."""
     with _open(copy, "mode=rwc") as target:
-        _read_any_way(path, lambda connection: connection.backup(target))
+        _read_with_fallback(path, lambda connection: connection.backup(target))
 
 
-def _read_any_way(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
-    """Return the result of `look` on the first kind of connection that works."""
+def _read_with_fallback(path: Path, read_connection: Callable[[sqlite3.Connection], T]) -> T:
+    """Return the result of `read_connection` on the first kind of connection that works."""
     import sqlite3  # only where there is something to read: it takes 10 ms
 
     _check_readable(path)
-    failed: sqlite3.OperationalError | None = None
-    for way in (_open_shared, _open_copy if _has_log(path) else _open_unchanging):
+    first_error: sqlite3.OperationalError | None = None
+    for open_connection in (_open_shared, _open_copy if _has_log(path) else _open_immutable):
         try:
-            with way(path) as connection:
-                return look(connection)
+            with open_connection(path) as connection:
+                return read_connection(connection)
         except sqlite3.OperationalError as error:
-            failed = failed or error
-    assert failed is not None  # both ways failed, or one had returned
-    raise failed
+            first_error = first_error or error
+    assert first_error is not None  # both ways failed, or one had returned
+    raise first_error
 
 
 def _check_readable(path: Path) -> None:
     """Raise the `OSError` of opening the file, because SQLite's own error does not say why."""
-    number = 0
+    error_number = 0
     if path.is_dir():
-        number = errno.EISDIR
+        error_number = errno.EISDIR
     elif not os.access(path, os.R_OK):
-        number = errno.EACCES
-    if number:
-        raise OSError(number, os.strerror(number), str(path))
+        error_number = errno.EACCES
+    if error_number:
+        raise OSError(error_number, os.strerror(error_number), str(path))
 
 
 def _fetch_rows(
@@ -82,13 +82,13 @@ def _fetch_rows(
     import sqlite3
 
     try:
-        found = connection.execute(query, values)
+        cursor = connection.execute(query, values)
     except sqlite3.OperationalError as error:
         if str(error).startswith("no such table"):
             return []
         raise
-    names = [column[0] for column in found.description]
-    return [dict(zip(names, row, strict=True)) for row in found]
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
 def _has_log(path: Path) -> bool:
@@ -111,7 +111,7 @@ def _open_shared(path: Path) -> Any:
     return _open(path, "mode=ro")
 
 
-def _open_unchanging(path: Path) -> Any:
+def _open_immutable(path: Path) -> Any:
     """Open a file that nobody can write, without locks and shared memory."""
     return _open(path, "immutable=1")
 
@@ -119,21 +119,21 @@ def _open_unchanging(path: Path) -> Any:
 @contextmanager
 def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a copy of the file and its log, because SQLite ignores the log of a file that nobody can write."""
-    with _make_scratch_directory() as scratch:
-        copy = Path(scratch) / path.name
-        for end in ("", "-wal"):
-            _copy_elsewhere(f"{path}{end}", f"{copy}{end}")
+    with _make_scratch_directory() as scratch_dir:
+        copy = Path(scratch_dir) / path.name
+        for suffix in ("", "-wal"):
+            _copy_in_child(f"{path}{suffix}", f"{copy}{suffix}")
         with _open(copy, "mode=rw") as connection:
             yield connection
 
 
-def _copy_elsewhere(source: str, target: str) -> None:
+def _copy_in_child(source: str, target: str) -> None:
     """Copy a file in a child process, because closing the file here would release our locks. Raise `OSError`."""
     import subprocess  # only where it is needed: it takes milliseconds
 
-    done = subprocess.run(["cp", "--", source, target], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise OSError(errno.EIO, f"it cannot be copied: {done.stderr.strip()}", source)
+    process = subprocess.run(["cp", "--", source, target], capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise OSError(errno.EIO, f"it cannot be copied: {process.stderr.strip()}", source)
 
 
 def _make_scratch_directory() -> tempfile.TemporaryDirectory[str]:
@@ -141,4 +141,4 @@ def _make_scratch_directory() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="lightbed-")
     except OSError:
-        return tempfile.TemporaryDirectory(prefix="lightbed-", dir=_MEMORY)
+        return tempfile.TemporaryDirectory(prefix=f"lightbed-{os.getpid()}-", dir=_MEMORY)

@@ -19,33 +19,33 @@ Subject = Literal["run", "operation", "device", "lease"]
 SUBJECTS: tuple[Subject, ...] = ("run", "operation", "device", "lease")
 
 logger = logging.getLogger("testbed")
-_bound: ContextVar[Mapping[str, str]] = ContextVar("log_context", default={})  # noqa: B039  never changed
+_bound_subjects: ContextVar[Mapping[str, str]] = ContextVar("log_context", default={})  # noqa: B039  never changed
 
 
-Around = Callable[[Mapping[str, str]], AbstractContextManager[object]]
-_around: Around | None = None
+ContextFactory = Callable[[Mapping[str, str]], AbstractContextManager[object]]
+_block_context_factory: ContextFactory | None = None
 
 
-def surround(around: Around | None) -> None:
-    """Enter the context manager that `around` returns around every block of `about`; None stops this."""
-    global _around  # noqa: PLW0603  one for the process, as loggers are
-    _around = around
+def set_block_context(context_factory: ContextFactory | None) -> None:
+    """Enter what `context_factory` returns around every block of `about`; None stops this."""
+    global _block_context_factory  # noqa: PLW0603  one for the process, as loggers are
+    _block_context_factory = context_factory
 
 
 @contextmanager
 def about(**subjects: str) -> Iterator[None]:
     """Bind subjects for log lines of the block, in addition to subjects that are already bound."""
-    mark = _bound.set({**_bound.get(), **subjects})
+    context_token = _bound_subjects.set({**_bound_subjects.get(), **subjects})
     try:
-        if _around is None:
+        if _block_context_factory is None:
             yield
         else:
-            with _around(subjects):
+            with _block_context_factory(subjects):
                 yield
     finally:
-        _bound.reset(mark)
+        _bound_subjects.reset(context_token)
 
 
-def find_bound() -> Mapping[str, str]:
+def get_log_subjects() -> Mapping[str, str]:
     """Return the bound subjects and their values."""
-    return _bound.get()
+    return _bound_subjects.get()

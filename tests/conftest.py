@@ -124,12 +124,12 @@ class MemoryLine:
 
     def has_input(self) -> bool:
         self._world.settle()
-        return bool(self._arrived()) or self._client.closed
+        return bool(self._arrived()) or self._client.is_closed
 
     def send(self, data: bytes, deadline: Any) -> None:
         from ocs_drivers.transports.transport import make_connection_lost
 
-        if self._client is None or self._client.closed:
+        if self._client is None or self._client.is_closed:
             raise make_connection_lost(self._world.device, "the device closed the connection")
         self._client.send(data)
 
@@ -140,7 +140,7 @@ class MemoryLine:
             raise make_connection_lost(self._world.device, "it is closed")
         self._world.settle()
         while not self._arrived():
-            if self._client.closed:
+            if self._client.is_closed:
                 raise make_connection_lost(self._world.device, "the device closed the connection")
             if deadline.is_over:
                 raise make_timeout(self._world.device, deadline)
@@ -233,7 +233,7 @@ class World:
 
     def pass_time(self, at_most_s: float) -> None:
         """Advance to the time at which the next thing is due, and no longer than `at_most_s`."""
-        self.advance(min(at_most_s, max(self.virtual.next_s - self.virtual.now(), 0.0)))
+        self.advance(min(at_most_s, max(self.virtual.next_wake_s - self.virtual.now(), 0.0)))
 
     def transport(self, front: str) -> MemoryLine:
         return MemoryLine(self, front)

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from lightning.kit.plots import save
         from lightning.training.curve_plot import plot_noise_curves
 
-        save(plot_noise_curves(drawn, "Digits on noisy light", trained_at=options.sigma), options.png)
+        save(plot_noise_curves(drawn, "Digits on noisy light", training_sigma=options.sigma), options.png)
     return 0
 
 

@@ -31,19 +31,17 @@ def open_bus(address: str) -> RegisterBus:
     Raise ValueError for an address that is not valid, BusUnavailable if nothing answers there or a library is missing,
     CountActionError for a text with errors, and OSError if the file cannot be read.
     """
-    parts = urlsplit(address)
-    if parts.scheme not in _SCHEMES:
+    url = urlsplit(address)
+    if url.scheme not in _SCHEMES:
         raise ValueError(
             f"{address!r}: the scheme must be one of {', '.join(f'{scheme}://' for scheme in _SCHEMES)}."
         )
-    if parts.scheme == "pynq":
-        return _open_pynq(address, parts)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if url.scheme == "pynq":
+        return _open_pynq(address, url)
+    options = dict(parse_qsl(url.query, keep_blank_values=True))
     engine = options.pop("engine", "fast")
-    datapath = load_datapath(Path(parts.netloc + parts.path), _parse_parameters(address, options))
-    return (
-        make_verilated_bus(datapath) if parts.scheme == "verilator" else make_simulated_bus(datapath, engine)
-    )
+    datapath = load_datapath(Path(url.netloc + url.path), _parse_parameters(address, options))
+    return make_verilated_bus(datapath) if url.scheme == "verilator" else make_simulated_bus(datapath, engine)
 
 
 def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Datapath:
@@ -99,23 +97,21 @@ def make_verilated_bus(datapath: Datapath) -> RegisterBus:
 
     try:
         # Driver and registers spend their time in Python, so more optimisation would only make the build longer.
-        return AxiPinsBus(build(make_axi_design(datapath), optimise="-O1"))
+        return AxiPinsBus(build(make_axi_design(datapath), optimise_flag="-O1"))
     except ToolMissing as error:
         raise BusUnavailable(str(error)) from error
 
 
-def _open_pynq(address: str, parts: SplitResult) -> RegisterBus:
+def _open_pynq(address: str, url: SplitResult) -> RegisterBus:
     from fpga.bus.pynq import REMOTE_PORT, open_local, open_remote
 
-    is_remote = bool(parts.path.strip("/"))
+    is_remote = bool(url.path.strip("/"))
     try:
-        base_address = int(parts.path.strip("/") if is_remote else parts.netloc, 16)
-        port = parts.port or REMOTE_PORT
+        base_address = int(url.path.strip("/") if is_remote else url.netloc, 16)
+        port = url.port or REMOTE_PORT
     except ValueError:
         raise ValueError(f"{address!r}: expected pynq://0xBASE or pynq://HOST[:PORT]/0xBASE.") from None
-    return (
-        open_remote(parts.hostname or "", base_address, port=port) if is_remote else open_local(base_address)
-    )
+    return open_remote(url.hostname or "", base_address, port=port) if is_remote else open_local(base_address)
 
 
 def _parse_parameters(address: str, options: Mapping[str, str]) -> dict[str, int]:

@@ -16,8 +16,8 @@ Row = NDArray[np.uint64]
 
 _MAX_WAIT_CYCLES = 64
 """Cycles within which the register file must answer; it needs about four."""
-_READ = ("ar", "r")
-_WRITE = ("aw", "b")
+_READ_CHANNELS = ("ar", "r")
+_WRITE_CHANNELS = ("aw", "b")
 
 
 class AxiPinsBus:
@@ -28,10 +28,10 @@ class AxiPinsBus:
         ports: Ports = simulator.design.ports
         self._input_columns = {port.name: port.column for port in ports.inputs}
         self._output_columns = {port.name: port.column for port in ports.outputs}
-        self._columns = ports.input_columns
-        self._slot_cycles = count_read_cycles(ports.find_input("araddr").width)
+        self._input_column_count = ports.input_column_count
+        self._slot_cycle_count = count_read_cycles(ports.find_input("araddr").width)
         """Cycles per access in a burst: the request is sent in the first, and the response arrives by the last."""
-        self.cycles = 0
+        self.cycle_count = 0
         """Number of clock cycles so far, except cycles of reset."""
 
     def read32(self, offset: int) -> int:
@@ -51,14 +51,14 @@ class AxiPinsBus:
         """Execute accesses in order, in one run of the simulator; return the words that were read."""
         if not accesses:
             return []
-        rows = np.zeros((self._slot_cycles * len(accesses), self._columns), np.uint64)
+        rows = np.zeros((self._slot_cycle_count * len(accesses), self._input_column_count), np.uint64)
         rows[:, self._input_columns["bready"]] = rows[:, self._input_columns["rready"]] = 1
         for index, (offset, value) in enumerate(accesses):
-            self._put_access(rows[self._slot_cycles * index], offset, value)
-        outputs = self._simulator.run(rows).reshape(len(accesses), self._slot_cycles, -1)
-        self.cycles += len(rows)
+            self._put_access(rows[self._slot_cycle_count * index], offset, value)
+        outputs = self._simulator.run(rows).reshape(len(accesses), self._slot_cycle_count, -1)
+        self.cycle_count += len(rows)
         responses = [
-            self._find_response(slot, _READ if value is None else _WRITE)
+            self._find_response(slot, _READ_CHANNELS if value is None else _WRITE_CHANNELS)
             for slot, (_, value) in zip(outputs.tolist(), accesses, strict=True)
         ]
         return [
@@ -85,7 +85,7 @@ class AxiPinsBus:
         valid_cycles = [cycle for cycle in slot if cycle[self._output_columns[f"{response_channel}valid"]]]
         if not is_accepted or len(valid_cycles) != 1:
             raise BusFault(
-                f"the register file did not answer a burst within {self._slot_cycles} cycles per access"
+                f"the register file did not answer a burst within {self._slot_cycle_count} cycles per access"
             )
         if response := valid_cycles[0][self._output_columns[f"{response_channel}resp"]]:
             raise BusFault(f"the register file answered with an error ({response_channel}resp = {response})")
@@ -121,10 +121,10 @@ class AxiPinsBus:
         raise BusFault(f"the register file did not answer within {_MAX_WAIT_CYCLES} cycles")
 
     def _run_cycle(self, pins: dict[str, int]) -> Rows:
-        row = np.zeros((1, self._columns), np.uint64)
+        row = np.zeros((1, self._input_column_count), np.uint64)
         for name, value in pins.items():
             row[0, self._input_columns[name]] = value
-        self.cycles += 1
+        self.cycle_count += 1
         outputs: Rows = self._simulator.run(row)[0]
         return outputs
 

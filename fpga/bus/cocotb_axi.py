@@ -35,20 +35,20 @@ class CocotbBus:
             from cocotb.task import resume
         except ImportError as error:
             raise BusUnavailable(f"{error.name} is not installed. Hint: {describe_extra('hdl')}.") from error
-        self._read = resume(master.read)
-        self._write = resume(master.write)
+        self._read_blocking = resume(master.read)
+        self._write_blocking = resume(master.write)
 
     def read32(self, offset: int) -> int:
         """Return the word at `offset`."""
         check_access(offset)
-        response = self._read(offset, 4)
+        response = self._read_blocking(offset, 4)
         _check_response(response, offset)
         return int.from_bytes(response.data, "little")
 
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`."""
         check_access(offset, value)
-        _check_response(self._write(offset, value.to_bytes(4, "little")), offset)
+        _check_response(self._write_blocking(offset, value.to_bytes(4, "little")), offset)
 
     def close(self) -> None:
         """Do nothing, because cocotb ends the simulation."""

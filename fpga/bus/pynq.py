@@ -56,22 +56,24 @@ class PynqBus:
         """Do nothing, because pynq unmaps the registers when its object is deleted."""
 
 
-def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
+def open_local(base_address: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
     """Return a bus to a physical address of pynq's active device. Raise BusUnavailable."""
     pynq = _import_pynq()
     try:
-        return PynqBus(pynq.MMIO(base, span_bytes))
+        return PynqBus(pynq.MMIO(base_address, span_bytes))
     except (OSError, RuntimeError, ValueError) as error:
-        raise BusUnavailable(f"pynq cannot map {base:#x}: {error}") from error
+        raise BusUnavailable(f"pynq cannot map {base_address:#x}: {error}") from error
 
 
-def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES) -> PynqBus:
+def open_remote(
+    host: str, base_address: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES
+) -> PynqBus:
     """Return a bus to a physical address of a board with the PYNQ.remote server. Raise BusUnavailable."""
     pynq = _import_pynq()
     try:
         from pynq.pl_server.remote_device import RemoteDevice
 
-        return PynqBus(pynq.MMIO(base, span_bytes, device=RemoteDevice(0, host, port)))
+        return PynqBus(pynq.MMIO(base_address, span_bytes, device=RemoteDevice(0, host, port)))
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise BusUnavailable(
             f"no PYNQ.remote server answers at {host}:{port}: {error}. Check the address and the board's "

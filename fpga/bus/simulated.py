@@ -28,10 +28,10 @@ class Engine(Protocol):
         """Return the outputs of every cycle, sampled before its clock edge."""
         ...
 
-    def reset(self, shadow: int | None = None) -> None:
+    def reset(self, shadow_bank: int | None = None) -> None:
         """Return to the state after power-on, but keep the words of memories.
 
-        If `shadow` is given, put its targets in force.
+        If `shadow_bank` is given, put its targets in force.
         """
         ...
 
@@ -48,33 +48,36 @@ class _Pins:
         ports = make_ports(datapath)
         self._input_ports = {port.name: port for port in ports.inputs}
         self._output_ports = {port.name: port for port in ports.outputs}
-        self._columns = (ports.input_columns, ports.output_columns)
+        self._column_counts = (ports.input_column_count, ports.output_column_count)
         self._memories = [(module.name, memory.output) for module, memory in list_memories(datapath)]
         self.reset()
 
     def reset(self) -> None:
         """Reset the engine, and set every input to 0."""
         self._engine.reset()
-        input_columns, output_columns = self._columns
+        input_columns, output_columns = self._column_counts
         self._row = np.zeros((1, input_columns), np.uint64)
         self._inputs: dict[str, int] = dict.fromkeys(self._input_ports, 0)
         self._outputs = [0] * output_columns
 
     @property
-    def shadow(self) -> int:
+    def shadow_bank(self) -> int:
         """The targets in the shadow bank, as one number."""
         return self._inputs["target_shadow_i"]
 
-    def restart(self, shadow: int | None) -> None:
-        """Reset the engine, but keep the inputs. Put the targets of `shadow` in force unless `shadow` is None."""
-        self._engine.reset(shadow)
-        self._outputs = [0] * self._columns[1]
+    def restart(self, shadow_bank: int | None) -> None:
+        """Reset the engine, but keep the inputs.
 
-    def clock(self) -> None:
+        Put the targets of `shadow_bank` in force unless `shadow_bank` is None.
+        """
+        self._engine.reset(shadow_bank)
+        self._outputs = [0] * self._column_counts[1]
+
+    def run_cycle(self) -> None:
         """Run one cycle."""
         self._outputs = self._engine.run(self._row)[0].tolist()
 
-    def clock_in_reset(self) -> None:
+    def run_reset_cycle(self) -> None:
         """Run a cycle of reset, which changes only memories that are being loaded (R25)."""
         for module, memory in self._memories:
             load, address, word = (
@@ -83,29 +86,31 @@ class _Pins:
             if load:
                 self._engine.load_word(module, memory, address, word)
 
-    def set(self, port: str, value: int) -> None:
+    def set_input(self, port: str, value: int) -> None:
         """Set an input to a value. Most values are unchanged, and are skipped for speed."""
         input_port = self._input_ports[port]
         value &= (1 << input_port.width) - 1
         if self._inputs[port] == value:
             return
         self._inputs[port] = value
-        for word in range(input_port.words):
+        for word in range(input_port.word_count):
             self._row[0, input_port.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
 
     def set_bits(self, bits: PortBits, value: int) -> None:
         """Set the bits of a part of an input."""
-        low_bit = bits.low or 0
+        low_bit = bits.low_bit or 0
         mask = (1 << bits.width) - 1 << low_bit
-        self.set(bits.port, self._inputs[bits.port] & ~mask | value << low_bit & mask)
+        self.set_input(bits.port, self._inputs[bits.port] & ~mask | value << low_bit & mask)
 
-    def get(self, port: str) -> int:
+    def get_output(self, port: str) -> int:
         """Return the value of an output in the last cycle."""
         output_port = self._output_ports[port]
         column = output_port.column
-        if output_port.words == 1:
+        if output_port.word_count == 1:
             return self._outputs[column]
-        return sum(self._outputs[column + word] << COLUMN_BITS * word for word in range(output_port.words))
+        return sum(
+            self._outputs[column + word] << COLUMN_BITS * word for word in range(output_port.word_count)
+        )
 
 
 class SimulatedBus:
@@ -113,28 +118,28 @@ class SimulatedBus:
 
     def __init__(self, datapath: Datapath, engine: Engine) -> None:
         self.datapath = datapath
-        self.cycles = 0
+        self.cycle_count = 0
         """Number of clock cycles so far."""
         self._pins = _Pins(datapath, engine)
-        self._table = make_register_map(datapath)
-        self._words = {
+        self._register_map = make_register_map(datapath)
+        self._registers_by_offset = {
             register.get_offset(word): (register, word)
-            for register in self._table
-            for word in range(register.words)
+            for register in self._register_map
+            for word in range(register.word_count)
         }
         self._reset()
 
     def read32(self, offset: int) -> int:
         """Return the word at `offset`; 0 if there is no register."""
         check_access(offset)
-        self._step()
-        if offset not in self._words:
+        self._run_cycle()
+        if offset not in self._registers_by_offset:
             return 0
-        register, word = self._words[offset]
+        register, word = self._registers_by_offset[offset]
         if register.access is Access.CONSTANT:
-            return register.reset
+            return register.reset_value
         if register.access is Access.WRITE:
-            return self._stored[offset]
+            return self._stored_words[offset]
         if register.access is Access.READ:
             return self._read_back(register) >> WORD_BITS * word & register.mask
         return 0
@@ -142,17 +147,17 @@ class SimulatedBus:
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`. Ignore it if there is no writable register."""
         check_access(offset, value)
-        register, word = self._words.get(offset, (None, 0))
+        register, word = self._registers_by_offset.get(offset, (None, 0))
         if register is None:
-            self._step()
+            self._run_cycle()
         elif register.access is Access.PULSE:
-            self._pulse(register, value & register.mask)
+            self._pulse_bits(register, value & register.mask)
         else:
-            if offset in self._stored:
-                self._stored[offset] = value & register.mask
-                if register.access is Access.WRITE or word == register.words - 1:
-                    self._drive(register)
-            self._step()
+            if offset in self._stored_words:
+                self._stored_words[offset] = value & register.mask
+                if register.access is Access.WRITE or word == register.word_count - 1:
+                    self._drive_signal(register)
+            self._run_cycle()
 
     def close(self) -> None:
         """Do nothing, because there is nothing to release."""
@@ -161,23 +166,23 @@ class SimulatedBus:
         self._is_held = False
         self._pins.reset()
         self._blocks: dict[tuple[str, str], RegisterBlock] = {
-            (block, name): BLOCKS[block](name, self._pins) for block, name in self._table.find_blocks()
+            (block, name): BLOCKS[block](name, self._pins) for block, name in self._register_map.find_blocks()
         }
-        self._stored = {
-            offset: register.reset
-            for offset, (register, _) in self._words.items()
+        self._stored_words = {
+            offset: register.reset_value
+            for offset, (register, _) in self._registers_by_offset.items()
             if register.access in {Access.WRITE, Access.PUSH}
         }
-        for register in self._table:
+        for register in self._register_map:
             if register.access is Access.WRITE:
-                self._drive(register)
+                self._drive_signal(register)
 
-    def _step(self) -> None:
+    def _run_cycle(self) -> None:
         if self._is_held:
-            self._pins.clock_in_reset()
+            self._pins.run_reset_cycle()
         else:
-            self._pins.clock()
-        self.cycles += 1
+            self._pins.run_cycle()
+        self.cycle_count += 1
         for block in self._blocks.values():
             block.clock()
 
@@ -191,13 +196,13 @@ class SimulatedBus:
         if isinstance(register.signal, BlockPin):
             return self._find_block(register.signal).read(register.signal.pin)
         assert register.signal is not None
-        return self._pins.get(register.signal.port) >> (register.signal.low or 0)
+        return self._pins.get_output(register.signal.port) >> (register.signal.low_bit or 0)
 
-    def _drive(self, register: Register) -> None:
+    def _drive_signal(self, register: Register) -> None:
         """Set the signal of a register to its value, the concatenation of its words."""
         value = 0
-        for word in range(register.words):
-            value |= self._stored[register.get_offset(word)] << register.width * word
+        for word in range(register.word_count):
+            value |= self._stored_words[register.get_offset(word)] << register.width * word
         if isinstance(register.signal, BlockPin):
             self._find_block(register.signal).write(
                 register.signal.pin, value & (1 << register.signal.width) - 1
@@ -205,26 +210,26 @@ class SimulatedBus:
         elif register.signal is not None:
             self._pins.set_bits(register.signal, value)
 
-    def _pulse(self, register: Register, value: int) -> None:
+    def _pulse_bits(self, register: Register, value: int) -> None:
         """Set the written bits to 1 for one cycle."""
         if isinstance(register.signal, BlockPin) and value:
             self._find_block(register.signal).write(register.signal.pin, value)
         connected_fields = [bits for bits in register.fields if bits.port]
         for bits in connected_fields:
-            self._pins.set(bits.port, value >> bits.low & 1)
-        self._step()
+            self._pins.set_input(bits.port, value >> bits.low_bit & 1)
+        self._run_cycle()
         for bits in connected_fields:
-            self._pins.set(bits.port, 0)
+            self._pins.set_input(bits.port, 0)
         if register.key == ("CONTROL",):
             self._apply_control(value)
 
     def _apply_control(self, control: int) -> None:
         """Apply RESET and HOLD of CONTROL: reset everything, or hold the datapath in reset until a COMMIT."""
-        was_held, shadow = self._is_held, self._pins.shadow
+        was_held, shadow_bank = self._is_held, self._pins.shadow_bank
         is_held = bool(control & HOLD or (was_held and not control & COMMIT))
         if control & RESET:
             self._reset()
         if is_held or was_held or control & RESET:
             # As in hardware, a commit in the last cycle of a reset puts the shadow bank in force.
-            self._pins.restart(shadow if control & COMMIT and not is_held else None)
+            self._pins.restart(shadow_bank if control & COMMIT and not is_held else None)
         self._is_held = is_held

@@ -61,7 +61,7 @@ def cosimulate(
     datapath = load(file, parse_parameters(parameters)).datapath
     try:
         comparisons = [
-            _compare(datapath, name, cycles, seed)
+            _compare_simulators(datapath, name, cycles, seed)
             for name in ("icarus", *(["verilator"] if verilator else []))
         ]
     except (HdlError, ValueError) as error:
@@ -83,7 +83,7 @@ def cosimulate(
     return 0 if is_equal else 1
 
 
-def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comparison:
+def _compare_simulators(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comparison:
     from fpga.count_action.simulate import compile_datapath
     from fpga.hdl import icarus
     from fpga.hdl import verilator as verilator_runner
@@ -91,10 +91,12 @@ def _compare(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comp
 
     inputs = generate_inputs(datapath, cycles, seed)
     if simulator == "icarus":
-        actual = icarus.run(datapath, inputs, episode_cycles=EPISODE_CYCLES)
+        actual_outputs = icarus.run(datapath, inputs, episode_cycles=EPISODE_CYCLES)
     else:
-        actual = _run_in_episodes(verilator_runner.build(datapath, optimise="-O1"), inputs)
-    return compare(datapath, simulator, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual)
+        actual_outputs = _run_in_episodes(verilator_runner.build(datapath, optimise_flag="-O1"), inputs)
+    return compare(
+        datapath, simulator, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual_outputs
+    )
 
 
 def generate_inputs(datapath: Datapath, cycles: int, seed: int) -> Rows:

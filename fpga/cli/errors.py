@@ -57,11 +57,11 @@ def diagnose_os_error(error: OSError) -> Diagnostic:
     if error.filename is None:
         return _make_unlocated_error(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
-    reason, hint = _explain(error, path)
+    reason, hint = _explain_os_error(error, path)
     return _make_unlocated_error(f"cannot use {str(path)!r}: {reason}", hint)
 
 
-def _explain(error: OSError, path: Path) -> tuple[str, str]:
+def _explain_os_error(error: OSError, path: Path) -> tuple[str, str]:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
         return f"there is no folder {str(path.parent)!r}", "Create it, or give another path."
     reasons = (_REASONS[kind] for kind in _REASONS if isinstance(error, kind))

@@ -60,8 +60,8 @@ def _prove_file(
     except (HdlError, ValueError, KeyError) as error:
         message = str(error.args[0] if isinstance(error, KeyError) else error)
         return print_message(message, as_json=as_json)
-    if vcd is not None and proof.trace:
-        write_output(vcd, proof.trace)
+    if vcd is not None and proof.vcd_text:
+        write_output(vcd, proof.vcd_text)
     print(json.dumps(_make_document(proof)) if as_json else "\n".join(_format_lines(proof)))
     return 0 if proof.ok else 1
 
@@ -76,7 +76,7 @@ def _make_document(proof: Proof) -> dict[str, Any]:
                 "module": result.module,
                 "property": result.property,
                 "verdict": result.verdict.value,
-                "part": result.part,
+                "part": result.part_name,
                 "cycle": result.cycle,
                 "element": result.element,
                 "expected": result.expected,
@@ -85,8 +85,13 @@ def _make_document(proof: Proof) -> dict[str, Any]:
             for result in proof.results
         ],
         "covered": [
-            {"module": cover.module, "part": cover.part, "what": cover.statement, "reached": cover.is_reached}
-            for cover in proof.covered
+            {
+                "module": cover.module,
+                "part": cover.part_name,
+                "what": cover.statement,
+                "reached": cover.is_reached,
+            }
+            for cover in proof.cover_results
         ],
         "counterexample": list(proof.counterexample),
     }
@@ -95,35 +100,39 @@ def _make_document(proof: Proof) -> dict[str, Any]:
 def _format_lines(proof: Proof) -> list[str]:
     """Return a line for every property of every module, the reached cover statements, and the counterexample."""
     from fpga.formal import Verdict
-    from fpga.formal.properties import PROPERTIES, STATED_PROPERTY
+    from fpga.formal.properties import CLAIM_PROPERTY, PROPERTIES
     from fpga.formal.sby import COVER_CYCLES
 
     statements = {property_.name: property_.statement for property_ in PROPERTIES}
-    claim_format = f"{{part}}: {statements[STATED_PROPERTY]}"
+    claim_format = f"{{part}}: {statements[CLAIM_PROPERTY]}"
     lines = []
     for module in dict.fromkeys(result.module for result in proof.results):
         lines.append(f"{module}")
         for result in proof.results:
             if result.module == module:
                 statement = (
-                    claim_format.format(part=result.part)
-                    if result.property == STATED_PROPERTY
+                    claim_format.format(part=result.part_name)
+                    if result.property == CLAIM_PROPERTY
                     else statements[result.property]
                 )
                 location_text = (
-                    f" at {result.part} in cycle {result.cycle}" if result.verdict is Verdict.FAILED else ""
+                    f" at {result.part_name} in cycle {result.cycle}"
+                    if result.verdict is Verdict.FAILED
+                    else ""
                 )
-                location_text = f" at {result.part}" if result.verdict is Verdict.VACUOUS else location_text
+                location_text = (
+                    f" at {result.part_name}" if result.verdict is Verdict.VACUOUS else location_text
+                )
                 lines.append(
                     f"  {result.verdict.value + location_text:<14}  {result.property:<7} {statement}"
                 )
                 if result.element:
                     lines.append(f"    {result.element}: expected {result.expected}, seen {result.actual}")
-    reached_covers = [cover for cover in proof.covered if cover.is_reached]
-    lines.append(f"reached: {len(reached_covers)} of {len(proof.covered)} fires, stalls and commits")
+    reached_covers = [cover for cover in proof.cover_results if cover.is_reached]
+    lines.append(f"reached: {len(reached_covers)} of {len(proof.cover_results)} fires, stalls and commits")
     lines += [
-        f"  not within {COVER_CYCLES} cycles: {cover.statement} of {cover.module}.{cover.part}"
-        for cover in proof.covered
+        f"  not within {COVER_CYCLES} cycles: {cover.statement} of {cover.module}.{cover.part_name}"
+        for cover in proof.cover_results
         if not cover.is_reached
     ]
     if proof.counterexample:

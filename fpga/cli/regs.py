@@ -44,7 +44,7 @@ def _format_table(table: RegisterMap) -> str:
     max_name_width = max(len(register.name) for register in table)
     lines = [f"{table.name}, hash {table.digest:08x}, {table.size_bytes} bytes"]
     for register in table:
-        words_text = f"x{register.words}" if register.words > 1 else ""
+        words_text = f"x{register.word_count}" if register.word_count > 1 else ""
         lines.append(
             f"0x{register.offset:03X} {register.name:<{max_name_width}} {register.width:>2} {words_text:<4}"
             f" {register.access.value:<17} {register.description}"

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from fpga.count_action.model import Datapath
     from fpga.count_action.ports import Rows
     from fpga.count_action.simulate.stimuli.collector import Stimulus
-    from fpga.count_action.simulate.stimuli.files import Failure
+    from fpga.count_action.simulate.stimuli.files import UnmetExpectation
 
 MAX_EXPLAINED_VALUES = 20_000
 """Largest product of cycles and counts for which the reference simulator runs instead of the fast one.
 
 For short runs, compiling the fast simulator would take longer.
 """
-MAX_SHOWN = 20
+MAX_SHOWN_FAILURES = 20
 """Largest number of failed expectations that are printed."""
 
 StimulusFile = Annotated[
@@ -50,7 +50,7 @@ class _Run:
     datapath: Datapath
     stimulus: Stimulus
     outputs: Rows
-    failed: tuple[Failure, ...]
+    failures: tuple[UnmetExpectation, ...]
     broken_properties: tuple[tuple[int, str, str, str], ...] = ()
     """Properties that did not hold: cycle, module, kind (`always`, `never` or `assume`) and name."""
 
@@ -79,26 +79,26 @@ def sim(
 
     datapath = load(file, parse_parameters(parameters)).datapath
     if init is not None:
-        return _write_example(datapath, init, as_json=as_json)
+        return _write_example_stimulus(datapath, init, as_json=as_json)
     if stimulus is None:
         raise typer.BadParameter("nothing to simulate: give --stimulus FILE (--init FILE writes an example)")
-    run = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
-    paths = _write_waveforms(run, vcd, png)
-    lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
+    result = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
+    paths = _write_waveforms(result, vcd, png)
+    lines = list(explain_run(datapath, result.stimulus.rows)) if explain else []
     if as_json:
-        print(json.dumps(_make_document(run, paths) | ({"explanation": lines} if explain else {})))
+        print(json.dumps(_make_document(result, paths) | ({"explanation": lines} if explain else {})))
     else:
-        fires_text = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
-        lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires_text}"]
-        if run.stimulus.expectations:
-            met_count = len(run.stimulus.expectations) - len(run.failed)
-            lines.append(f"{met_count} of {len(run.stimulus.expectations)} expectations met")
+        fires_text = ", ".join(f"{name} {times}" for name, times in _count_fires(result).items())
+        lines += [f"{stimulus}: {len(result.outputs)} cycles; fires: {fires_text}"]
+        if result.stimulus.expectations:
+            met_count = len(result.stimulus.expectations) - len(result.failures)
+            lines.append(f"{met_count} of {len(result.stimulus.expectations)} expectations met")
         print("\n".join([*lines, *(f"written: {path}" for path in paths)]))
-        _print_failures(run, stimulus)
-    return 1 if run.failed or run.broken_properties else 0
+        _print_failures(result, stimulus)
+    return 1 if result.failures or result.broken_properties else 0
 
 
-def _write_example(datapath: Datapath, path: Path, *, as_json: bool) -> int:
+def _write_example_stimulus(datapath: Datapath, path: Path, *, as_json: bool) -> int:
     from fpga.count_action.simulate.stimuli.files import make_example_stimulus
 
     with path.open("x", encoding="utf-8") as file:  # never replace a stimulus that a user has written
@@ -119,7 +119,7 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
     from fpga.count_action.simulate.stimuli.files import find_failures
 
     if cycles is not None:
-        stimulus = _extend(datapath, stimulus, cycles)
+        stimulus = _extend_stimulus(datapath, stimulus, cycles)
     count_total = sum(1 for _ in datapath.list_counts())
     is_short = len(stimulus.rows) * count_total <= MAX_EXPLAINED_VALUES
     outputs = (ReferenceSimulator(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
@@ -130,7 +130,7 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
     return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), broken_properties)
 
 
-def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
+def _extend_stimulus(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
     """Return the stimulus, extended by idle cycles to at least `cycles`."""
     import numpy as np
 
@@ -147,9 +147,9 @@ def _write_waveforms(run: _Run, vcd: Path | None, png: Path | None) -> list[str]
 
         write_output(vcd, format_vcd(run.datapath, run.stimulus.rows, run.outputs))
     if png is not None:
-        from fpga.count_action.simulate.waveforms.plot import draw
+        from fpga.count_action.simulate.waveforms.plot import draw_waveforms
 
-        draw(run.datapath, run.stimulus.rows, run.outputs, png)
+        draw_waveforms(run.datapath, run.stimulus.rows, run.outputs, png)
     return [str(path) for path in (vcd, png) if path is not None]
 
 
@@ -164,13 +164,13 @@ def _count_fires(run: _Run) -> dict[str, int]:
 def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
     failures = [
         {
-            "cycle": failure.expected.cycle,
-            "line": failure.expected.line,
-            "name": failure.expected.wire.name,
-            "expected": failure.expected.value,
-            "actual": failure.actual,
+            "cycle": failure.expectation.cycle,
+            "line": failure.expectation.line,
+            "name": failure.expectation.wire.name,
+            "expected": failure.expectation.value,
+            "actual": failure.actual_value,
         }
-        for failure in run.failed
+        for failure in run.failures
     ]
     return {
         "ok": not failures and not run.broken_properties,
@@ -190,21 +190,24 @@ def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
 def _print_failures(run: _Run, stimulus: Path) -> None:
     from fpga.count_action.simulate.stimuli.files import tabulate_window
 
-    for failure in run.failed[:MAX_SHOWN]:
-        print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
-    if len(run.failed) > MAX_SHOWN:
-        print(f"error: {len(run.failed) - MAX_SHOWN} more failures", file=sys.stderr)
-    for cycle, module, kind, name in run.broken_properties[:MAX_SHOWN]:
+    for failure in run.failures[:MAX_SHOWN_FAILURES]:
+        print(f"error: {stimulus}:{failure.expectation.line}:1: {failure}", file=sys.stderr)
+    if len(run.failures) > MAX_SHOWN_FAILURES:
+        print(f"error: {len(run.failures) - MAX_SHOWN_FAILURES} more failures", file=sys.stderr)
+    for cycle, module, kind, name in run.broken_properties[:MAX_SHOWN_FAILURES]:
         print(
             f"error: property {name} of {module} (`{kind}`) does not hold in cycle {cycle} (R21)",
             file=sys.stderr,
         )
-    if len(run.broken_properties) > MAX_SHOWN:
-        print(f"error: {len(run.broken_properties) - MAX_SHOWN} more violated properties", file=sys.stderr)
-    if run.failed:
+    if len(run.broken_properties) > MAX_SHOWN_FAILURES:
+        print(
+            f"error: {len(run.broken_properties) - MAX_SHOWN_FAILURES} more violated properties",
+            file=sys.stderr,
+        )
+    if run.failures:
         print(
             "",
-            *tabulate_window(run.datapath, run.stimulus.rows, run.outputs, run.failed[0]),
+            *tabulate_window(run.datapath, run.stimulus.rows, run.outputs, run.failures[0]),
             sep="\n",
             file=sys.stderr,
         )

@@ -52,7 +52,7 @@ def _make_document(verification: Verification) -> dict[str, Any]:
                 "module": result.module,
                 "property": result.property,
                 "verdict": result.verdict.value,
-                "part": result.part,
+                "part": result.part_name,
                 "cycle": result.cycle,
                 "element": result.element,
                 "expected": result.expected,
@@ -85,7 +85,7 @@ def _format_lines(verification: Verification) -> list[str]:
 
 
 def _describe_result(result: Result) -> list[str]:
-    location_text = f" at {result.part}" if result.part else ""
+    location_text = f" at {result.part_name}" if result.part_name else ""
     location_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
     lines = [f"  {result.verdict.value:<14}  {result.property}{location_text}"]
     if result.expected is not None:

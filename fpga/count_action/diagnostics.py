@@ -79,7 +79,7 @@ def make_diagnostic(location: Location | None, message: str, hint: str = "") -> 
     return Diagnostic(location.file, location.line, location.column, message, hint)
 
 
-def find_out_of_range(
+def find_range_error(
     description: str, value: int, low: int, high: int, location: Location | None
 ) -> Diagnostics:
     """Yield a diagnostic if `value` is outside `low` to `high`, both included."""
@@ -136,7 +136,7 @@ def quote(token: str) -> str:
     return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) + "`"
 
 
-def did_you_mean(word: str, words: Iterable[str]) -> str:
+def suggest_name(word: str, words: Iterable[str]) -> str:
     """Return `Did you mean ...?`, or the first 12 known words if none is similar; empty if there are no words."""
     names = list(dict.fromkeys(words))[:1000]
     similar_name = find_similar(word, names)

@@ -17,14 +17,21 @@ LARGEST_VALUE = 2**MAX_BITS
 Interval = tuple[int, int]
 """The smallest and the largest possible value."""
 
-ARITHMETIC = frozenset({"+", "-", "max", "min"})
-COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
-LOGICAL = frozenset({"and", "or", "not"})
-STORED = frozenset({"count", "target"})
+ARITHMETIC_OPERATORS = frozenset({"+", "-", "max", "min"})
+COMPARISON_OPERATORS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+LOGICAL_OPERATORS = frozenset({"and", "or", "not"})
+STORED_OPERATORS = frozenset({"count", "target"})
 """Operators that read the register of a count, or a target in force."""
-BITS = frozenset({"<<", ">>", "slice", "concat"})
+BIT_OPERATORS = frozenset({"<<", ">>", "slice", "concat"})
 """Operators on the bits of a value (R22 to R24)."""
-OPERATORS = ARITHMETIC | BITS | COMPARISONS | LOGICAL | STORED | {"if", "table", "valid"}
+OPERATORS = (
+    ARITHMETIC_OPERATORS
+    | BIT_OPERATORS
+    | COMPARISON_OPERATORS
+    | LOGICAL_OPERATORS
+    | STORED_OPERATORS
+    | {"if", "table", "valid"}
+)
 
 
 def count_bits(low: int, high: int) -> tuple[int, bool]:
@@ -83,7 +90,11 @@ def list_leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
     elif isinstance(operand, Operation):
         for part in operand.operands:
             for operator, ref in list_leaves(part):
-                yield operator or (operand.operator if operand.operator in STORED | {"valid"} else ""), ref
+                yield (
+                    operator
+                    or (operand.operator if operand.operator in STORED_OPERATORS | {"valid"} else ""),
+                    ref,
+                )
 
 
 def get_constant(operand: Operand) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fpga.count_action.expressions import (
-    STORED,
+    STORED_OPERATORS,
     Interval,
     combine_intervals,
     count_bits,
@@ -24,7 +24,7 @@ from fpga.count_action.model import (
     Operation,
     Ref,
     SignalKind,
-    is_value,
+    is_formula_ref,
 )
 
 
@@ -78,7 +78,7 @@ class Graph:
         """Return the shape of the signal or formula that `ref` names. Raise KeyError if there is no such signal."""
         if ref.module is None:
             return self._inputs[ref.name]
-        if is_value(ref):
+        if is_formula_ref(ref):
             width, signed = count_bits(*self.compute_interval(self.find_formula(ref)))
             return SignalShape(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
@@ -96,7 +96,7 @@ class Graph:
         if isinstance(operand, Ref):
             source = self.find_source(operand)
             return get_bit_interval(source.width, signed=source.signed)
-        if operand.operator in STORED:
+        if operand.operator in STORED_OPERATORS:
             return get_bit_interval(self._find_stored_width(operand), signed=False)
         if operand.operator == "valid":
             return 0, 1
@@ -117,11 +117,13 @@ class Graph:
 
     def find_signals(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the signals that a reference reads: the reference itself, or the signals in its formula."""
-        return tuple(list_signals(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
+        return tuple(
+            list_signals(self.datapath.module(ref.module or "") if is_formula_ref(ref) else None, ref)
+        )
 
     def find_streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose samples a reference reads."""
-        if not is_value(ref):
+        if not is_formula_ref(ref):
             return (ref,) if self.is_stream(ref) else ()
         streams = (
             leaf
@@ -136,17 +138,19 @@ class Graph:
 
     def is_pulse(self, ref: Ref) -> bool:
         """Return whether `ref` is an output that lasts one cycle."""
-        if is_value(ref):
+        if is_formula_ref(ref):
             return False
         return ref.module is not None and self.drivers[ref.module, ref.name][0][1].kind.is_transient
 
     @cached_property
-    def takers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
+    def consumers(self) -> dict[tuple[str | None, str, int], list[tuple[Module, Count]]]:
         """Counts that take beats of each stream, by the stream's module (None: external), name and index."""
         takers: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
         for module, count in self.datapath.list_counts():
-            for key in dict.fromkeys(get_stream_key(term) for term in count.counted if self.is_stream(term)):
-                takers.setdefault(key, []).append((module, count))
+            for stream_key in dict.fromkeys(
+                get_stream_key(term) for term in count.counted if self.is_stream(term)
+            ):
+                takers.setdefault(stream_key, []).append((module, count))
         return takers
 
     def find_rivals(self, module: Module, count: Count) -> tuple[Count, ...]:
@@ -169,8 +173,10 @@ class Graph:
         for module in self.datapath.modules:
             for count in module.counts:
                 yield from self._find_links(count.counted, module, count, "counts")
-                gate = (ref for condition in count.gate for ref in list_signals(module, condition.ref))
-                yield from self._find_links(gate, module, count, "waits for")
+                condition_signals = (
+                    ref for condition in count.gate for ref in list_signals(module, condition.ref)
+                )
+                yield from self._find_links(condition_signals, module, count, "waits for")
             for action in module.actions:
                 if not action.on:  # a memory reads external inputs alone
                     continue
@@ -210,10 +216,12 @@ def list_read_signals(module: Module) -> Iterator[Ref]:
 
 def list_signals(module: Module | None, ref: Ref) -> Iterator[Ref]:
     """Yield the signals that a reference of a module reads, except counts and targets."""
-    if module is None or not is_value(ref):
+    if module is None or not is_formula_ref(ref):
         yield ref
         return
-    yield from (signal for operator, signal in list_leaves(module.value(ref)) if operator not in STORED)
+    yield from (
+        signal for operator, signal in list_leaves(module.value(ref)) if operator not in STORED_OPERATORS
+    )
 
 
 def can_stall(module: Module) -> bool:

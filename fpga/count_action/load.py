@@ -13,7 +13,14 @@ from fpga.count_action.elaboration.elaborate import Elaborator
 from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
 from fpga.count_action.elaboration.resolve import resolve
 from fpga.count_action.language.parse import parse_tree
-from fpga.count_action.language.syntax import RESERVED_WORDS, FileText, Import, InputText, ModuleText, Section
+from fpga.count_action.language.syntax import (
+    RESERVED_WORDS,
+    FileText,
+    ImportText,
+    InputText,
+    ModuleText,
+    Section,
+)
 from fpga.count_action.model import Datapath, Location
 from fpga.count_action.verilog.text import KEYWORDS
 
@@ -54,8 +61,8 @@ def parse_text(
     """
     report = Report()
     tree = parse_tree(text, file)
-    imports = Imports(report)
-    imports.follow(tree, Path(file))
+    imports = ImportedModules(report)
+    imports.load_imports(tree, Path(file))
     report.raise_errors()
     instances = make_instances(tree, imports.modules, parameters or {}, report)
     report.raise_errors()
@@ -103,7 +110,7 @@ MAX_BYTES = 1 << 20
 """Largest size of a file."""
 _MAX_IMPORTS = 200
 _CURRENT_FOLDER = PurePosixPath()
-LIBRARY = Path(__file__).resolve().parents[1] / "library"
+LIBRARY_FOLDER = Path(__file__).resolve().parents[1] / "library"
 """Folder of imported files that are not in the folder of the importing file."""
 
 
@@ -137,7 +144,7 @@ def read_source(path: Path, location: Location, name: str) -> str:
 
 
 @dataclass
-class Imports:
+class ImportedModules:
     """Modules of all directly and indirectly imported files."""
 
     report: Report
@@ -146,39 +153,44 @@ class Imports:
     """The imported files, by their paths relative to the first file, as the imports write them."""
     _read_paths: set[Path] = field(default_factory=set)
 
-    def follow(
+    def load_imports(
         self,
         tree: FileText,
         path: Path,
-        chain: tuple[Path, ...] = (),
+        importing_files: tuple[Path, ...] = (),
         text_folder: PurePosixPath = _CURRENT_FOLDER,
     ) -> None:
         """Add the modules of all files that `tree`, the text of `path`, imports.
 
-        `chain` are the files whose imports lead to `path`. `text_folder` is the folder of `path`, relative to the first
-        file.
+        `importing_files` are the files whose imports lead to `path`. `text_folder` is the folder of `path`, relative
+        to the first file.
         """
-        chain = (*chain, path.resolve())
+        importing_files = (*importing_files, path.resolve())
         for statement in tree.imports():
             with self.report.catch_errors():
-                self._follow_import(statement, path.parent, chain, text_folder)
+                self._load_import(statement, path.parent, importing_files, text_folder)
 
-    def _follow_import(
-        self, statement: Import, folder: Path, chain: tuple[Path, ...], folder_of_text: PurePosixPath
+    def _load_import(
+        self,
+        statement: ImportText,
+        folder: Path,
+        importing_files: tuple[Path, ...],
+        folder_of_text: PurePosixPath,
     ) -> None:
         file = _find_import(statement, folder)
         relative_path = folder_of_text / statement.path
         self.files[relative_path] = file
         resolved_file = file.resolve()
-        if resolved_file in chain:
+        if resolved_file in importing_files:
             cycle = " -> ".join(
-                imported_file.name for imported_file in (*chain[chain.index(resolved_file) :], resolved_file)
+                imported_file.name
+                for imported_file in (*importing_files[importing_files.index(resolved_file) :], resolved_file)
             )
             message = f"these files import each other in a cycle: {cycle}"
             raise SourceError(statement.location, message, "Move the part that both need into a third file.")
         if resolved_file in self._read_paths:
             return
-        if len(self._read_paths) >= _MAX_IMPORTS or len(chain) > 40:
+        if len(self._read_paths) >= _MAX_IMPORTS or len(importing_files) > 40:
             raise SourceError(
                 statement.location,
                 f"more than {_MAX_IMPORTS} imported files, or a chain of over 40",
@@ -197,18 +209,18 @@ class Imports:
                 locations_text = f"{earlier_module.location} and at {module.location}"
                 message = f"module {quote(module.name)} is defined at {locations_text}"
                 raise SourceError(statement.location, message, "Rename one of them.")
-        self.follow(tree, file, chain, relative_path.parent)
+        self.load_imports(tree, file, importing_files, relative_path.parent)
 
 
-def _find_import(statement: Import, folder: Path) -> Path:
+def _find_import(statement: ImportText, folder: Path) -> Path:
     if not statement.path:
         raise SourceError(statement.location, "the import has no file name", 'Write import "FILE.ca";')
     try:
         neighbour_path = folder / statement.path
         return (
             neighbour_path
-            if neighbour_path.is_file() or not (LIBRARY / statement.path).is_file()
-            else LIBRARY / statement.path
+            if neighbour_path.is_file() or not (LIBRARY_FOLDER / statement.path).is_file()
+            else LIBRARY_FOLDER / statement.path
         )
     except (OSError, ValueError) as error:
         raise SourceError(

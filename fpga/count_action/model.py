@@ -19,9 +19,28 @@ from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 __all__ = [
-    "ADDED_FIELD", "MAX_INPUT_WIDTH", "MAX_LANES", "MAX_WIDTH", "MAX_WORDS", "VALUE", "Action", "ActionKind", "Claim",
-    "Condition", "Count", "CountKind", "Datapath", "Location", "Module", "Operand", "Operation", "Ref", "Signal",
-    "SignalKind", "Target", "is_value",
+    "ADDED_FIELD",
+    "FORMULA_PREFIX",
+    "MAX_INPUT_WIDTH",
+    "MAX_LANES",
+    "MAX_WIDTH",
+    "MAX_WORDS",
+    "Action",
+    "ActionKind",
+    "Claim",
+    "Condition",
+    "Count",
+    "CountKind",
+    "Datapath",
+    "Location",
+    "Module",
+    "Operand",
+    "Operation",
+    "Ref",
+    "Signal",
+    "SignalKind",
+    "Target",
+    "is_formula_ref",
 ]  # fmt: skip
 
 
@@ -177,7 +196,7 @@ class Operation:
 
 Operand: TypeAlias = Ref | Operation | int
 
-VALUE = "#"
+FORMULA_PREFIX = "#"
 """Prefix of the names of formulas in references: `Ref("#0", "m")` is the first of the `values` of module m."""
 
 
@@ -335,7 +354,7 @@ class Module:
 
     def value(self, ref: Ref) -> Operand:
         """Return the formula that a reference names. Raise IndexError or ValueError if there is none."""
-        return self.values[int(ref.name.removeprefix(VALUE))]
+        return self.values[int(ref.name.removeprefix(FORMULA_PREFIX))]
 
     def list_actions(self, *kinds: ActionKind) -> tuple[Action, ...]:
         """Return the actions of these kinds, in the order of the text."""
@@ -414,9 +433,9 @@ def _drop_proof_parts(module: Module) -> Module:
     return replace(module, claims=(), actions=tuple(actions))
 
 
-def is_value(ref: Ref) -> bool:
+def is_formula_ref(ref: Ref) -> bool:
     """Return whether a reference names a formula of its module."""
-    return ref.name.startswith(VALUE)
+    return ref.name.startswith(FORMULA_PREFIX)
 
 
 class _HasName(Protocol):

@@ -31,7 +31,7 @@ class Port:
     column: int
 
     @property
-    def words(self) -> int:
+    def word_count(self) -> int:
         """Number of 64-bit columns the port takes."""
         return -(-self.width // WORD_BITS)
 
@@ -44,22 +44,22 @@ class Ports:
     outputs: tuple[Port, ...]
 
     @cached_property
-    def input_columns(self) -> int:
+    def input_column_count(self) -> int:
         """Number of columns of the input array."""
-        return sum(port.words for port in self.inputs)
+        return sum(port.word_count for port in self.inputs)
 
     @cached_property
-    def output_columns(self) -> int:
+    def output_column_count(self) -> int:
         """Number of columns of the output array."""
-        return sum(port.words for port in self.outputs)
+        return sum(port.word_count for port in self.outputs)
 
     def find_input(self, name: str) -> Port:
         """Return the input port of that name. Raise KeyError if there is none."""
-        return _find(self.inputs, name)
+        return _find_port(self.inputs, name)
 
     def find_output(self, name: str) -> Port:
         """Return the output port of that name. Raise KeyError if there is none."""
-        return _find(self.outputs, name)
+        return _find_port(self.outputs, name)
 
 
 def make_ports(datapath: Datapath) -> Ports:
@@ -67,16 +67,16 @@ def make_ports(datapath: Datapath) -> Ports:
     return Ports(inputs=_place_ports(_list_inputs(datapath)), outputs=_place_ports(_list_outputs(datapath)))
 
 
-def split_targets(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
-    """Return the value of each target, by module and name, from the concatenation `bank` of all targets."""
+def split_targets(datapath: Datapath, packed_targets: int) -> dict[tuple[str, str], int]:
+    """Return the value of each target, by module and name, from the concatenation `packed_targets` of all targets."""
     values, low = {}, 0
     for module, target in datapath.list_targets():
-        values[module.name, target.name] = bank >> low & (1 << target.width) - 1
+        values[module.name, target.name] = packed_targets >> low & (1 << target.width) - 1
         low += target.width
     return values
 
 
-def split_buffer(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
+def list_buffer_ports(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
     """Yield the ports that the buffer of a stream holds, each with its number of bits per beat (R20)."""
     yield f"{stream.name}_data_i", stream.lanes * stream.width
     yield from (
@@ -84,7 +84,7 @@ def split_buffer(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]
     )
 
 
-def list_output_ends(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
+def list_end_signal_actions(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
     """Return (`last` or `keep`, action) for each action that stores such a field of a stream.
 
     The stored numbers of an arbitrating count (`NAME_turn`, R19) have a `part_of`, too, but are left out.
@@ -101,10 +101,10 @@ def _list_inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
             yield f"{signal.name}_data_i", signal.size * signal.lanes * signal.width
         else:
             yield f"{signal.name}_i", signal.size * signal.width
-    consumed = datapath.consumed
+    consumed_streams = datapath.consumed
     for module in datapath.modules:
         for action in module.list_streams():
-            if (module.name, action.output) not in consumed:
+            if (module.name, action.output) not in consumed_streams:
                 yield f"{module.name}_{action.output}_ready_i", 1
     yield "target_shadow_i", sum(target.width for _, target in datapath.list_targets())
     yield "commit_i", 1
@@ -135,11 +135,11 @@ def _place_ports(widths: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
     column = 0
     for name, width in widths:
         ports.append(Port(name, width, column))
-        column += ports[-1].words
+        column += ports[-1].word_count
     return tuple(ports)
 
 
-def _find(ports: tuple[Port, ...], name: str) -> Port:
+def _find_port(ports: tuple[Port, ...], name: str) -> Port:
     for port in ports:
         if port.name == name:
             return port

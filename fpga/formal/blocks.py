@@ -19,15 +19,15 @@ _PORT_PATTERN = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\
 class BlockProof:
     """A block, and the parameters for which it is proven.
 
-    `hidden` maps ports of the checks to the registers of the block that these ports read: (path in the block, range).
-    `extra` are other connections of the checks. `depth` is the number of cycles of the induction. It must exceed the
-    length of a pipeline.
+    `hidden_wires` maps ports of the checks to the registers of the block that these ports read: (path in the block,
+    range). `extra_connections` are other connections of the checks. `depth` is the number of cycles of the induction.
+    It must exceed the length of a pipeline.
     """
 
     block: str
     parameters: Mapping[str, object] = field(default_factory=dict)
-    hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    extra: Mapping[str, str] = field(default_factory=dict)
+    hidden_wires: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    extra_connections: Mapping[str, str] = field(default_factory=dict)
     depth: int = 3
 
     @property
@@ -38,23 +38,27 @@ class BlockProof:
 
 
 def _make_level(**parameters: object) -> BlockProof:
-    return BlockProof("count_action_level", parameters, extra={"status_i": "1'b0"})
+    return BlockProof("count_action_level", parameters, extra_connections={"status_i": "1'b0"})
 
 
 def _make_sum(**parameters: object) -> BlockProof:
     is_accumulating = parameters["Accumulate"] == "1'b1"
     hidden_wires = {"terms_i": ("terms", "[Samples*Width-1:0]")}
     hidden_wires |= {"base_i": ("sum_q", "[Width-1:0]")} if is_accumulating else {}
-    extra = {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", "base_i": "'0"}
-    return BlockProof("count_action_sum", parameters, hidden_wires, extra)
+    extra_connections = {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", "base_i": "'0"}
+    return BlockProof("count_action_sum", parameters, hidden_wires, extra_connections)
 
 
 def _make_extreme(**parameters: object) -> BlockProof:
     is_accumulating = parameters["Accumulate"] == "1'b1"
     registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
     hidden_wires = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
-    extra = {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
-    return BlockProof("count_action_extreme", parameters, hidden_wires if is_accumulating else {}, extra)
+    extra_connections = (
+        {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
+    )
+    return BlockProof(
+        "count_action_extreme", parameters, hidden_wires if is_accumulating else {}, extra_connections
+    )
 
 
 def _make_memory(**parameters: object) -> BlockProof:
@@ -85,7 +89,7 @@ def _make_queue(**parameters: object) -> BlockProof:
     return BlockProof("frame_queue", parameters, hidden_wires, depth=4)
 
 
-_LANES = {"Lanes": 4, "Width": 4}
+_LANE_PARAMETERS = {"Lanes": 4, "Width": 4}
 _FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
 BLOCK_PROOFS = (
@@ -125,7 +129,7 @@ BLOCK_PROOFS = (
     BlockProof(
         "count_action_buffer",
         {"Width": 8},
-        hidden={"full_i": ("full_q", ""), "second_i": ("second_q", "[Width-1:0]")},
+        hidden_wires={"full_i": ("full_q", ""), "second_i": ("second_q", "[Width-1:0]")},
     ),
     _make_sum(
         Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b1"
@@ -152,31 +156,31 @@ BLOCK_PROOFS = (
     _make_memory(Words=2, Width=2, AddressWidth=1),
     BlockProof("count_action_advance", {"Width": 2, "Last": "2'd1"}),
     BlockProof("adder_tree", {"Stages": 2, "Width": 4}),
-    BlockProof("signed_products", _LANES),
+    BlockProof("signed_products", _LANE_PARAMETERS),
     BlockProof("pairwise_means", {"Positions": 8, "Distance": 2, "Width": 4}),
-    BlockProof("preamble_match", {**_LANES, "Published": "1'b0"}),
-    BlockProof("preamble_match", {**_LANES, "Published": "1'b1"}),
+    BlockProof("preamble_match", {**_LANE_PARAMETERS, "Published": "1'b0"}),
+    BlockProof("preamble_match", {**_LANE_PARAMETERS, "Published": "1'b1"}),
     BlockProof("highest_bit", {"Width": 16, "PlaceWidth": 4}),
     BlockProof("normalised_activation", {"Width": 16, "PlaceWidth": 4}),
     BlockProof("normalised_activation", {"Width": 20, "PlaceWidth": 5}),
     BlockProof(
         "running_maximum",
         {"Width": 4, "IndexWidth": 4},
-        hidden={"any_i": ("any_q", "")},
+        hidden_wires={"any_i": ("any_q", "")},
     ),
     BlockProof("ones_complement_sum", {"Words": 4, "Width": 4, "CarryBits": 2}),
     BlockProof("ones_complement_sum", {"Words": 8, "Width": 3, "CarryBits": 3}),
     BlockProof(
         "frame_extent",
         {"Bytes": 4, "Places": 2, "Limit": 10, "LengthWidth": 5, "BeatWidth": 2},
-        hidden={"rest_i": ("rest_q", "[LengthWidth-1:0]"), "next_i": ("beat_q", "[BeatWidth-1:0]")},
+        hidden_wires={"rest_i": ("rest_q", "[LengthWidth-1:0]"), "next_i": ("beat_q", "[BeatWidth-1:0]")},
     ),
     BlockProof("packet_class"),
     BlockProof("packet_verdict"),
     BlockProof(
         "answer_turns",
         {"Prepare": 2},
-        hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
+        hidden_wires={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
     ),
     _make_product(Whole=6, Mantissa=5, Exponent=4),
     _make_product(Whole=8, Mantissa=8, Exponent=5),
@@ -186,7 +190,7 @@ BLOCK_PROOFS = (
     _make_queue(Width=2, PlaceWidth=2),
     BlockProof(
         "packet_request",
-        hidden={
+        hidden_wires={
             "take_i": ("take", ""),
             **{f"{name}_i": (f"{name}_q", "") for name in _FLAGS},
             "line_i": ("ended_line_q", "[4:0]"),
@@ -198,7 +202,7 @@ BLOCK_PROOFS = (
     ),
     BlockProof(
         "packet_answer",
-        hidden={
+        hidden_wires={
             **{
                 f"{name}_i": (name, "")
                 for name in ("choose", "answering", "begins", "sends", "ready", "first", "last")
@@ -227,10 +231,10 @@ BLOCK_PROOFS = (
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port in the source text of a block; `range` is, for example, `[Width-1:0]`, or empty."""
+    """A port in the source text of a block; `bit_range` is, for example, `[Width-1:0]`, or empty."""
 
-    side: str
-    range: str
+    direction: str
+    bit_range: str
     name: str
 
 
@@ -282,20 +286,26 @@ def _write_wrapper(index: int, proof: BlockProof, module: str) -> Iterator[str]:
         yield f"  localparam {name} = {value};"
     for port in ports:
         if port.name not in {"clk_i", "rst_i"}:
-            yield f"  {'(* anyseq *) ' if port.side == 'input' else ''}logic {port.range} {port.name};"
-    for path, bits in proof.hidden.values():
+            yield f"  {'(* anyseq *) ' if port.direction == 'input' else ''}logic {port.bit_range} {port.name};"
+    for path, bits in proof.hidden_wires.values():
         yield f"  (* hierconn *) logic {bits} \\dut.{path} ;"
     parameters = ", ".join(f".{name}({name})" for name in proof.parameters)
     assignment = f"#({parameters}) " if parameters else ""
     connections = {port.name: port.name for port in ports}
-    yield f"  {module} {assignment}dut ({_connect(connections)});"
-    hidden_wires = {port: f"\\dut.{path} " for port, (path, _) in proof.hidden.items()}
-    check_connections = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden_wires, **proof.extra}
-    yield f"  {proof.block}_checks {assignment}checks ({_connect(check_connections)});"
+    yield f"  {module} {assignment}dut ({_write_connections(connections)});"
+    hidden_wires = {port: f"\\dut.{path} " for port, (path, _) in proof.hidden_wires.items()}
+    check_connections = {
+        "clk_i": "clk_i",
+        "rst_i": "rst_i",
+        **connections,
+        **hidden_wires,
+        **proof.extra_connections,
+    }
+    yield f"  {proof.block}_checks {assignment}checks ({_write_connections(check_connections)});"
     yield "endmodule"
 
 
-def _connect(connections: Mapping[str, str]) -> str:
+def _write_connections(connections: Mapping[str, str]) -> str:
     return ", ".join(f".{port}({wire})" for port, wire in connections.items())
 
 
@@ -304,14 +314,14 @@ def collect_proof_sources(proofs: Iterable[BlockProof]) -> dict[str, str]:
     blocks = list(proofs)
     names = list(dict.fromkeys(block_proof.block for block_proof in blocks))
     return {
-        **read_part_sources(names),
+        **read_instantiated_sources(names),
         **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
         **read_checks_sources(names),
         "proof.sv": write_proof(blocks),
     }
 
 
-def read_part_sources(blocks: Iterable[str]) -> dict[str, str]:
+def read_instantiated_sources(blocks: Iterable[str]) -> dict[str, str]:
     """Return the files of all blocks that are instantiated in these blocks, by file name."""
     texts = ((RTL / f"{block}.sv").read_text(encoding="ascii") for block in dict.fromkeys(blocks))
     paths = {RTL / f"{name}.sv" for text in texts for name in find_instances(text)}

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
-from fpga.count_action.actions.proof import ALWAYS, NEVER
+from fpga.count_action.actions.proof import FALSE, TRUE
 from fpga.count_action.model import (
-    VALUE,
+    FORMULA_PREFIX,
     Action,
     Count,
     CountKind,
@@ -22,7 +22,7 @@ from fpga.count_action.model import (
     Operation,
     Ref,
     SignalKind,
-    is_value,
+    is_formula_ref,
 )
 from fpga.count_action.ports import Ports, make_ports
 
@@ -33,7 +33,7 @@ FORMULA_WIDTH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Bits:
+class PortSlice:
     """`width` bits of a port, from bit `low` on, and whether they are a signed number."""
 
     port: str
@@ -44,11 +44,11 @@ class Bits:
     def __str__(self) -> str:
         return f"{self.port}[{self.low}+:{self.width}]"
 
-    def fit(self, width: int) -> str:
+    def resize(self, width: int) -> str:
         """Return the same number in `width` bits: extended by its own sign, or truncated (R10)."""
         if self.width >= width:
-            return str(Bits(self.port, self.low, width))
-        sign = f"{self.port}[{self.low + self.width - 1}]" if self.signed else NEVER
+            return str(PortSlice(self.port, self.low, width))
+        sign = f"{self.port}[{self.low + self.width - 1}]" if self.signed else FALSE
         return f"{{{{{width - self.width}{{{sign}}}}}, {self}}}"
 
 
@@ -71,7 +71,7 @@ class PortExpressions:
     def write_shared_lines(self) -> Iterator[str]:
         """Yield the lines for the stall of each module and the ready bits of its output streams (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.list_streams()]
-        consumed = self.datapath.consumed
+        consumed_streams = self.datapath.consumed
         yield from _write_function("larger", "second > first ? second : first")
         yield from _write_function("smaller", "second < first ? second : first")
         for module in self.datapath.modules:
@@ -79,14 +79,18 @@ class PortExpressions:
             yield from self.formulas.write_lines(module)
         for module, action in streams:
             name = f"{module.name}_{action.output}"
-            is_internal = (module.name, action.output) in consumed
+            is_internal = (module.name, action.output) in consumed_streams
             yield f"logic ready_{name};"
-            ready = self.write_ready(Ref(action.output, module.name)) if is_internal else f"{name}_ready_i[0]"
-            yield f"assign ready_{name} = {ready};"
+            ready_condition = (
+                self.write_ready_condition(Ref(action.output, module.name))
+                if is_internal
+                else f"{name}_ready_i[0]"
+            )
+            yield f"assign ready_{name} = {ready_condition};"
         for module in self.datapath.modules:
             names = [f"{module.name}_{action.output}" for action in module.list_streams()]
             waiting_beats = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
-            yield f"assign stall_{module.name} = {' || '.join(waiting_beats) or NEVER};"
+            yield f"assign stall_{module.name} = {' || '.join(waiting_beats) or FALSE};"
 
     # ---- References
 
@@ -97,7 +101,7 @@ class PortExpressions:
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether a reference is a stream."""
-        if is_value(ref):
+        if is_formula_ref(ref):
             return False
         if ref.module is None:
             return self.datapath.input(ref.name).kind is SignalKind.STREAM
@@ -108,37 +112,37 @@ class PortExpressions:
         return next(action for action in actions if action.output == ref.name)
 
     def _write_port(self, ref: Ref, port: str) -> str:
-        if ref.module is None and ref.name in self.buffers:
+        if ref.module is None and ref.name in self.buffered_inputs:
             return f"\\dut.{ref.name}{port}_held "
         return f"{ref.name}{port}_i" if ref.module is None else f"{ref.module}_{ref.name}{port}_o"
 
     @cached_property
-    def buffers(self) -> frozenset[str]:
+    def buffered_inputs(self) -> frozenset[str]:
         """Inputs with a buffer (R20)."""
         streams = {signal.name for signal in self.datapath.inputs if signal.buffered}
         return frozenset(
             signal.name for signal in self.datapath.inputs if {signal.name, signal.part_of} & streams
         )
 
-    def write_valid(self, ref: Ref) -> str:
+    def write_valid_bit(self, ref: Ref) -> str:
         """Return the condition that a stream has a beat."""
         return f"{self._write_port(ref, '_valid')}[{ref.index}]"
 
-    def write_moves(self, ref: Ref) -> str:
+    def write_move_condition(self, ref: Ref) -> str:
         """Return the condition that a beat of a stream moves in this cycle."""
-        return f"({self.write_valid(ref)} && {self.write_accepted(ref)})"
+        return f"({self.write_valid_bit(ref)} && {self.write_ready_bit(ref)})"
 
-    def write_accepted(self, ref: Ref) -> str:
+    def write_ready_bit(self, ref: Ref) -> str:
         """Return the ready bit of a stream at the ports of the top, which tells whether all takers are ready."""
         if ref.module is not None:
             return f"ready_{ref.module}_{ref.name}"
-        wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.buffers else f"{ref.name}_ready_o"
+        wire = f"\\dut.{ref.name}_ready_held " if ref.name in self.buffered_inputs else f"{ref.name}_ready_o"
         return f"{wire}[{ref.index}]"
 
-    def find_sample_bits(self, ref: Ref) -> Bits:
+    def find_sample_bits(self, ref: Ref) -> PortSlice:
         """Return the bits of a sample, a flag, a number or a formula."""
-        if is_value(ref):
-            return Bits(self.formulas.name_wire(ref), 0, FORMULA_WIDTH, signed=True)
+        if is_formula_ref(ref):
+            return PortSlice(self.formulas.name_wire(ref), 0, FORMULA_WIDTH, signed=True)
         if ref.module is None:
             signal = self.datapath.input(ref.name)
             lanes, width, signed = signal.lanes, signal.width, signal.signed
@@ -146,12 +150,14 @@ class PortExpressions:
             action = self._find_driver(ref)
             lanes, width, signed = 0, action.width, action.signed
         if not self.is_stream(ref):
-            return Bits(self._write_port(ref, ""), ref.index * width, width)
-        return Bits(self._write_port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
+            return PortSlice(self._write_port(ref, ""), ref.index * width, width)
+        return PortSlice(
+            self._write_port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed
+        )
 
-    def fit(self, ref: Ref, width: int) -> str:
+    def resize_sample(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
-        return self.find_sample_bits(ref).fit(width)
+        return self.find_sample_bits(ref).resize(width)
 
     # ---- Counts
 
@@ -159,25 +165,27 @@ class PortExpressions:
         """Return the index of the bit of a count in `fire_o` and in the status outputs."""
         return self._indices[module.name, count]
 
-    def find_count_bits(self, module: Module, count: Count) -> Bits:
+    def find_count_bits(self, module: Module, count: Count) -> PortSlice:
         """Return the bits of a count in `count_o`."""
         earlier_counts = list(self.datapath.list_counts())[: self.get_index(module, count.name)]
-        return Bits("count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width)
+        return PortSlice(
+            "count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width
+        )
 
-    def find_target_bits(self, module: Module, name: str) -> Bits:
+    def find_target_bits(self, module: Module, name: str) -> PortSlice:
         """Return the bits of a target in force. Raise KeyError if there is no such target."""
         low = 0
         for owner, target in self.datapath.list_targets():
             if (owner.name, target.name) == (module.name, name):
-                return Bits("\\dut.target ", low, target.width)
+                return PortSlice("\\dut.target ", low, target.width)
             low += target.width
         raise KeyError(f"module {module.name!r} has no target {name!r}")
 
-    def find_limit_bits(self, module: Module, count: Count) -> Bits:
+    def find_limit_bits(self, module: Module, count: Count) -> PortSlice:
         """Return the value that a count has to reach: a target in force, or a formula of targets."""
         if count.aim is None:
             return self.find_target_bits(module, count.target)
-        return Bits(self.formulas.name_wire(count.aim), 0, FORMULA_WIDTH)
+        return PortSlice(self.formulas.name_wire(count.aim), 0, FORMULA_WIDTH)
 
     def write_fire(self, module: Module, count: str) -> str:
         """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
@@ -185,62 +193,66 @@ class PortExpressions:
 
     def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
-        return " || ".join(self.write_fire(module, action.on) for action in actions) or NEVER
+        return " || ".join(self.write_fire(module, action.on) for action in actions) or FALSE
 
     def find_beat_width(self, module: Module, action: Action) -> int:
         """Return the number of bits of a beat."""
         return self.ports.find_output(f"{module.name}_{action.output}_data_o").width
 
-    def write_ready(self, stream: Ref) -> str:
+    def write_ready_condition(self, stream: Ref) -> str:
         """Return the condition that the takers of a stream are ready.
 
         One of the level counts fires (R26); if there are none, no module of another taker stalls (R7).
         """
-        takers = self._find_takers(stream)
-        if any(count.kind is CountKind.LEVEL for _, count in takers):
-            return f"({self._write_taken(takers, stream)})"
-        return " && ".join(dict.fromkeys(f"!stall_{module.name}" for module, _ in takers)) or ALWAYS
+        consumers = self._find_consumers(stream)
+        if any(count.kind is CountKind.LEVEL for _, count in consumers):
+            return f"({self._write_consumed_condition(consumers, stream)})"
+        return " && ".join(dict.fromkeys(f"!stall_{module.name}" for module, _ in consumers)) or TRUE
 
-    def write_taken_by_others(self, count: Count, stream: Ref) -> str:
+    def write_other_consumer_condition(self, count: Count, stream: Ref) -> str:
         """Return the condition that a level count other than this one takes a stream (R26)."""
-        return self._write_taken(
-            [taker for taker in self._find_takers(stream) if taker[1] is not count], stream
+        return self._write_consumed_condition(
+            [taker for taker in self._find_consumers(stream) if taker[1] is not count], stream
         )
 
-    def _find_takers(self, stream: Ref) -> list[tuple[Module, Count]]:
+    def _find_consumers(self, stream: Ref) -> list[tuple[Module, Count]]:
         return [
             (module, count)
             for module, count in self.datapath.list_counts()
             if any(_is_same_stream(term, stream) for term in count.counted)
         ]
 
-    def _write_taken(self, takers: Iterable[tuple[Module, Count]], stream: Ref) -> str:
+    def _write_consumed_condition(self, consumers: Iterable[tuple[Module, Count]], stream: Ref) -> str:
         """Return the condition that one of the level counts among these takers fires and takes a stream."""
-        fires = (
+        fire_conditions = (
             f"({self.write_fire(module, count.name)}{self._write_selection(count, stream)})"
-            for module, count in takers
+            for module, count in consumers
             if count.kind is CountKind.LEVEL
         )
-        return " || ".join(fires) or NEVER
+        return " || ".join(fire_conditions) or FALSE
 
-    def write_enabled(self, count: Count) -> str:
+    def write_enable_condition(self, count: Count) -> str:
         """Return the condition that a count is enabled."""
         conditions = []
         for condition in count.gate:
             ref = condition.ref
-            holds = self.write_valid(ref) if self.is_stream(ref) else f"({self.find_sample_bits(ref)} != 0)"
-            conditions.append(f"!{holds}" if condition.negated else holds)
-        return " && ".join(conditions) or ALWAYS
+            condition_text = (
+                self.write_valid_bit(ref) if self.is_stream(ref) else f"({self.find_sample_bits(ref)} != 0)"
+            )
+            conditions.append(f"!{condition_text}" if condition.negated else condition_text)
+        return " && ".join(conditions) or TRUE
 
     def write_increment(self, count: Count, *, is_decrement: bool = False) -> str:
         """Return the increment of a count: a level count adds valid bits, an accumulating count moving beats (R7).
 
         With `is_decrement` it is the decrement (R17).
         """
-        stream = self.write_valid if count.kind is CountKind.LEVEL else self.write_moves
+        write_stream_bit = (
+            self.write_valid_bit if count.kind is CountKind.LEVEL else self.write_move_condition
+        )
         refs = count.taken if is_decrement else count.terms
         terms = [
-            f"({stream(ref)}{self._write_selection(count, ref)})"
+            f"({write_stream_bit(ref)}{self._write_selection(count, ref)})"
             if self.is_stream(ref)
             else str(self.find_sample_bits(ref))
             for ref in refs
@@ -254,10 +266,10 @@ class PortExpressions:
         wires = [self.formulas.name_wire(pick) for term, pick in picks if _is_same_stream(term, stream)]
         return "".join(f" && ({wire} != 0)" for wire in wires)
 
-    def write_not_preceded(self, module: Module, count: Count) -> str:
+    def write_no_earlier_fire_condition(self, module: Module, count: Count) -> str:
         """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
         earlier_counts = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
-        fires = [
+        no_fire_conditions = [
             f"!{self.write_fire(module, earlier_count.name)}"
             for earlier_count in earlier_counts
             if earlier_count.kind is CountKind.LEVEL
@@ -267,29 +279,29 @@ class PortExpressions:
                 for term in count.counted
             )
         ]
-        return " && ".join(fires) or ALWAYS
+        return " && ".join(no_fire_conditions) or TRUE
 
     def write_bound(self, count: Count) -> str:
         """Return the upper bound of a count: its formula, or the largest value of its register (R17)."""
         if count.bound is None:
             return f"{FORMULA_WIDTH}'d{(1 << count.width) - 1}"
-        return str(Bits(self.formulas.name_wire(count.bound), 0, FORMULA_WIDTH))
+        return str(PortSlice(self.formulas.name_wire(count.bound), 0, FORMULA_WIDTH))
 
     def write_clear(self, module: Module, count: Count) -> str:
         """Return the condition that an action clears the count (R5)."""
-        fires = (
+        fire_conditions = (
             self.write_fire(acting_module, action.on)
             for acting_module in self.datapath.modules
             for action in acting_module.actions
             if action.clears == (module.name, count.name)
         )
-        return " || ".join(fires) or NEVER
+        return " || ".join(fire_conditions) or FALSE
 
-    def write_counted(self, module: Module, count: Count, ref: Ref) -> str:
+    def write_counted_condition(self, module: Module, count: Count, ref: Ref) -> str:
         """Return the condition that a sample is counted in this cycle (R11)."""
-        streams = self.formulas.find_streams(ref) if is_value(ref) else [ref] * self.is_stream(ref)
-        counts = f"!stall_{module.name} && ({self.write_enabled(count)})"
-        return " && ".join([counts, *map(self.write_moves, streams)])
+        streams = self.formulas.find_streams(ref) if is_formula_ref(ref) else [ref] * self.is_stream(ref)
+        counting_condition = f"!stall_{module.name} && ({self.write_enable_condition(count)})"
+        return " && ".join([counting_condition, *map(self.write_move_condition, streams)])
 
 
 def _is_same_stream(left: Ref, right: Ref) -> bool:
@@ -304,19 +316,19 @@ class Formulas:
 
     def name_wire(self, ref: Ref) -> str:
         """Return the wire of a formula."""
-        return f"formula_{ref.module}_{ref.name.removeprefix(VALUE)}"
+        return f"formula_{ref.module}_{ref.name.removeprefix(FORMULA_PREFIX)}"
 
     def write_lines(self, module: Module) -> Iterator[str]:
         """Yield the lines of the formulas of a module, each with its wire."""
         for index, operand in enumerate(module.values):
-            wire = self.name_wire(Ref(f"{VALUE}{index}", module.name))
+            wire = self.name_wire(Ref(f"{FORMULA_PREFIX}{index}", module.name))
             yield f"logic signed [{FORMULA_WIDTH - 1}:0] {wire};"
             yield f"assign {wire} = {self.write_operand(operand)};"
 
     def find_streams(self, ref: Ref) -> list[Ref]:
         """Return the streams whose samples a formula reads."""
         module = self._expressions.datapath.module(ref.module or "")
-        samples = self._find_samples(module.values[int(ref.name.removeprefix(VALUE))])
+        samples = self._find_samples(module.values[int(ref.name.removeprefix(FORMULA_PREFIX))])
         return [sample for sample in samples if self._expressions.is_stream(sample)]
 
     def _find_samples(self, operand: Operand) -> Iterator[Ref]:
@@ -331,10 +343,10 @@ class Formulas:
         if isinstance(operand, int):
             return f"{FORMULA_WIDTH}'sd{operand}"
         if isinstance(operand, Ref):
-            return f"$signed({self._expressions.find_sample_bits(operand).fit(FORMULA_WIDTH)})"
+            return f"$signed({self._expressions.find_sample_bits(operand).resize(FORMULA_WIDTH)})"
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator in {"valid", "count", "target"}:
-            return f"$signed({self._write_stored(operand.operator, first_operand)})"
+            return f"$signed({self._write_stored_value(operand.operator, first_operand)})"
         if operand.operator in {"<<", ">>", "slice", "concat"}:
             return self._write_bits(operand)
         parts = [self.write_operand(part) for part in operand.operands]
@@ -364,17 +376,17 @@ class Formulas:
         if operation.operator != "slice":
             return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {high_bit})"
         assert isinstance(high_bit, int)
-        (lowest,) = (bit for bit in more_bits if isinstance(bit, int))
-        return f"(({value} >>> {lowest}) & {FORMULA_WIDTH}'sd{(1 << high_bit - lowest + 1) - 1})"
+        (lowest_bit,) = (bit for bit in more_bits if isinstance(bit, int))
+        return f"(({value} >>> {lowest_bit}) & {FORMULA_WIDTH}'sd{(1 << high_bit - lowest_bit + 1) - 1})"
 
-    def _write_stored(self, operator: str, ref: Ref) -> str:
+    def _write_stored_value(self, operator: str, ref: Ref) -> str:
         if operator == "valid":
-            bits = f"{FORMULA_WIDTH - 1}'d0, {self._expressions.write_valid(ref)}"
+            bits = f"{FORMULA_WIDTH - 1}'d0, {self._expressions.write_valid_bit(ref)}"
             return f"{{{bits}}}"
         module = self._expressions.datapath.module(ref.module or "")
         if operator == "count":
-            return self._expressions.find_count_bits(module, module.count(ref.name)).fit(FORMULA_WIDTH)
-        return self._expressions.find_target_bits(module, ref.name).fit(FORMULA_WIDTH)
+            return self._expressions.find_count_bits(module, module.count(ref.name)).resize(FORMULA_WIDTH)
+        return self._expressions.find_target_bits(module, ref.name).resize(FORMULA_WIDTH)
 
 
 _COMPARISON_FORMAT = f"$signed({{{{{FORMULA_WIDTH - 1}'d0, {{0}} @ {{1}}}}}})"

@@ -14,10 +14,10 @@ class Property:
     assertions: tuple[str, ...]
 
 
-STATED_PROPERTY = "stated"
+CLAIM_PROPERTY = "stated"
 """Name of the property for the `always` and `never` properties in the source text of a module."""
 
-DATA = "data"
+DATA_PROPERTY = "data"
 """Name of the property for the samples that beats carry."""
 
 PROPERTIES = (
@@ -68,7 +68,7 @@ PROPERTIES = (
         ),
     ),
     Property(
-        DATA,
+        DATA_PROPERTY,
         "a beat holds the samples at its fire, or the sum or an extreme of the counted samples (R6, R11, R14)",
         (
             "count_action_beat.data", "count_action_beat.keeps", "count_action_sum.terms",
@@ -94,7 +94,7 @@ PROPERTIES = (
         ),
     ),
     Property(
-        STATED_PROPERTY,
+        CLAIM_PROPERTY,
         "the `always` and `never` properties of the text hold (R21)",
         ("count_action_claim.holds",),
     ),

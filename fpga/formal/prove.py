@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fpga.count_action.checks.warnings import find_contradictions
 from fpga.count_action.model import Datapath
 from fpga.formal import sby
-from fpga.formal.properties import STATED_PROPERTY
+from fpga.formal.properties import CLAIM_PROPERTY
 from fpga.formal.search import BUDGET_S, Findings, format_table, read_vcd, search
 from fpga.formal.specification import Specification, select_claims
 from fpga.formal.verdicts import Result, Verdict, judge_properties
@@ -22,7 +22,7 @@ class CoverResult:
     """A cover statement (a fire, a stall or a commit) of a part of a module, and whether it was reached."""
 
     module: str
-    part: str
+    part_name: str
     statement: str
     is_reached: bool
 
@@ -31,15 +31,15 @@ class CoverResult:
 class Proof:
     """Result of the proof of a datapath.
 
-    `counterexample` holds the lines of a table of the last cycles up to the first failure, `trace` the whole run as VCD
-    text.
+    `counterexample` holds the lines of a table of the last cycles up to the first failure, `vcd_text` the whole run as
+    VCD text.
     """
 
     datapath: str
     results: tuple[Result, ...]
-    covered: tuple[CoverResult, ...]
+    cover_results: tuple[CoverResult, ...]
     counterexample: tuple[str, ...] = ()
-    trace: str = ""
+    vcd_text: str = ""
 
     @property
     def ok(self) -> bool:
@@ -58,7 +58,7 @@ def prove(
     datapath: Datapath,
     module: str | None = None,
     *,
-    cover: bool = True,
+    include_cover: bool = True,
     depth: int = sby.DEPTH_CYCLES,
     allow_vacuous: bool = False,
     budget_s: float = BUDGET_S,
@@ -75,7 +75,7 @@ def prove(
     if module is not None:
         datapath.module(module)
     specification = Specification(datapath, module)
-    proof = prove_specification(specification, cover=cover, depth=depth, budget_s=budget_s)
+    proof = prove_specification(specification, include_cover=include_cover, depth=depth, budget_s=budget_s)
     claims = select_claims(datapath, module)
     if claims:
         proof = _add_claims(proof, Specification(datapath, module, claims), depth, budget_s)
@@ -84,15 +84,15 @@ def prove(
 
 def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s: float) -> Proof:
     """Return `proof` with the results of the claims, which are proven apart: only claims may use the assumptions."""
-    claims = prove_specification(specification, depth=depth, budget_s=budget_s)
+    claim_proof = prove_specification(specification, depth=depth, budget_s=budget_s)
     return replace(
         proof,
         results=(
             *proof.results,
-            *(result for result in claims.results if result.property == STATED_PROPERTY),
+            *(result for result in claim_proof.results if result.property == CLAIM_PROPERTY),
         ),
-        counterexample=proof.counterexample or claims.counterexample,
-        trace=proof.trace or claims.trace,
+        counterexample=proof.counterexample or claim_proof.counterexample,
+        vcd_text=proof.vcd_text or claim_proof.vcd_text,
     )
 
 
@@ -102,42 +102,42 @@ def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Res
         counts = datapath.module(result.module).counts
         idle_count = next((count.name for count in counts if find_contradictions(count)), "")
         is_vacuous = idle_count and result.property == "fires" and result.verdict is Verdict.PROVEN
-        yield replace(result, verdict=Verdict.VACUOUS, part=idle_count) if is_vacuous else result
+        yield replace(result, verdict=Verdict.VACUOUS, part_name=idle_count) if is_vacuous else result
 
 
 def prove_specification(
     specification: Specification,
     *,
-    cover: bool = True,
+    include_cover: bool = True,
     depth: int = sby.DEPTH_CYCLES,
     budget_s: float = BUDGET_S,
 ) -> Proof:
     """Prove a specification. Raise ToolMissing or ToolFailed."""
-    findings = search(specification, cover=cover, depth=depth, budget_s=budget_s)
+    findings = search(specification, include_cover=include_cover, depth=depth, budget_s=budget_s)
     return Proof(
         datapath=specification.datapath.name,
         results=tuple(judge_properties(specification, findings)),
-        covered=tuple(_find_covered(specification, findings)),
+        cover_results=tuple(_list_cover_results(specification, findings)),
         counterexample=tuple(_tabulate_counterexample(specification, findings)),
-        trace=findings.trace,
+        vcd_text=findings.vcd_text,
     )
 
 
-def _find_covered(specification: Specification, findings: Findings) -> Iterator[CoverResult]:
-    for names, is_reached in ((findings.reached, True), (findings.unreached, False)):
+def _list_cover_results(specification: Specification, findings: Findings) -> Iterator[CoverResult]:
+    for names, is_reached in ((findings.reached_covers, True), (findings.unreached_covers, False)):
         for name in names:
             instance, _, statement = name.partition(".")
             check = specification.checks[instance]
-            yield CoverResult(check.module, check.part, statement, is_reached)
+            yield CoverResult(check.module, check.part_name, statement, is_reached)
 
 
 def _tabulate_counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
-    if not findings.trace:
+    if not findings.vcd_text:
         return
     ports = specification.expressions.ports
     names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
     end_cycle = min(failure.cycle for failure in findings.failures) + 1
-    series = read_vcd(findings.trace, names)
+    series = read_vcd(findings.vcd_text, names)
     excerpt = {
         name: values[max(0, end_cycle - MAX_TABLE_CYCLES) : end_cycle] for name, values in series.items()
     }

@@ -15,7 +15,7 @@ from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath, Module, Ref
 from fpga.count_action.ports import Rows, make_ports
 from fpga.count_action.simulate import ReferenceSimulator
-from fpga.count_action.simulate.port_values import put_series
+from fpga.count_action.simulate.port_values import write_series
 from fpga.count_action.simulate.signals import Wire, list_output_wires
 
 _READY_SUFFIX = "_ready_o"
@@ -76,7 +76,7 @@ def _compare_cycle(datapath: Datapath, expected_rows: Rows, actual_rows: Rows) -
     for wire in list_output_wires(datapath):
         (expected_value,), (actual_value,) = wire.read_series(expected_rows), wire.read_series(actual_rows)
         if expected_value != actual_value:
-            module = wire.owner or _find_taker(datapath, wire)
+            module = wire.module_name or _find_consumer(datapath, wire)
             yield Difference(module, _find_property(wire), wire.name, 0, expected_value, actual_value)
 
 
@@ -92,14 +92,14 @@ def _find_property(wire: Wire) -> str:
     return "data" if name.endswith("_data_o") else "flags"
 
 
-def _find_taker(datapath: Datapath, wire: Wire) -> str:
+def _find_consumer(datapath: Datapath, wire: Wire) -> str:
     """Return the first module that reads the stream of a ready bit, or the first module if none does."""
     stream = wire.port.name.removesuffix(_READY_SUFFIX)
-    takers = (module for module in datapath.modules if _takes_stream(module, stream))
-    return next(takers, datapath.modules[0]).name
+    consumers = (module for module in datapath.modules if _consumes_stream(module, stream))
+    return next(consumers, datapath.modules[0]).name
 
 
-def _takes_stream(module: Module, stream: str) -> bool:
+def _consumes_stream(module: Module, stream: str) -> bool:
     refs: Iterable[Ref] = (ref for count in module.counts for ref in count.counted)
     return any(ref.module is None and ref.name == stream for ref in refs)
 
@@ -113,11 +113,11 @@ def find_element_differences(
     """
     ports = make_ports(datapath)
     resets = series.get("rst_i", ())
-    inputs = np.zeros((len(resets), ports.input_columns), np.uint64)
-    actual = np.zeros((len(resets), ports.output_columns), np.uint64)
+    inputs = np.zeros((len(resets), ports.input_column_count), np.uint64)
+    actual = np.zeros((len(resets), ports.output_column_count), np.uint64)
     for rows, ports_of_side in ((inputs, ports.inputs), (actual, ports.outputs)):
         for port in ports_of_side:
-            put_series(rows, port, series.get(port.name, (0,) * len(resets)))
+            write_series(rows, port, series.get(port.name, (0,) * len(resets)))
     reference = ReferenceSimulator(datapath)
     first_differences: dict[str, Difference] = {}
     for cycle, reset in enumerate(resets):

@@ -64,31 +64,33 @@ prep -top {top}
 class Failure:
     """A failing assertion: its name below the top, and the cycle in which it first fails.
 
-    `trace` is the counterexample as VCD text, or empty if traces were not requested.
+    `vcd_text` is the counterexample as VCD text, or empty if traces were not requested.
     """
 
     name: str
     cycle: int
-    trace: str = field(default="", repr=False)
+    vcd_text: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SbyResult:
     """Result of a run of sby.
 
-    `failures` have counterexamples that begin with a reset; `undecided` are assertions that the induction neither
-    proved nor refuted. `reached` and `unreached` are cover statements. `log` is what sby prints.
+    `failures` have counterexamples that begin with a reset; `undecided_assertions` are assertions that the induction
+    neither proved nor refuted. `reached_covers` and `unreached_covers` are cover statements. `log` is what sby prints.
     """
 
     is_proven: bool
     failures: tuple[Failure, ...]
-    undecided: tuple[str, ...]
-    reached: tuple[str, ...]
-    unreached: tuple[str, ...]
+    undecided_assertions: tuple[str, ...]
+    reached_covers: tuple[str, ...]
+    unreached_covers: tuple[str, ...]
     log: str
 
 
-NO_FINDINGS = SbyResult(is_proven=False, failures=(), undecided=(), reached=(), unreached=(), log="")
+NO_FINDINGS = SbyResult(
+    is_proven=False, failures=(), undecided_assertions=(), reached_covers=(), unreached_covers=(), log=""
+)
 """Empty result."""
 
 
@@ -96,22 +98,24 @@ def run(
     sources: Mapping[str, str],
     top: str,
     *,
-    cover: bool = True,
-    traces: bool = False,
+    include_cover: bool = True,
+    include_traces: bool = False,
     depth: int = DEPTH_CYCLES,
     budget_s: float = float("inf"),
-    excluded: Iterable[str] = (),
+    excluded_assertions: Iterable[str] = (),
     is_bounded: bool = False,
 ) -> SbyResult:
-    """Prove every assertion of `top` except those in `excluded`; with `traces`, failures have their counterexamples.
+    """Prove every assertion of `top` except those in `excluded_assertions`.
+
+    With `include_traces`, failures have their counterexamples.
 
     With `is_bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the
     proof or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors
     or sby does not finish.
     """
     task = "bmc" if is_bounded else "prove"
-    with tempfile.TemporaryDirectory(prefix="prove-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="prove-") as folder_name:
+        folder = Path(folder_name)
         for file, text in sources.items():
             (folder / file).write_text(text, encoding="ascii")
         files = list(sources)
@@ -119,15 +123,15 @@ def run(
             top=top,
             depth=depth,
             cover_depth=COVER_CYCLES,
-            vcd="vcd on" if traces else "vcd off",
+            vcd="vcd on" if include_traces else "vcd off",
             merged="\n".join([_MERGE_COMMANDS] * _MERGE_ROUNDS),
-            deleted="\n".join(f"delete c:{cell}" for cell in excluded),
+            deleted="\n".join(f"delete c:{cell}" for cell in excluded_assertions),
             files=" ".join(files),
             files_by_line="\n".join(files),
         )
         (folder / "proof.sby").write_text(text, encoding="ascii")
         log_text, cover_log = _run_task(folder, task, budget_s), ""
-        if cover:
+        if include_cover:
             cover_log = _run_task(folder, "cover", budget_s)
         dump_paths = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
         traces_by_name = {path.name: path.read_text() for path in dump_paths}
@@ -152,7 +156,7 @@ def _run_task(folder: Path, task: str, budget_s: float) -> str:
             [*arguments, "-f", "proof.sby", task],
             folder=folder,
             timeout_s=_MAX_DURATION_S,
-            processor_s=budget_s,
+            cpu_limit_s=budget_s,
         )
     except ToolTimeout:
         raise
@@ -169,7 +173,7 @@ def _run_task(folder: Path, task: str, budget_s: float) -> str:
 
 def _parse_outcome(prove_log: str, cover_log: str, top: str, traces: Mapping[str, str]) -> SbyResult:
     failures: dict[str, Failure] = {}
-    unproven: dict[str, None] = {}
+    unproven_assertions: dict[str, None] = {}
     cycle = 0
     for line in prove_log.splitlines():
         if step_match := re.search(r"(?:basecase|engine_0): .*in step (\d+)", line):
@@ -177,11 +181,13 @@ def _parse_outcome(prove_log: str, cover_log: str, top: str, traces: Mapping[str
         if (dump_match := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
             text = traces.get(dump_match[1], "")
             failures |= {
-                name: replace(failure, trace=text) for name, failure in failures.items() if not failure.trace
+                name: replace(failure, vcd_text=text)
+                for name, failure in failures.items()
+                if not failure.vcd_text
             }
         if failed_match := re.search(rf"Assert failed in {top}: (\S+)", line):
             if ".induction:" in line:
-                unproven[failed_match[1]] = None
+                unproven_assertions[failed_match[1]] = None
             else:
                 failures.setdefault(failed_match[1], Failure(failed_match[1], cycle))
     reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", cover_log)
@@ -189,8 +195,8 @@ def _parse_outcome(prove_log: str, cover_log: str, top: str, traces: Mapping[str
     return SbyResult(
         is_proven="DONE (PASS" in prove_log,
         failures=tuple(failures.values()),
-        undecided=tuple(name for name in unproven if name not in failures),
-        reached=tuple(dict.fromkeys(reached)),
-        unreached=tuple(dict.fromkeys(unreached)),
+        undecided_assertions=tuple(name for name in unproven_assertions if name not in failures),
+        reached_covers=tuple(dict.fromkeys(reached)),
+        unreached_covers=tuple(dict.fromkeys(unreached)),
         log=prove_log,
     )

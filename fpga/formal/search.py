@@ -14,7 +14,7 @@ import numpy as np
 
 from fpga.count_action.simulate import ReferenceSimulator
 from fpga.formal import sby
-from fpga.formal.properties import DATA, PROPERTIES
+from fpga.formal.properties import DATA_PROPERTY, PROPERTIES
 from fpga.formal.replay import Difference, find_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import find_subjects, list_assertions, list_subjects
@@ -40,25 +40,25 @@ class Findings:
     """
 
     failures: tuple[sby.Failure, ...] = ()
-    undecided: tuple[str, ...] = ()
+    undecided_assertions: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
     timed_out_properties: frozenset[str] = frozenset()
     """Names of the properties for which the budget was too small."""
-    reached: tuple[str, ...] = ()
-    unreached: tuple[str, ...] = ()
+    reached_covers: tuple[str, ...] = ()
+    unreached_covers: tuple[str, ...] = ()
     are_others_proven: bool = True
-    """True if every assertion outside `failures` and `undecided` is proven."""
+    """True if every assertion outside `failures` and `undecided_assertions` is proven."""
 
     @property
-    def trace(self) -> str:
+    def vcd_text(self) -> str:
         """The counterexample of the earliest failure as VCD text; empty if there is none."""
-        return min(self.failures, key=lambda failure: failure.cycle).trace if self.failures else ""
+        return min(self.failures, key=lambda failure: failure.cycle).vcd_text if self.failures else ""
 
 
 def search(
     specification: Specification,
     *,
-    cover: bool = True,
+    include_cover: bool = True,
     depth: int = sby.DEPTH_CYCLES,
     budget_s: float = BUDGET_S,
 ) -> Findings:
@@ -67,14 +67,18 @@ def search(
     All properties are proven together, so each run of the prover may use `budget_s` of processor time for each of them.
     """
     sources, top = specification.build_sources(), specification.top
-    run_s = budget_s * max(len(list_subjects(specification)), 1)
+    run_budget_s = budget_s * max(len(list_subjects(specification)), 1)
     try:
-        first_result = sby.run(sources, top, cover=cover, traces=True, depth=depth, budget_s=run_s)
+        first_result = sby.run(
+            sources, top, include_cover=include_cover, include_traces=True, depth=depth, budget_s=run_budget_s
+        )
     except ToolTimeout:
-        return _search_without_data(specification, depth, run_s)
+        return _search_without_data(specification, depth, run_budget_s)
     if first_result.is_proven:
-        return Findings(reached=first_result.reached, unreached=first_result.unreached)
-    failures, undecided, are_others_proven = _prove_remaining(sources, top, first_result, depth, run_s)
+        return Findings(
+            reached_covers=first_result.reached_covers, unreached_covers=first_result.unreached_covers
+        )
+    failures, undecided, are_others_proven = _prove_remaining(sources, top, first_result, depth, run_budget_s)
     differences = simulate_differences(specification) if undecided or not are_others_proven else ()
     visible_subjects = {(difference.module, difference.property) for difference in differences}
     # A deeper search pays only for failures that the simulation does not show.
@@ -82,24 +86,24 @@ def search(
         name for name in undecided if not visible_subjects & find_subjects(specification, name)
     ]
     if unshown_assertions and not differences:
-        excluded = [failure.name for failure in failures] + [
+        excluded_assertions = [failure.name for failure in failures] + [
             name for name in undecided if name not in unshown_assertions
         ]
         failures += _search_deeper(
-            sources, top, excluded, max(depth, SEARCH_CYCLES), min(run_s, _DEEPER_SEARCH_S)
+            sources, top, excluded_assertions, max(depth, SEARCH_CYCLES), min(run_budget_s, _DEEPER_SEARCH_S)
         )
     failed_names = {failure.name for failure in failures}
     return Findings(
         failures,
         tuple(name for name in undecided if name not in failed_names),
         differences,
-        reached=first_result.reached,
-        unreached=first_result.unreached,
+        reached_covers=first_result.reached_covers,
+        unreached_covers=first_result.unreached_covers,
         are_others_proven=are_others_proven,
     )
 
 
-def _search_without_data(specification: Specification, depth: int, run_s: float) -> Findings:
+def _search_without_data(specification: Specification, depth: int, run_budget_s: float) -> Findings:
     """Return the findings without the samples of beats, whose arithmetic takes a solver most of its time."""
     differences, all_properties = (
         simulate_differences(specification),
@@ -109,61 +113,67 @@ def _search_without_data(specification: Specification, depth: int, run_s: float)
         result = sby.run(
             specification.build_sources(),
             specification.top,
-            cover=False,
-            traces=True,
+            include_cover=False,
+            include_traces=True,
             depth=depth,
-            budget_s=run_s,
-            excluded=list_assertions(specification, DATA),
+            budget_s=run_budget_s,
+            excluded_assertions=list_assertions(specification, DATA_PROPERTY),
         )
     except ToolTimeout:
         return Findings(differences=differences, timed_out_properties=all_properties, are_others_proven=False)
     return Findings(
         result.failures,
-        result.undecided,
+        result.undecided_assertions,
         differences,
-        timed_out_properties=frozenset({DATA}),
+        timed_out_properties=frozenset({DATA_PROPERTY}),
         are_others_proven=result.is_proven,
     )
 
 
 def _prove_remaining(
-    sources: dict[str, str], top: str, first_result: sby.SbyResult, depth: int, run_s: float
+    sources: dict[str, str], top: str, first_result: sby.SbyResult, depth: int, run_budget_s: float
 ) -> tuple[tuple[sby.Failure, ...], tuple[str, ...], bool]:
-    """Remove failing and undecided assertions until the others are proven, for up to 8 rounds of `run_s` each.
+    """Remove failing and undecided assertions until the others are proven, for up to 8 rounds of `run_budget_s` each.
 
     Return the failures, the undecided assertions, and whether the others are proven.
     """
-    failures, undecided = list(first_result.failures), list(first_result.undecided)
+    failures, undecided = list(first_result.failures), list(first_result.undecided_assertions)
     for _ in range(_MAX_ROUNDS):
-        excluded = [failure.name for failure in failures] + undecided
+        excluded_assertions = [failure.name for failure in failures] + undecided
         try:
             result = sby.run(
-                sources, top, cover=False, traces=True, depth=depth, budget_s=run_s, excluded=excluded
+                sources,
+                top,
+                include_cover=False,
+                include_traces=True,
+                depth=depth,
+                budget_s=run_budget_s,
+                excluded_assertions=excluded_assertions,
             )
         except ToolTimeout:
             break
         if result.is_proven:
             return tuple(failures), tuple(undecided), True
-        if not result.failures and not result.undecided:
+        if not result.failures and not result.undecided_assertions:
             break
         failures += result.failures
-        undecided += result.undecided
+        undecided += result.undecided_assertions
     return tuple(failures), tuple(undecided), False
 
 
 def _search_deeper(
-    sources: dict[str, str], top: str, excluded: Iterable[str], depth: int, run_s: float
+    sources: dict[str, str], top: str, excluded_assertions: Iterable[str], depth: int, run_budget_s: float
 ) -> tuple[sby.Failure, ...]:
-    """Return the failures of a bounded search over `depth` cycles; none if it needs more than `run_s`."""
+    """Return the failures of a bounded search over `depth` cycles; none if it needs more than `run_budget_s`."""
     try:
         return sby.run(
             sources,
             top,
-            cover=False,
-            traces=True,
+            include_cover=False,
+            include_traces=True,
             depth=depth,
-            budget_s=run_s,
-            excluded=excluded,
+            budget_s=run_budget_s,
+            excluded_assertions=excluded_assertions,
             is_bounded=True,
         ).failures
     except ToolTimeout:
@@ -173,25 +183,27 @@ def _search_deeper(
 def simulate_differences(specification: Specification) -> tuple[Difference, ...]:
     """Return the differences between the design and the language under random stimulus; none without Icarus."""
     try:
-        return run_differences(specification, specification.design)
+        return compare_with_reference(specification, specification.design)
     except (ToolMissing, BadOutput):
         return ()  # BadOutput: the simulator found an X, for which the solver assumes any value
 
 
-def run_differences(specification: Specification, design: Design, seed: int = 0) -> tuple[Difference, ...]:
+def compare_with_reference(
+    specification: Specification, design: Design, seed: int = 0
+) -> tuple[Difference, ...]:
     """Return the differences of a design from the reference simulator, over several runs from reset."""
     datapath = specification.datapath
     episode_inputs = [
         generate_stimulus(datapath, _EPISODE_CYCLES, seed + episode) for episode in range(_EPISODE_COUNT)
     ]
     actual = icarus.run(design, np.concatenate(episode_inputs), episode_cycles=_EPISODE_CYCLES)
-    expected_parts = [ReferenceSimulator(datapath).run(part) for part in episode_inputs]
-    all_differences = find_differences(datapath, np.concatenate(expected_parts), actual)
-    selected_rows = (
+    expected_episodes = [ReferenceSimulator(datapath).run(part) for part in episode_inputs]
+    all_differences = find_differences(datapath, np.concatenate(expected_episodes), actual)
+    first_differences = (
         difference for difference in all_differences if specification.only_module in {None, difference.module}
     )
     return tuple(
-        replace(difference, cycle=difference.cycle % _EPISODE_CYCLES) for difference in selected_rows
+        replace(difference, cycle=difference.cycle % _EPISODE_CYCLES) for difference in first_differences
     )
 
 
@@ -207,7 +219,7 @@ def read_vcd(text: str, signals: Iterable[str], period_ticks: int = 10) -> dict[
     the dump are left out.
     """
     names = set(signals)
-    codes: dict[str, list[str]] = {}
+    names_by_code: dict[str, list[str]] = {}
     scopes: list[str] = []
     lines = iter(text.splitlines())
     for line in lines:
@@ -218,24 +230,24 @@ def read_vcd(text: str, signals: Iterable[str], period_ticks: int = 10) -> dict[
         elif scopes and (match := _VARIABLE_PATTERN.match(line)):
             name = ".".join([*scopes[1:], match[3]])
             if name in names:
-                codes.setdefault(match[2], []).append(name)
+                names_by_code.setdefault(match[2], []).append(name)
         elif line.startswith("$enddefinitions"):
             break
-    return _parse_values(lines, codes, period_ticks)
+    return _parse_values(lines, names_by_code, period_ticks)
 
 
 def _parse_values(
-    lines: Iterable[str], codes: Mapping[str, list[str]], period_ticks: int
+    lines: Iterable[str], names_by_code: Mapping[str, list[str]], period_ticks: int
 ) -> dict[str, tuple[int, ...]]:
-    current_values = dict.fromkeys((name for names in codes.values() for name in names), 0)
+    current_values = dict.fromkeys((name for names in names_by_code.values() for name in names), 0)
     series: dict[str, list[int]] = {name: [] for name in current_values}
     for line in lines:
         if line.startswith("#"):
             while len(next(iter(series.values()), ())) < int(line[1:]) // period_ticks:
                 for name, value in current_values.items():
                     series[name].append(value)
-        elif (match := re.match(r"b?([01xz]+) ?(\S+)", line)) and match[2] in codes:
-            current_values |= dict.fromkeys(codes[match[2]], int(re.sub("[xz]", "0", match[1]), 2))
+        elif (match := re.match(r"b?([01xz]+) ?(\S+)", line)) and match[2] in names_by_code:
+            current_values |= dict.fromkeys(names_by_code[match[2]], int(re.sub("[xz]", "0", match[1]), 2))
     return {name: tuple(values) for name, values in series.items()}
 
 

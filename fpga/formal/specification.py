@@ -12,10 +12,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, concatenate, declare_hidden_wire, write_bit
-from fpga.count_action.arbitration import get_last_flag, list_registers
+from fpga.count_action.actions.proof import (
+    CLOCK_CONNECTIONS,
+    FALSE,
+    Check,
+    concatenate,
+    declare_hidden_wire,
+    write_bit,
+)
+from fpga.count_action.arbitration import list_registers, make_last_ref
 from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
-from fpga.count_action.ports import split_buffer
+from fpga.count_action.ports import list_buffer_ports
 from fpga.formal.blocks import BEGINNING_LINES, read_checks_sources
 from fpga.formal.port_expressions import FORMULA_WIDTH, INCREMENT_WIDTH, PortExpressions
 from fpga.hdl.design import Design, make_design
@@ -99,7 +106,7 @@ class Specification:
             if streams:
                 yield self._make_ready_check(module, count, streams)
             if count.order:
-                yield make_choice_check(self.expressions, module, count)
+                yield make_arbiter_check(self.expressions, module, count)
         proven_outputs: set[str] = set()
         for action in module.actions:
             if action.kind.drives and action.output not in proven_outputs:
@@ -123,8 +130,11 @@ class Specification:
             f"assign {increment} = {expressions.write_increment(count)};",
         )
         ports = {
-            **CLOCKED,
-            "enable_i": f"({expressions.write_enabled(count)}) && {expressions.write_not_preceded(module, count)}",
+            **CLOCK_CONNECTIONS,
+            "enable_i": (
+                f"({expressions.write_enable_condition(count)})"
+                f" && {expressions.write_no_earlier_fire_condition(module, count)}"
+            ),
             "stall_i": f"stall_{module.name}",
             "clear_i": expressions.write_clear(module, count),
             "clear_status_i": "clear_status_i[0]",
@@ -148,7 +158,7 @@ class Specification:
         shared_ports = ("enable_i", "stall_i", "target_i", "fire_o")
         status = " || ".join(f"{check.ports[port]}" for port in ("overshoot_o", "saturated_o"))
         ports = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             **{port: check.ports[port] for port in shared_ports},
             "first_i": check.ports["increment_i"],
             "second_i": f"{INCREMENT_WIDTH}'d0",
@@ -180,8 +190,8 @@ class Specification:
 
     def _make_ready_check(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
-            "ready_o": concatenate(self.expressions.write_accepted(ref) for ref in streams),
-            "expected_i": concatenate(f"({self.expressions.write_ready(ref)})" for ref in streams),
+            "ready_o": concatenate(self.expressions.write_ready_bit(ref) for ref in streams),
+            "expected_i": concatenate(f"({self.expressions.write_ready_condition(ref)})" for ref in streams),
         }
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
@@ -191,7 +201,7 @@ def _make_targets_check(datapath: Datapath) -> Check:
     reset = concatenate(f"{target.width}'d{target.reset}" for target in targets)
     parameters = {"Width": sum(target.width for target in targets), "Reset": reset}
     ports = {
-        **CLOCKED,
+        **CLOCK_CONNECTIONS,
         "commit_i": "commit_i",
         "shadow_i": "target_shadow_i",
         "target_o": "\\dut.target ",
@@ -217,11 +227,13 @@ def make_buffer_checks(expressions: PortExpressions) -> Iterator[Check]:
     for signal, ports in _list_buffered_streams(expressions):
         for index in range(signal.size):
             external_bits, internal_bits = (
-                concatenate(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
+                concatenate(
+                    f"{name.format(port)}[{index * parameters}+:{parameters}]" for port, parameters in ports
+                )
                 for name in ("{}_i", "\\dut.{}_held ")
             )
             wires = {
-                **CLOCKED,
+                **CLOCK_CONNECTIONS,
                 "valid_i": f"{signal.name}_valid_i[{index}]",
                 "data_i": external_bits,
                 "ready_o": f"{signal.name}_ready_o[{index}]",
@@ -238,7 +250,7 @@ def make_buffer_checks(expressions: PortExpressions) -> Iterator[Check]:
 def _list_buffered_streams(expressions: PortExpressions) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
     for signal in expressions.datapath.inputs:
         if signal.buffered:
-            parts = split_buffer(expressions.datapath, signal)
+            parts = list_buffer_ports(expressions.datapath, signal)
             yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
 
 
@@ -246,12 +258,12 @@ def _name_buffer(signal: Signal, index: int) -> str:
     return f"u_{signal.name}{f'_{index}' if signal.size > 1 else ''}_buffer"
 
 
-def make_choice_check(expressions: PortExpressions, module: Module, count: Count) -> Check:
+def make_arbiter_check(expressions: PortExpressions, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
     widths = list_registers(count.order, takes_whole_frames=count.whole, stream_count=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
     last_flags = (
-        [str(expressions.find_sample_bits(get_last_flag(term))) for term in count.terms]
+        [str(expressions.find_sample_bits(make_last_ref(term))) for term in count.terms]
         if count.whole
         else []
     )
@@ -262,16 +274,16 @@ def make_choice_check(expressions: PortExpressions, module: Module, count: Count
         "Whole": write_bit(count.whole),
     }
     ports = {
-        **CLOCKED,
+        **CLOCK_CONNECTIONS,
         "fire_i": expressions.write_fire(module, count.name),
-        "valid_i": concatenate(expressions.write_valid(term) for term in count.terms),
-        "ready_i": concatenate(expressions.write_accepted(term) for term in count.terms),
+        "valid_i": concatenate(expressions.write_valid_bit(term) for term in count.terms),
+        "ready_i": concatenate(expressions.write_ready_bit(term) for term in count.terms),
         "others_i": concatenate(
-            f"({expressions.write_taken_by_others(count, term)})" for term in count.terms
+            f"({expressions.write_other_consumer_condition(count, term)})" for term in count.terms
         ),
         "last_i": concatenate(last_flags) if last_flags else f"{len(count.terms)}'d0",
-        "turn_i": outputs.get("turn", NEVER),
-        "open_i": outputs.get("open", NEVER),
+        "turn_i": outputs.get("turn", FALSE),
+        "open_i": outputs.get("open", FALSE),
     }
     return Check("count_action_choice", module.name, count.name, parameters, ports)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fpga.formal import sby
-from fpga.formal.properties import PROPERTIES, STATED_PROPERTY, list_properties
+from fpga.formal.properties import CLAIM_PROPERTY, PROPERTIES, list_properties
 from fpga.formal.replay import (
     Difference,
     find_element_differences,
@@ -40,7 +40,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Verdict about a property of a module: `part` is the count, output or target that fails first, in `cycle`.
+    """Verdict about a property of a module: `part_name` is the count, output or target that fails first, in `cycle`.
 
     `element` is the bit, number or sample that shows the failure: its value is `actual` instead of `expected`.
     """
@@ -48,7 +48,7 @@ class Result:
     module: str
     property: str
     verdict: Verdict
-    part: str = ""
+    part_name: str = ""
     cycle: int | None = None
     element: str = ""
     expected: int | None = None
@@ -65,7 +65,7 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
         if specification.only_module
         else [module.name for module in specification.datapath.modules]
     )
-    traces = _Traces(specification)
+    replayer = _TraceReplayer(specification)
     for module in modules:
         applicable_names = {
             property_.name
@@ -74,10 +74,10 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
             for property_ in list_properties(check.block)
         }
         for property_ in PROPERTIES:
-            if property_.name == STATED_PROPERTY:
+            if property_.name == CLAIM_PROPERTY:
                 yield from _judge_claims(specification, findings, module)
             elif property_.name in applicable_names:
-                yield _judge_property(specification, findings, traces, module, property_.name)
+                yield _judge_property(specification, findings, replayer, module, property_.name)
             else:
                 yield Result(module, property_.name, Verdict.NOT_APPLICABLE)
 
@@ -85,39 +85,43 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
 def _judge_claims(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
     """Yield a result for each claim of a module; it is VACUOUS if no run meets the assumptions."""
     failure_cycles = {failure.name.partition(".")[0]: failure.cycle for failure in findings.failures}
-    undecided_instances = {name.partition(".")[0] for name in findings.undecided}
+    undecided_instances = {name.partition(".")[0] for name in findings.undecided_assertions}
     for instance, check in specification.checks.items():
         if check.block != "count_action_claim" or check.module != module:
             continue
         if instance in failure_cycles:
             verdict = Verdict.FAILED
-        elif STATED_PROPERTY in findings.timed_out_properties:
+        elif CLAIM_PROPERTY in findings.timed_out_properties:
             verdict = Verdict.TIMED_OUT
         elif instance in undecided_instances or not findings.are_others_proven:
             verdict = Verdict.OPEN
         else:
-            verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
-        yield Result(module, STATED_PROPERTY, verdict, check.part, failure_cycles.get(instance))
+            verdict = (
+                Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached_covers else Verdict.PROVEN
+            )
+        yield Result(module, CLAIM_PROPERTY, verdict, check.part_name, failure_cycles.get(instance))
 
 
 def _judge_property(
-    specification: Specification, findings: Findings, traces: _Traces, module: str, name: str
+    specification: Specification, findings: Findings, replayer: _TraceReplayer, module: str, name: str
 ) -> Result:
     subject = (module, name)
     for failure in findings.failures:
         if subject in find_subjects(specification, failure.name):
-            part = specification.checks[failure.name.partition(".")[0]].part
+            part = specification.checks[failure.name.partition(".")[0]].part_name
             failed_result = Result(module, name, Verdict.FAILED, part, failure.cycle)
-            difference = traces.find_difference(failure, subject)
+            difference = replayer.find_difference(failure, subject)
             if difference is None:
-                return traces.add_simulated_difference(failed_result)
+                return replayer.add_simulated_difference(failed_result)
             return replace(
                 failed_result,
                 element=difference.element,
                 expected=difference.expected,
                 actual=difference.actual,
             )
-    is_undecided = any(subject in find_subjects(specification, assertion) for assertion in findings.undecided)
+    is_undecided = any(
+        subject in find_subjects(specification, assertion) for assertion in findings.undecided_assertions
+    )
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
     is_open = is_undecided or name in findings.timed_out_properties
     for candidate in findings.differences if is_open else select_causes(findings.differences):
@@ -148,7 +152,7 @@ def _select_most_specific(differences: Sequence[Difference], subject: tuple[str,
     return next(iter([*property_differences, *module_differences, *differences]), None)
 
 
-class _Traces:
+class _TraceReplayer:
     """Differences of counterexamples from the language. Each counterexample is replayed once."""
 
     def __init__(self, specification: Specification) -> None:
@@ -158,14 +162,14 @@ class _Traces:
 
     def find_difference(self, failure: sby.Failure, subject: tuple[str, str]) -> Difference | None:
         """Return the most specific difference in the trace of a failure, or None if no port shows the failure."""
-        if not failure.trace:
+        if not failure.vcd_text:
             return None
-        if failure.trace not in self._differences_by_trace:
-            self._differences_by_trace[failure.trace] = self._replay_trace(failure.trace)
+        if failure.vcd_text not in self._differences_by_trace:
+            self._differences_by_trace[failure.vcd_text] = self._replay_trace(failure.vcd_text)
         return _select_most_specific(
             [
                 difference
-                for difference in self._differences_by_trace[failure.trace]
+                for difference in self._differences_by_trace[failure.vcd_text]
                 if difference.cycle <= failure.cycle
             ],
             subject,

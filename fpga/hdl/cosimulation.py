@@ -30,13 +30,13 @@ class Mismatch:
 
 def read_values(rows: Rows, port: Port) -> list[int]:
     """Return the value of a port in every cycle."""
-    words = rows[:, port.column : port.column + port.words].tolist()
+    words = rows[:, port.column : port.column + port.word_count].tolist()
     return [sum(word << (WORD_BITS * index) for index, word in enumerate(row)) for row in words]
 
 
 def unpack_bits(rows: Rows, port: Port) -> NDArray[np.bool_]:
     """Return the bits of a port: cycles × width."""
-    words = np.ascontiguousarray(rows[:, port.column : port.column + port.words]).astype("<u8")
+    words = np.ascontiguousarray(rows[:, port.column : port.column + port.word_count]).astype("<u8")
     bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
     return bits[:, : port.width].astype(np.bool_)
 
@@ -56,7 +56,7 @@ def find_first_mismatch(datapath: Datapath, expected_rows: Rows, actual_rows: Ro
     ports = tuple(
         port.name
         for port in make_ports(datapath).outputs
-        if columns & set(range(port.column, port.column + port.words))
+        if columns & set(range(port.column, port.column + port.word_count))
     )
     return Mismatch(int(cycles[0]), ports, len(cycles))
 

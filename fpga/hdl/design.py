@@ -11,10 +11,10 @@ from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Ports, make_ports
-from fpga.count_action.verilog import emit, list_core_files
+from fpga.count_action.verilog import list_core_files, write_top_module
 from fpga.hdl.tools import HdlError
 
-_FPGA = Path(__file__).resolve().parents[1]
+_FPGA_FOLDER = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Design:
 
 def make_design(datapath: Datapath) -> Design:
     """Return the design of a datapath: the generated top, after the hand-written blocks that it instantiates."""
-    top = emit(datapath)
+    top = write_top_module(datapath)
     used_names = find_instances(top)
     blocks = tuple(
         (path.name, path.read_text(encoding="ascii")) for path in list_core_files() if path.stem in used_names
@@ -75,11 +75,11 @@ def make_block_design(
 def _read_module(name: str) -> str:
     from fpga.count_action.load import load
 
-    block, datapath = _FPGA / "rtl" / f"{name}.sv", _FPGA / "library" / f"{name}.ca"
+    block, datapath = _FPGA_FOLDER / "rtl" / f"{name}.sv", _FPGA_FOLDER / "library" / f"{name}.ca"
     if block.exists():
         return block.read_text(encoding="ascii")
     if datapath.exists():
-        return emit(load(datapath).datapath)
+        return write_top_module(load(datapath).datapath)
     raise HdlError(f"there is no module {name} in {block.parent} or {datapath.parent}.")
 
 

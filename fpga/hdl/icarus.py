@@ -16,10 +16,10 @@ from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import BadOutput, find_tool
 from fpga.hdl.verilator import check_rows
 
-_DIGITS = frozenset("0123456789abcdef")
-_DIGITS_OF_WORD = WORD_BITS // 4
+_HEX_DIGITS = frozenset("0123456789abcdef")
+_HEX_DIGITS_PER_WORD = WORD_BITS // 4
 
-_BENCH = """\
+_BENCH_TEMPLATE = """\
 // Reads a row of inputs per cycle, and writes the outputs before the clock edge.
 `timescale 1ns / 1ps
 module bench;
@@ -64,11 +64,11 @@ def dump(design: Design, rows: Rows, *, timeout_s: float = 600) -> str:
     inputs = check_rows(design, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as folder_name:
         folder = Path(folder_name)
-        _simulate(design, inputs, len(inputs) or 1, folder, timeout_s, _DUMP)
+        _simulate(design, inputs, len(inputs) or 1, folder, timeout_s, _DUMP_MODULE)
         return (folder / "dump.vcd").read_text(encoding="ascii")
 
 
-_DUMP = 'module dump; initial begin $dumpfile("dump.vcd"); $dumpvars(0, bench.dut); end endmodule\n'
+_DUMP_MODULE = 'module dump; initial begin $dumpfile("dump.vcd"); $dumpvars(0, bench.dut); end endmodule\n'
 
 
 def run(design: Datapath | Design, rows: Rows, *, episode_cycles: int = 0, timeout_s: float = 600) -> Rows:
@@ -102,13 +102,13 @@ def _simulate(
     find_tool("vvp").run(["-n", "bench.vvp"], folder=folder, timeout_s=timeout_s)
 
 
-def _write_bench(design: Design, cycles: int, episode_cycles: int) -> str:
+def _write_bench(design: Design, cycle_count: int, episode_cycles: int) -> str:
     # A wire for every port, because Icarus is slow with slices of one wide wire.
     inputs = {f"in_{index}": port for index, port in enumerate(design.ports.inputs)}
     outputs = {f"out_{index}": port for index, port in enumerate(design.ports.outputs)}
-    return _BENCH.format(
+    return _BENCH_TEMPLATE.format(
         top=design.top,
-        cycles=cycles,
+        cycles=cycle_count,
         episode=episode_cycles,
         wires="\n".join(
             [f"  logic [{port.width - 1}:0] {name};" for name, port in inputs.items()]
@@ -128,26 +128,26 @@ def _format_rows(design: Design, rows: Rows) -> str:
 
 
 def _format_port(port: Port, rows: Rows) -> list[str]:
-    words = rows[:, port.column : port.column + port.words].copy()
-    words[:, -1] &= np.uint64(2 ** (port.width - WORD_BITS * (port.words - 1)) - 1)
+    words = rows[:, port.column : port.column + port.word_count].copy()
+    words[:, -1] &= np.uint64(2 ** (port.width - WORD_BITS * (port.word_count - 1)) - 1)
     big_endian = np.ascontiguousarray(words[:, ::-1]).astype(">u8")
     return [row.tobytes().hex() for row in big_endian]
 
 
-def _parse_rows(design: Design, text: str, cycles: int) -> Rows:
+def _parse_rows(design: Design, text: str, cycle_count: int) -> Rows:
     lines = [line.split() for line in text.splitlines()]
-    if len(lines) != cycles:
-        raise BadOutput(f"{design.top}: Icarus returned {len(lines)} cycles instead of {cycles}.")
-    rows = np.zeros((cycles, design.ports.output_columns), np.uint64)
+    if len(lines) != cycle_count:
+        raise BadOutput(f"{design.top}: Icarus returned {len(lines)} cycles instead of {cycle_count}.")
+    rows = np.zeros((cycle_count, design.ports.output_column_count), np.uint64)
     for port, values in zip(design.ports.outputs, zip(*lines, strict=True), strict=False):
         for cycle, value in enumerate(values):
-            if not set(value) <= _DIGITS:
+            if not set(value) <= _HEX_DIGITS:
                 raise BadOutput(
                     f"{design.top}: X or Z in cycle {cycle} at {port.name}. Reset must set every register.",
                     port.name,
                     cycle,
                 )
-        padded_digits = "".join(value.zfill(_DIGITS_OF_WORD * port.words) for value in values)
-        words = np.frombuffer(bytes.fromhex(padded_digits), ">u8").reshape(cycles, port.words)
-        rows[:, port.column : port.column + port.words] = words[:, ::-1]
+        padded_digits = "".join(value.zfill(_HEX_DIGITS_PER_WORD * port.word_count) for value in values)
+        words = np.frombuffer(bytes.fromhex(padded_digits), ">u8").reshape(cycle_count, port.word_count)
+        rows[:, port.column : port.column + port.word_count] = words[:, ::-1]
     return rows

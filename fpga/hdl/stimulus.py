@@ -20,44 +20,48 @@ _MAX_TARGET_EXCESS = 4
 _MAX_INCREMENT = 12
 
 
-def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
-    """Return the inputs for `cycles` cycles, the same for the same seed."""
+def generate_stimulus(datapath: Datapath, cycle_count: int, seed: int = 0) -> Rows:
+    """Return the inputs for `cycle_count` cycles, the same for the same seed."""
     random = np.random.default_rng(seed)
     ports = make_ports(datapath)
-    rows = np.zeros((cycles, ports.input_columns), np.uint64)
+    rows = np.zeros((cycle_count, ports.input_column_count), np.uint64)
     for port in ports.inputs:
         _write_bits(
-            rows, port, _draw_bits(random, cycles, port.width, _choose_density(random, cycles, port.name))
+            rows,
+            port,
+            _draw_bits(random, cycle_count, port.width, _choose_density(random, cycle_count, port.name)),
         )
     for signal in datapath.inputs:
         if signal.kind is SignalKind.NUMBER:
-            _write_bits(rows, ports.find_input(f"{signal.name}_i"), _draw_numbers(random, cycles, signal))
+            _write_bits(
+                rows, ports.find_input(f"{signal.name}_i"), _draw_numbers(random, cycle_count, signal)
+            )
     _write_targets(random, datapath, ports, rows)
     return rows
 
 
-def _choose_density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.float64]:
+def _choose_density(random: np.random.Generator, cycle_count: int, name: str) -> NDArray[np.float64]:
     """Return the probability that a bit of a port is 1, for every cycle."""
     if name in {"commit_i", "clear_status_i"}:
-        return np.full(cycles, 0.02)
+        return np.full(cycle_count, 0.02)
     if name.endswith("_data_i"):
         # 0.5 is listed twice, so half of the cycles have random bits.
-        return random.choice([0.02, 0.5, 0.5, 0.98], cycles)
-    phase_activities = random.choice(_ACTIVITIES, -(-cycles // _PHASE_CYCLES))
-    return np.repeat(phase_activities, _PHASE_CYCLES)[:cycles]
+        return random.choice([0.02, 0.5, 0.5, 0.98], cycle_count)
+    phase_activities = random.choice(_ACTIVITIES, -(-cycle_count // _PHASE_CYCLES))
+    return np.repeat(phase_activities, _PHASE_CYCLES)[:cycle_count]
 
 
 def _draw_bits(
-    random: np.random.Generator, cycles: int, width: int, density: NDArray[np.float64]
+    random: np.random.Generator, cycle_count: int, width: int, density: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    return np.asarray(random.random((cycles, width)) < density[:, None])
+    return np.asarray(random.random((cycle_count, width)) < density[:, None])
 
 
 def _write_bits(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
     """Write bits (cycles × width, bit 0 first) into the columns of a port."""
-    padded_bits = np.zeros((len(rows), port.words * WORD_BITS), np.bool_)
+    padded_bits = np.zeros((len(rows), port.word_count * WORD_BITS), np.bool_)
     padded_bits[:, : port.width] = bits
-    rows[:, port.column : port.column + port.words] = np.packbits(
+    rows[:, port.column : port.column + port.word_count] = np.packbits(
         padded_bits, axis=1, bitorder="little"
     ).view("<u8")
 
@@ -66,13 +70,13 @@ def _unpack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
     return (values[..., None] >> np.arange(width, dtype=np.uint64) & np.uint64(1)).astype(np.bool_)
 
 
-def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
+def _draw_numbers(random: np.random.Generator, cycle_count: int, signal: Signal) -> NDArray[np.bool_]:
     """Return the bits of random numbers, mostly 0 to 3, and sometimes any value that fits."""
-    shape = (cycles, signal.size)
+    shape = (cycle_count, signal.size)
     small_values = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
     any_values = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
     values = np.where(random.random(shape) < 0.9, small_values, any_values)
-    return _unpack_bits(values, signal.width).reshape(cycles, -1)
+    return _unpack_bits(values, signal.width).reshape(cycle_count, -1)
 
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
@@ -96,8 +100,8 @@ def _draw_targets(
     target: Target,
 ) -> NDArray[np.uint64]:
     """Return random targets. A count reaches most of them in a few cycles. The others are 0, the reset value or any."""
-    own_counts = [count for count in counts if count.target == target.name]
-    max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
+    limited_counts = [count for count in counts if count.target == target.name]
+    max_target = max((_find_max_reachable_target(datapath, count) for count in limited_counts), default=1)
     max_value = 2**target.width - 1
     # Take the smaller of two draws, because a chain fires only if each of its counts fires often.
     reachable_targets = random.integers(

@@ -21,11 +21,11 @@ from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import ToolFailed, ToolMissing
 from lightbed.wording import describe_extra
 
-_FPGA = Path(__file__).resolve().parents[1]
-BASELINE = _FPGA / "rtl" / "synthesis.json"
-_MAX_GROWTH = 0.10
+_FPGA_FOLDER = Path(__file__).resolve().parents[1]
+BASELINE_PATH = _FPGA_FOLDER / "rtl" / "synthesis.json"
+_MAX_GROWTH_FRACTION = 0.10
 """Relative growth over the baseline that is allowed."""
-_MAX_MORE_CELLS = 2
+_MAX_EXTRA_CELLS = 2
 """Growth in cells that is always allowed."""
 
 
@@ -34,11 +34,11 @@ def list_designs() -> Iterator[Design]:
     for path in list_core_files():
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
-    for path in sorted((_FPGA / "library").glob("*.ca")):
+    for path in sorted((_FPGA_FOLDER / "library").glob("*.ca")):
         yield make_design(load(path).datapath)
 
 
-def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
+def estimate_cells(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
     """Return the numbers of look-up tables and flip-flops of each design, by the name of its top-level module.
 
     Raise ToolMissing or ToolFailed. yosys runs in a process of its own, because it exits on errors.
@@ -77,11 +77,11 @@ def _write_passes(design: Design, folder: Path) -> Iterator[str]:
     yield from (f"ys.run_pass({pass_name!r}, design)" for pass_name in passes)
 
 
-def _count_cells(stat: str) -> dict[str, int]:
-    """Return the numbers of look-up tables of all sizes and of flip-flops of all kinds in the output of `stat`."""
-    kinds: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
-    lut_count = sum(number for kind, number in kinds.items() if kind.startswith("LUT"))
-    flop_count = sum(number for kind, number in kinds.items() if kind.startswith("FD"))
+def _count_cells(stat_json: str) -> dict[str, int]:
+    """Return the numbers of look-up tables of all sizes and of flip-flops of all kinds in the output of `stat_json`."""
+    cell_counts: Mapping[str, int] = json.loads(stat_json)["design"]["num_cells_by_type"]
+    lut_count = sum(number for kind, number in cell_counts.items() if kind.startswith("LUT"))
+    flop_count = sum(number for kind, number in cell_counts.items() if kind.startswith("FD"))
     return {"lut": lut_count, "ff": flop_count}
 
 
@@ -95,7 +95,9 @@ def find_growth(
             messages.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
-            max_number = max(baseline[top][kind] * (1 + _MAX_GROWTH), baseline[top][kind] + _MAX_MORE_CELLS)
+            max_number = max(
+                baseline[top][kind] * (1 + _MAX_GROWTH_FRACTION), baseline[top][kind] + _MAX_EXTRA_CELLS
+            )
             if number > max_number:
                 messages.append(f"{top}: {kind} {baseline[top][kind]} -> {number}")
     return tuple(messages)
@@ -103,11 +105,11 @@ def find_growth(
 
 def main(arguments: list[str]) -> int:
     """Estimate all designs. Return 1 if one has grown beyond the baseline; with `--write`, replace the baseline."""
-    estimates = estimate(list_designs())
+    estimates = estimate_cells(list_designs())
     if "--write" in arguments:
-        BASELINE.write_text(json.dumps(estimates, indent=2) + "\n", encoding="ascii")
+        BASELINE_PATH.write_text(json.dumps(estimates, indent=2) + "\n", encoding="ascii")
         return 0
-    messages = find_growth(estimates, json.loads(BASELINE.read_text(encoding="ascii")))
+    messages = find_growth(estimates, json.loads(BASELINE_PATH.read_text(encoding="ascii")))
     for line in messages:
         sys.stderr.write(f"{line}\n")
     return 1 if messages else 0

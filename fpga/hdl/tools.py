@@ -30,7 +30,7 @@ from lightbed.wording import describe_extra
 _PIP_HINT = describe_extra("hdl")
 _APT_HINT = "apt install iverilog, or your system's package of Icarus Verilog"
 _HINTS = {"iverilog": _APT_HINT, "vvp": _APT_HINT, "g++": "apt install g++", "make": "apt install make"}
-_MAX_PRINTED = 2000
+_MAX_PRINTED_CHARS = 2000
 _POLL_S = 0.2
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -73,12 +73,12 @@ class Tool:
         *,
         folder: Path | None = None,
         timeout_s: float = 600,
-        processor_s: float = float("inf"),
+        cpu_limit_s: float = float("inf"),
     ) -> str:
         """Run the program; return its output (standard output and standard error together).
 
         Raise ToolFailed if it ends with an error, and ToolTimeout if it does not end within `timeout_s`, or if it and
-        the programs that it starts use more than `processor_s` of processor time. No such program outlives this
+        the programs that it starts use more than `cpu_limit_s` of processor time. No such program outlives this
         call or this process.
         """
         process = subprocess.Popen(
@@ -94,9 +94,9 @@ class Tool:
             preexec_fn=_end_with_parent,  # noqa: PLW1509 - it only calls the kernel
         )
         # A prover starts solvers, which would outlive it if this process is killed.
-        guard_process = _start_guard(process.pid) if processor_s < float("inf") else None
+        guard_process = _start_guard(process.pid) if cpu_limit_s < float("inf") else None
         try:
-            output = self._wait(process, timeout_s, processor_s)
+            output = self._wait(process, timeout_s, cpu_limit_s)
         finally:
             _end_session(process)
             if guard_process:
@@ -104,20 +104,20 @@ class Tool:
                 guard_process.communicate()
         if process.returncode:
             raise ToolFailed(
-                f"{self.path.name} ended with status {process.returncode}:\n{output.strip()[-_MAX_PRINTED:]}"
+                f"{self.path.name} ended with status {process.returncode}:\n{output.strip()[-_MAX_PRINTED_CHARS:]}"
             )
         return output
 
-    def _wait(self, process: subprocess.Popen[str], timeout_s: float, processor_s: float) -> str:
-        deadline, poll_s = time.monotonic() + timeout_s, timeout_s if processor_s == float("inf") else _POLL_S
+    def _wait(self, process: subprocess.Popen[str], timeout_s: float, cpu_limit_s: float) -> str:
+        deadline, poll_s = time.monotonic() + timeout_s, timeout_s if cpu_limit_s == float("inf") else _POLL_S
         while True:
             try:
                 return process.communicate(timeout=max(min(poll_s, deadline - time.monotonic()), 0.0))[0]
             except subprocess.TimeoutExpired as error:
-                used_s = sum(member.processor_s for member in _read_session(process.pid))
-                if used_s > processor_s:
+                used_cpu_s = sum(member.cpu_time_s for member in _read_session(process.pid))
+                if used_cpu_s > cpu_limit_s:
                     raise ToolTimeout(
-                        f"{self.path.name} did not end within {processor_s:g} s of processor time"
+                        f"{self.path.name} did not end within {cpu_limit_s:g} s of processor time"
                     ) from error
                 if time.monotonic() >= deadline:
                     raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
@@ -127,12 +127,12 @@ class _SessionProcess(NamedTuple):
     """A process of a session. Its processor time includes its children that have ended."""
 
     pid: int
-    processor_s: float
+    cpu_time_s: float
 
 
-def _read_session(leader: int) -> list[_SessionProcess]:
+def _read_session(leader_pid: int) -> list[_SessionProcess]:
     """Return the processes of a session; none if there is no /proc."""
-    session_processes, ticks = [], os.sysconf("SC_CLK_TCK")
+    session_processes, ticks_per_s = [], os.sysconf("SC_CLK_TCK")
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text(encoding="ascii", errors="replace")
@@ -140,9 +140,9 @@ def _read_session(leader: int) -> list[_SessionProcess]:
             continue  # the process has just ended
         # The name in brackets may contain blanks; from the state on, columns are separated by single blanks.
         columns = text.rpartition(") ")[2].split()
-        if int(columns[3]) == leader and columns[0] != "Z":
+        if int(columns[3]) == leader_pid and columns[0] != "Z":
             session_processes.append(
-                _SessionProcess(int(path.parent.name), sum(map(int, columns[11:15])) / ticks)
+                _SessionProcess(int(path.parent.name), sum(map(int, columns[11:15])) / ticks_per_s)
             )
     return session_processes
 
@@ -180,10 +180,10 @@ while killed:
 """The program of a guard. It repeats until nothing is left: a killed process may have started another before."""
 
 
-def _start_guard(leader: int) -> subprocess.Popen[str]:
+def _start_guard(leader_pid: int) -> subprocess.Popen[str]:
     """Start a process that kills a session when this process dies, which ends the standard input of the guard."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _GUARD_SCRIPT, str(leader)],
+        [sys.executable, "-I", "-S", "-c", _GUARD_SCRIPT, str(leader_pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

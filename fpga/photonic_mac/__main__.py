@@ -59,8 +59,8 @@ def _format_json(layers: Sequence[LayerCycles]) -> str:
 
 def format_table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> str:
     """Return the table of cycles by cause and layer, with sums and the total time."""
-    names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
-    head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"
+    layer_names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
+    head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in layer_names) + f"{'all':>12}\n"
     lines = [
         _format_line(name, [asdict(layer)[key] for layer in layers]) for key, name in CAUSE_LABELS.items()
     ]

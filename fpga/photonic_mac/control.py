@@ -27,12 +27,12 @@ from fpga.photonic_mac.cycles import (
 )
 from fpga.photonic_mac.network import count_beats
 
-_LIBRARY = Path(__file__).resolve().parents[1] / "library"
+_LIBRARY_FOLDER = Path(__file__).resolve().parents[1] / "library"
 
 
 def load_library_datapath(name: str, parameters: Mapping[str, int] | None = None) -> Datapath:
     """Return a datapath of the library. Raise CountActionError if there is none of that name."""
-    return load(_LIBRARY / f"{name}.ca", dict(parameters or {})).datapath
+    return load(_LIBRARY_FOLDER / f"{name}.ca", dict(parameters or {})).datapath
 
 
 def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = None) -> Trace:
@@ -44,11 +44,11 @@ def simulate_trace(shapes: Sequence[tuple[int, int]], timing: Timing | None = No
     return Trace(*np.array(rows, np.bool_).T)
 
 
-class _Delay:
+class _DelayLine:
     """A delay line of one bit."""
 
-    def __init__(self, cycles: int) -> None:
-        self._bits = deque([False] * cycles)
+    def __init__(self, cycle_count: int) -> None:
+        self._bits = deque([False] * cycle_count)
 
     @property
     def output(self) -> bool:
@@ -70,13 +70,13 @@ class _RunningDatapath:
         datapath = load_library_datapath(name)
         self._simulator = compile_datapath(datapath)
         self._ports = make_ports(datapath)
-        self._row = np.zeros((1, self._ports.input_columns), np.uint64)
+        self._row = np.zeros((1, self._ports.input_column_count), np.uint64)
 
     def step(self, inputs: Mapping[str, int]) -> dict[str, bool]:
         """Run one cycle, and return the outputs of one bit. Missing inputs keep their values."""
         for name, value in inputs.items():
             port = self._ports.find_input(name)
-            for word in range(port.words):
+            for word in range(port.word_count):
                 self._row[0, port.column + word] = value >> (WORD_BITS * word) & (1 << WORD_BITS) - 1
         row = self._simulator.run(self._row)[0].tolist()
         return {port.name: bool(row[port.column]) for port in self._ports.outputs if port.width == 1}
@@ -93,22 +93,25 @@ class _ControlLoop:
         self._targets = deque(_pack_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
         self._preamble_length = timing.preamble
         light_delay = MEMORY_CYCLES + MULTIPLIER_CYCLES + timing.delay
-        self._light_delay, self._match_delay = _Delay(light_delay), _Delay(light_delay + DETECTION_CYCLES)
-        self._sent_delay, self._partial_delay = _Delay(MEMORY_CYCLES), _Delay(ADDITION_CYCLES)
+        self._light_delay, self._match_delay = (
+            _DelayLine(light_delay),
+            _DelayLine(light_delay + DETECTION_CYCLES),
+        )
+        self._send_delay, self._partial_sum_delay = _DelayLine(MEMORY_CYCLES), _DelayLine(ADDITION_CYCLES)
         self._waiting_beat_count = 0
         self._has_layer_ended = True
 
     def step(self) -> tuple[bool, ...]:
         """Run one cycle. Return start, heading, sending, light, open, partial, result and finished, as in `Trace`."""
         is_start = self._has_layer_ended and bool(self._targets)
-        has_partial_sum, has_light = self._partial_delay.output, self._light_delay.output
+        has_partial_sum, has_light = self._partial_sum_delay.output, self._light_delay.output
         outputs = self._control.step({**self._start_layer(is_start), "partial_valid_i": has_partial_sum})
         is_heading, is_sending = outputs["sequencer_heading_o"], outputs["sequencer_sending_o"]
         is_open = self._detect(is_start)
         self._light_delay.push(is_heading or is_sending)
         self._match_delay.push(is_heading)
         self._queue_beat(is_open, is_start)
-        self._sent_delay.push(is_sending)
+        self._send_delay.push(is_sending)
         self._has_layer_ended = outputs["sequencer_layer_done_o"]
         has_result, is_finished = outputs["accumulator_result_valid_o"], outputs["layers_finished_o"]
         return is_start, is_heading, is_sending, has_light, is_open, has_partial_sum, has_result, is_finished
@@ -132,18 +135,18 @@ class _ControlLoop:
     def _queue_beat(self, is_open: bool, is_start: bool) -> None:
         """Queue sent beats until the detector is open, and then pass on one per cycle."""
         has_departure = is_open and self._waiting_beat_count > 0
-        self._partial_delay.push(has_departure)
+        self._partial_sum_delay.push(has_departure)
         self._waiting_beat_count = (
-            0 if is_start else self._waiting_beat_count + self._sent_delay.output - has_departure
+            0 if is_start else self._waiting_beat_count + self._send_delay.output - has_departure
         )
 
 
-def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
+def _pack_control_targets(shape: tuple[int, int], layer_count: int, preamble_cycles: int) -> int:
     """Return the concatenated targets of `photonic_mac_control` for a layer, as in `photonic_inference.sv`."""
     outputs, beats = shape[0], count_beats(shape[1])
     fields = (
-        *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
-        *((beats, 16), (1, 16), (layers, 16), (1, 16), (0, 32)),
+        *((1, 16), (preamble_cycles, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
+        *((beats, 16), (1, 16), (layer_count, 16), (1, 16), (0, 32)),
     )
     packed_targets, low_bit = 0, 0
     for value, width in fields:

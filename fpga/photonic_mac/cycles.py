@@ -113,14 +113,14 @@ Bits = NDArray[np.bool_]
 class Trace:
     """Signals of a run, with one value per cycle; each is true in the cycles of the event in its name."""
 
-    start: Bits
-    preamble: Bits
-    sending: Bits
-    light: Bits
-    detector_open: Bits
-    partial_sum: Bits
-    result: Bits
-    finished: Bits
+    is_start: Bits
+    is_preamble: Bits
+    is_sending: Bits
+    has_light: Bits
+    is_detector_open: Bits
+    has_partial_sum: Bits
+    has_result: Bits
+    is_finished: Bits
 
     def select_cycles(self, first_cycle: int, end_cycle: int) -> Trace:
         """Return the cycles `first_cycle` to `end_cycle` - 1."""
@@ -129,8 +129,8 @@ class Trace:
 
 def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
     """Return the measured cycles of every layer. Raise ValueError if a layer did not end."""
-    starts = np.flatnonzero(trace.start).tolist()
-    end_cycles = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]
+    starts = np.flatnonzero(trace.is_start).tolist()
+    end_cycles = [*starts[1:], *np.flatnonzero(trace.is_finished)[:1].tolist()]
     if len(end_cycles) != len(starts) or not len(starts):
         raise ValueError(
             f"{len(starts)} layers started, but {len(end_cycles)} ended. Was the run long enough?"
@@ -141,22 +141,22 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
     )
 
 
-def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
+def _measure_layer(trace: Trace, cycle_count: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    preamble_begin_cycle, preamble = _find_first_set(trace.preamble), int(trace.preamble.sum())
-    arrival_cycle = _find_first_set(trace.light)
+    preamble_begin_cycle, preamble = _find_first_set(trace.is_preamble), int(trace.is_preamble.sum())
+    arrival_cycle = _find_first_set(trace.has_light)
     # Before `preamble_begin_cycle`, the detector may still be open from the previous layer.
-    opening_cycle = preamble_begin_cycle + _find_first_set(trace.detector_open[preamble_begin_cycle:])
+    opening_cycle = preamble_begin_cycle + _find_first_set(trace.is_detector_open[preamble_begin_cycle:])
     light_cycles = arrival_cycle - preamble_begin_cycle
-    adding_cycles = _find_first_set(trace.partial_sum) - opening_cycle
-    accumulation_cycles = _find_last_set(trace.result) - _find_last_set(trace.partial_sum)
+    adding_cycles = _find_first_set(trace.has_partial_sum) - opening_cycle
+    accumulation_cycles = _find_last_set(trace.has_result) - _find_last_set(trace.has_partial_sum)
     return LayerCycles(
-        beats=int(trace.sending.sum()),
+        beats=int(trace.is_sending.sum()),
         preamble=preamble,
         detection=opening_cycle - arrival_cycle - preamble,
         fill=light_cycles + adding_cycles + accumulation_cycles,
-        turnaround=cycles
-        - _find_last_set(trace.result)
+        turnaround=cycle_count
+        - _find_last_set(trace.has_result)
         + preamble_begin_cycle
         - 1,  # a start is in the cycle before its preamble
     )

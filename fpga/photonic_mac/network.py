@@ -17,7 +17,7 @@ _UNITY_GAIN = 256
 """A gain of 1."""
 _WORD_MASK = 0xFFFF_FFFF
 _SALT = 0x9E37_79B9
-_LANES = 16
+_LANE_COUNT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +53,19 @@ class Optics:
         return np.asarray(np.clip(amplified_products, 0, 255), np.int32)
 
 
-def compute_noise(seed: int, cycles: int) -> NDArray[np.int32]:
-    """Return the noise of every lane in cycles 0 to `cycles` - 1, as an array cycles × lanes, −3 .. 3."""
-    lanes = np.arange(1, _LANES + 1, dtype=np.uint64)
+def compute_noise(seed: int, cycle_count: int) -> NDArray[np.int32]:
+    """Return the noise of every lane in cycles 0 to `cycle_count` - 1, as an array cycles × lanes, −3 .. 3."""
+    lanes = np.arange(1, _LANE_COUNT + 1, dtype=np.uint64)
     state = np.uint64(seed) ^ (lanes * np.uint64(_SALT) & np.uint64(_WORD_MASK))
     state = np.where(state == 0, np.uint64(1), state)
-    values = np.empty((cycles, _LANES), np.int32)
-    for cycle in range(cycles):
+    values = np.empty((cycle_count, _LANE_COUNT), np.int32)
+    for cycle in range(cycle_count):
         values[cycle] = (state & np.uint64(3)) + (state >> np.uint64(16) & np.uint64(3))
-        state = _advance(state)
+        state = _advance_xorshift(state)
     return values - 3
 
 
-def _advance(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _advance_xorshift(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the next state of a 32-bit xorshift generator.
 
     Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5.
@@ -75,7 +75,7 @@ def _advance(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.asarray(state ^ (state << np.uint64(5) & np.uint64(_WORD_MASK)))
 
 
-LANES = 16
+LANE_COUNT = 16
 """Samples per cycle of the converters, hence products per cycle."""
 FULL_SCALE = 255
 """The largest magnitude: 8 bits of light."""
@@ -124,8 +124,8 @@ def quantise(weights: Sequence[ArrayLike]) -> Network:
     [[13, -255]]
     """
     layers = [np.asarray(weight, np.float64) for weight in weights]
-    largest = max([1.0, *(float(np.abs(layer).max()) for layer in layers if layer.size)])
-    return Network(tuple(np.rint(layer * (FULL_SCALE / largest)).astype(np.int32) for layer in layers))
+    max_magnitude = max([1.0, *(float(np.abs(layer).max()) for layer in layers if layer.size)])
+    return Network(tuple(np.rint(layer * (FULL_SCALE / max_magnitude)).astype(np.int32) for layer in layers))
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:
@@ -171,8 +171,8 @@ def normalise(results: NDArray[np.int16]) -> Integers:
     [[160, 32, 0]]
     """
     positive_results = np.maximum(results.astype(np.int32), 0)
-    highest = [int(largest).bit_length() - 1 for largest in positive_results.max(axis=1)]
-    top_bits = np.maximum(np.array(highest, np.int32), 0)[:, None]
+    highest_bits = [int(largest).bit_length() - 1 for largest in positive_results.max(axis=1)]
+    top_bits = np.maximum(np.array(highest_bits, np.int32), 0)[:, None]
     return np.asarray((positive_results << 7) >> top_bits, np.int32)
 
 
@@ -183,7 +183,7 @@ def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
 
 def count_beats(input_count: int) -> int:
     """Return the number of cycles for one output."""
-    return -(-input_count // LANES)
+    return -(-input_count // LANE_COUNT)
 
 
 def simulate_noisy_results(
@@ -205,9 +205,11 @@ def _multiply_with_light(
     weights: Integers, activations: Integers, optics: Optics, first_cycle: int
 ) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
-    padding_count = count_beats(inputs) * LANES - inputs
-    padded_weights = np.pad(weights, ((0, 0), (0, padding_count))).reshape(-1, LANES)
-    repeated_activations = np.tile(np.pad(activations, (0, padding_count)).reshape(-1, LANES), (outputs, 1))
+    padding_count = count_beats(inputs) * LANE_COUNT - inputs
+    padded_weights = np.pad(weights, ((0, 0), (0, padding_count))).reshape(-1, LANE_COUNT)
+    repeated_activations = np.tile(
+        np.pad(activations, (0, padding_count)).reshape(-1, LANE_COUNT), (outputs, 1)
+    )
     magnitudes = optics.detect((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
     if optics.sparsity:
         magnitudes = np.where((padded_weights != 0) & (repeated_activations != 0), magnitudes, 0)

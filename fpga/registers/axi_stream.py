@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.count_action.ports import list_output_ends
+from fpga.count_action.ports import list_end_signal_actions
 from fpga.registers.register_blocks import (
     Fragment,
     concatenate,
-    extend,
     format_bit_range,
-    join,
+    join_fragments,
     list_omitted_bits,
-    pad,
+    sign_extend,
     truncate,
     write_instance,
+    zero_extend,
 )
 from fpga.registers.register_list import list_output_streams
-from fpga.registers.text import CORE_RESET, HELD
+from fpga.registers.text import CORE_RESET_SIGNAL, HELD
 
 OUTPUT_BLOCK = "axis_hold"
 """The hand-written block of every output stream."""
 
 
-def make_axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
+def make_axi_stream_fragments(datapath: Datapath) -> Iterator[Fragment]:
     """Yield the fragments of the external streams."""
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
@@ -38,7 +38,7 @@ def make_axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
                 if marker.part_of == signal.name
             )
     for module, name, samples, width, signed in list_output_streams(datapath):
-        actions = list_output_ends(datapath.module(module), name)
+        actions = list_end_signal_actions(datapath.module(module), name)
         markers = [(f"{module}_{action.output}", action.width) for _, action in actions]
         yield _make_output(f"{module}_{name}", samples * width, width, markers, signed=signed)
 
@@ -55,7 +55,7 @@ def _make_input_marker(stream: Signal, marker: Signal) -> Fragment:
     return Fragment(
         ports=(port,),
         body=(f"assign dp_{marker.name}_i = {lanes};",),
-        unused=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare_bits),
+        unread_bits=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare_bits),
     )
 
 
@@ -80,7 +80,7 @@ def _make_input(signal: Signal, index: int) -> Fragment:
     bits = signal.lanes * signal.width
     padded_bits = _round_up_to_bytes(bits)
     bit = f"[{index}]" if is_numbered else ""
-    span = f"[{index * bits}+:{bits}]" if is_numbered else ""
+    bit_slice = f"[{index * bits}+:{bits}]" if is_numbered else ""
     return Fragment(
         ports=(
             f"input  wire {prefix}_tvalid",
@@ -89,22 +89,22 @@ def _make_input(signal: Signal, index: int) -> Fragment:
         ),
         body=(
             f"assign dp_{signal.name}_valid_i{bit} = {prefix}_tvalid;",
-            f"assign dp_{signal.name}_data_i{span} = {truncate(f'{prefix}_tdata', padded_bits, bits)};",
+            f"assign dp_{signal.name}_data_i{bit_slice} = {truncate(f'{prefix}_tdata', padded_bits, bits)};",
             f"assign {prefix}_tready = dp_{signal.name}_ready_o{bit} && !{HELD};",
         ),
-        unused=list_omitted_bits(f"{prefix}_tdata", padded_bits, bits),
+        unread_bits=list_omitted_bits(f"{prefix}_tdata", padded_bits, bits),
     )
 
 
 def _make_output(
-    stream: str, bits: int, width: int, markers: list[tuple[str, int]], *, signed: bool
+    stream: str, beat_bits: int, width: int, markers: list[tuple[str, int]], *, signed: bool
 ) -> Fragment:
     """Return the fragment of an output stream, whose beats survive a reset of the datapath.
 
     Padding repeats the sign if `signed`, and is 0 otherwise.
     """
-    padded_bits = _round_up_to_bytes(bits)
-    wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
+    padded_bits = _round_up_to_bytes(beat_bits)
+    wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", beat_bits)}
     wires_by_port |= {f"dp_{marker}_o": (f"held_{marker}", lanes) for marker, lanes in markers}
     wires = [f"wire {format_bit_range(wire_bits)}{name};" for name, wire_bits in wires_by_port.values()]
     block = write_instance(
@@ -113,7 +113,7 @@ def _make_output(
         {
             "clk_i": "aclk",
             "rst_i": "reset",
-            "restart_i": CORE_RESET,
+            "restart_i": CORE_RESET_SIGNAL,
             "valid_i": f"dp_{stream}_valid_o",
             "data_i": concatenate(wires_by_port),
             "ready_o": f"dp_{stream}_ready_i",
@@ -123,7 +123,7 @@ def _make_output(
         },
         Width=sum(wire_bits for _, wire_bits in wires_by_port.values()),
     )
-    data = extend(f"held_{stream}_data", bits, padded_bits) if signed else None
+    data = sign_extend(f"held_{stream}_data", beat_bits, padded_bits) if signed else None
     beat = Fragment(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
@@ -133,10 +133,10 @@ def _make_output(
         body=(
             *wires,
             *block,
-            f"assign m_axis_{stream}_tdata = {data or pad(f'held_{stream}_data', padded_bits - bits)};",
+            f"assign m_axis_{stream}_tdata = {data or zero_extend(f'held_{stream}_data', padded_bits - beat_bits)};",
         ),
     )
-    return join(
+    return join_fragments(
         [
             beat,
             *(

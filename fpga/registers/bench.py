@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.register_list import list_output_streams
 
-_BENCH = '''\
+_BENCH_TEMPLATE = '''\
 """Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.
 
 Run it with `pytest {file}`; SIM=verilator selects Verilator instead of Icarus. Add your own tests at the end.
@@ -124,7 +124,7 @@ async def beats_go_through(dut):
 def emit_bench(datapath: Datapath) -> str:
     """Return the text of `test_NAME.py`, one of the files that `countaction build` writes."""
     streams = [signal for signal in datapath.inputs if signal.kind is SignalKind.STREAM]
-    return _BENCH.format(
+    return _BENCH_TEMPLATE.format(
         name=datapath.name,
         file=f"test_{datapath.name}.py",
         counts=_quote_names(f"{module.name}.{count.name}" for module, count in datapath.list_counts()),

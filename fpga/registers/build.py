@@ -13,13 +13,13 @@ from fpga.registers.bench import emit_bench
 from fpga.registers.ipxact import to_ipxact
 from fpga.registers.register_blocks import format_bit_range
 from fpga.registers.register_file import emit_register_file
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.register_ports import list_axi_signals
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.registers.top import Top
 from lightbed.output_file import write_output
 
-_BOARDS = Path(__file__).resolve().parent.parent / "boards"
+_BOARDS_FOLDER = Path(__file__).resolve().parent.parent / "boards"
 
 
 def build_files(datapath: Datapath) -> dict[str, str]:
@@ -30,7 +30,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
     top has a part of them), the datapath as JSON, and a cocotb bench. Raise ValueError for names that are not valid in
     SystemVerilog.
     """
-    tops = [Top(datapath, streams) for streams in Streams]
+    tops = [Top(datapath, streams) for streams in StreamAccess]
     files: dict[str, str] = {}
     for top in tops:
         sources = list_top_sources(top)
@@ -41,7 +41,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
 
 def read_board_files(board: str) -> dict[str, str]:
     """Return the scripts that build a bitstream for a board, by name. Raise ValueError for an unknown board."""
-    folders = {path.name: path for path in _BOARDS.iterdir() if path.is_dir()}
+    folders = {path.name: path for path in _BOARDS_FOLDER.iterdir() if path.is_dir()}
     if board not in folders:
         raise ValueError(f"no board {board!r}; there are: {', '.join(sorted(folders))}.")
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folders[board].glob("*.tcl"))}
@@ -62,14 +62,14 @@ def write_document_texts(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
     """
     datapath = tops[0].datapath
     for top in tops:
-        yield f"{top.name}_ip_registers.tcl", to_ip_registers(top.table)
-        yield f"{top.name}.rdl", to_rdl(top.table)
-        yield f"{top.name}.h", to_header(top.table)
+        yield f"{top.name}_ip_registers.tcl", to_ip_registers(top.register_map)
+        yield f"{top.name}.rdl", to_rdl(top.register_map)
+        yield f"{top.name}.h", to_header(top.register_map)
         yield f"{top.name}.xml", to_ipxact(top)
-    table = replace(tops[0].table, name=datapath.name)
-    yield f"{datapath.name}.rdl", to_rdl(table)
-    yield f"{datapath.name}.registers.json", to_json(table)
-    yield f"{datapath.name}.md", to_markdown(table)
+    register_map = replace(tops[0].register_map, name=datapath.name)
+    yield f"{datapath.name}.rdl", to_rdl(register_map)
+    yield f"{datapath.name}.registers.json", to_json(register_map)
+    yield f"{datapath.name}.md", to_markdown(register_map)
     yield f"{datapath.name}.json", datapath.to_json() + "\n"
     yield f"test_{datapath.name}.py", emit_bench(datapath)
 
@@ -79,21 +79,21 @@ def list_top_sources(top: Top) -> tuple[tuple[str, str], ...]:
     return (
         *make_design(top.datapath).sources,
         *((path.name, path.read_text(encoding="ascii")) for path in top.block_files),
-        (f"{top.name}_registers.sv", emit_register_file(top.table)),
+        (f"{top.name}_registers.sv", emit_register_file(top.register_map)),
         (f"{top.name}.sv", top.text),
     )
 
 
 def make_axi_design(datapath: Datapath) -> Design:
     """Return the AXI4-Lite top as a design for `fpga.hdl`, with the clock `clk_i` and the reset `rst_i`."""
-    top = Top(datapath, Streams.REGISTERS)
+    top = Top(datapath, StreamAccess.REGISTERS)
     name = f"{top.name}_pins"
     sources = (*list_top_sources(top), (f"{name}.sv", _write_pins_top(top, name)))
-    return Design(name, sources, _make_ports(top.table.address_bits))
+    return Design(name, sources, _make_ports(top.register_map.address_width))
 
 
 def _write_pins_top(top: Top, name: str) -> str:
-    signals = list_axi_signals(top.table.address_bits)
+    signals = list_axi_signals(top.register_map.address_width)
     ports = [
         f"  {'output' if signal.is_output else 'input'} wire {format_bit_range(signal.width)}{signal.name}"
         for signal in signals

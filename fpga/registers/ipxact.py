@@ -28,7 +28,7 @@ def to_ipxact(top: Top) -> str:
         "vendor": "lightbed",
         "library": "count_action",
         "name": top.name,
-        "version": f"{top.table.digest:08x}",
+        "version": f"{top.register_map.digest:08x}",
     }
     _add_texts(component, identity)
     pins = [_parse_pin(line) for line in top.ports]
@@ -39,9 +39,9 @@ def to_ipxact(top: Top) -> str:
     memory_map = ET.SubElement(maps, _qualify_tag("memoryMap"))
     _add_texts(memory_map, {"name": "registers"})
     block = ET.SubElement(memory_map, _qualify_tag("addressBlock"))
-    size = f"'h{1 << top.table.address_bits:X}"
+    size = f"'h{1 << top.register_map.address_width:X}"
     _add_texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
-    for register in top.table:
+    for register in top.register_map:
         _add_register(block, register)
     _add_texts(memory_map, {"addressUnitBits": "8"})
     ports = ET.SubElement(ET.SubElement(component, _qualify_tag("model")), _qualify_tag("ports"))
@@ -86,16 +86,16 @@ def _find_bus(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
 def _add_bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> None:
     bus = ET.SubElement(parent, _qualify_tag("busInterface"))
     _add_texts(bus, {"name": name})
-    kind = "AXI4" if name == "s_axi" else "AXI4Stream"
+    bus_type = "AXI4" if name == "s_axi" else "AXI4Stream"
     ET.SubElement(
         bus,
         _qualify_tag("busType"),
-        {"vendor": "amba.com", "library": "AMBA4", "name": kind, "version": "r0p0_0"},
+        {"vendor": "amba.com", "library": "AMBA4", "name": bus_type, "version": "r0p0_0"},
     )
     types = ET.SubElement(
         ET.SubElement(bus, _qualify_tag("abstractionTypes")), _qualify_tag("abstractionType")
     )
-    definition = {"vendor": "amba.com", "library": "AMBA4", "name": f"{kind}_rtl", "version": "r0p0_0"}
+    definition = {"vendor": "amba.com", "library": "AMBA4", "name": f"{bus_type}_rtl", "version": "r0p0_0"}
     ET.SubElement(types, _qualify_tag("abstractionRef"), definition)
     maps = ET.SubElement(types, _qualify_tag("portMaps"))
     for pin in pins:
@@ -110,15 +110,15 @@ def _add_bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) ->
 def _add_register(parent: ET.Element, register: Register) -> None:
     element = ET.SubElement(parent, _qualify_tag("register"))
     _add_texts(element, {"name": register.name, "description": register.description})
-    if register.words > 1:
-        _add_texts(element, {"dim": str(register.words)})
+    if register.word_count > 1:
+        _add_texts(element, {"dim": str(register.word_count)})
     _add_texts(element, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
-    for name, low, width in _list_fields(register):
+    for name, low_bit, width in _list_fields(register):
         field = ET.SubElement(element, _qualify_tag("field"))
-        _add_texts(field, {"name": name, "bitOffset": str(low)})
+        _add_texts(field, {"name": name, "bitOffset": str(low_bit)})
         if register.access in {Access.CONSTANT, Access.WRITE}:
             reset = ET.SubElement(ET.SubElement(field, _qualify_tag("resets")), _qualify_tag("reset"))
-            _add_texts(reset, {"value": f"'h{register.reset >> low & (1 << width) - 1:X}"})
+            _add_texts(reset, {"value": f"'h{register.reset_value >> low_bit & (1 << width) - 1:X}"})
         _add_texts(field, {"bitWidth": str(width), "access": _ACCESS[register.access]})
 
 
@@ -126,4 +126,4 @@ def _list_fields(register: Register) -> Iterator[tuple[str, int, int]]:
     if not register.fields:
         yield "VALUE", 0, register.width
     for bits in register.fields:
-        yield bits.name, bits.low, bits.width
+        yield bits.name, bits.low_bit, bits.width

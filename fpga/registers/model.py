@@ -35,11 +35,14 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PortBits:
-    """A port of the datapath. If several registers share it, `low` is the first bit that belongs to this register."""
+    """A port of the datapath.
+
+    If several registers share it, `low_bit` is the first bit that belongs to this register.
+    """
 
     port: str
     width: int
-    low: int | None = None
+    low_bit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,11 @@ class BlockPin:
 
 
 @dataclass(frozen=True, slots=True)
-class Bits:
-    """A named group of bits of a register; bit `low` is its least significant."""
+class BitField:
+    """A named group of bits of a register; bit `low_bit` is its least significant."""
 
     name: str
-    low: int
+    low_bit: int
     width: int
     description: str
     port: str = ""
@@ -76,23 +79,23 @@ class Register:
     description: str
     signal: PortBits | BlockPin | None = None
     """The signal that the register shows or sets."""
-    reset: int = 0
-    words: int = 1
-    fields: tuple[Bits, ...] = ()
+    reset_value: int = 0
+    word_count: int = 1
+    fields: tuple[BitField, ...] = ()
     """The parts of the word; empty if the word has only one."""
 
     @property
     def size_bytes(self) -> int:
         """Number of bytes in the address space."""
-        return self.words * WORD_BYTES
+        return self.word_count * WORD_BYTES
 
     @property
-    def bits(self) -> int:
+    def bit_count(self) -> int:
         """Number of used bits in all words."""
-        return self.words * self.width
+        return self.word_count * self.width
 
     @property
-    def signal_bits(self) -> int:
+    def signal_bit_count(self) -> int:
         """Number of bits of the signal; the words may have more."""
         return self.signal.width if self.signal else 0
 
@@ -103,8 +106,8 @@ class Register:
 
     def get_offset(self, word: int = 0) -> int:
         """Return the byte offset of a word. Raise IndexError if there is no such word."""
-        if not 0 <= word < self.words:
-            raise IndexError(f"{self.name} has {self.words} words: there is no word {word}")
+        if not 0 <= word < self.word_count:
+            raise IndexError(f"{self.name} has {self.word_count} words: there is no word {word}")
         return self.offset + word * WORD_BYTES
 
 
@@ -139,7 +142,7 @@ class RegisterMap:
         """Return the registers of each shared port, the lowest bits first."""
         registers: dict[str, list[Register]] = {}
         for register in self:
-            if isinstance(register.signal, PortBits) and register.signal.low is not None:
+            if isinstance(register.signal, PortBits) and register.signal.low_bit is not None:
                 registers.setdefault(register.signal.port, []).append(register)
         return registers
 
@@ -158,7 +161,7 @@ class RegisterMap:
         return self.registers[-1].offset + self.registers[-1].size_bytes
 
     @property
-    def address_bits(self) -> int:
+    def address_width(self) -> int:
         """Number of address lines of the register file."""
         return max(3, (self.size_bytes - 1).bit_length())
 
@@ -178,9 +181,9 @@ class MapBuilder:
         description: str,
         signal: PortBits | BlockPin | None = None,
         width: int = WORD_BITS,
-        words: int = 1,
-        reset: int = 0,
-        fields: tuple[Bits, ...] = (),
+        word_count: int = 1,
+        reset_value: int = 0,
+        fields: tuple[BitField, ...] = (),
     ) -> None:
         """Append a register. `width` is the width of a word."""
         self.registers.append(
@@ -192,25 +195,27 @@ class MapBuilder:
                 access,
                 description,
                 signal,
-                reset,
-                words,
+                reset_value,
+                word_count,
                 fields,
             )
         )
-        self._offset += words * WORD_BYTES
+        self._offset += word_count * WORD_BYTES
 
     def add_packed(self, *key: str, access: Access, description: str, signal: PortBits | BlockPin) -> None:
         """Append a register with enough words for the bits of `signal`; a single word has the width of the signal."""
-        words = -(-signal.width // WORD_BITS)
-        width = signal.width if words == 1 else WORD_BITS
-        self.add(*key, access=access, description=description, signal=signal, width=width, words=words)
+        word_count = -(-signal.width // WORD_BITS)
+        width = signal.width if word_count == 1 else WORD_BITS
+        self.add(
+            *key, access=access, description=description, signal=signal, width=width, word_count=word_count
+        )
 
     def _make_unique_name(self, key: Key) -> str:
         # Names joined by "_" can coincide (a_b.c and a.b_c): the later one gets a number.
-        base = name = "_".join(key)
+        base_name = name = "_".join(key)
         number = 1
         while name in self._names:
             number += 1
-            name = f"{base}_{number}"
+            name = f"{base_name}_{number}"
         self._names.add(name)
         return name

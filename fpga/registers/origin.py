@@ -18,7 +18,7 @@ ORIGIN = "build.json"
 
 
 def collect_origin_files(
-    checked_datapath: CheckedDatapath, text: Path, parameters: Mapping[str, int]
+    checked_datapath: CheckedDatapath, text_path: Path, parameters: Mapping[str, int]
 ) -> dict[str, str]:
     """Return the source text, its imports and `build.json`, by path.
 
@@ -29,7 +29,8 @@ def collect_origin_files(
     ]
     if absolute_paths:
         raise ValueError(
-            f"{text.name} imports {absolute_paths[0]!r} by an absolute path; the built folder can hold only files that"
+            f"{text_path.name} imports {absolute_paths[0]!r} by an absolute path; the built folder can hold only"
+            " files that"
             " are imported by relative paths. Import it by a relative path."
         )
     # Imports with `..` leave the folder of the source text, so it is placed that many folders deep below `text/`.
@@ -37,12 +38,12 @@ def collect_origin_files(
         (_count_parents(import_path) for import_path, _ in checked_datapath.imported), default=0
     )
     text_folder = PurePosixPath(*(["text", *["_"] * parent_count] if parent_count else []))
-    files = {str(_normalise(text_folder / text.name)): text}
+    files = {str(_normalise(text_folder / text_path.name)): text_path}
     files |= {
         str(_normalise(text_folder / import_path)): file for import_path, file in checked_datapath.imported
     }
     document = {
-        "text": str(text_folder / text.name),
+        "text": str(text_folder / text_path.name),
         "parameters": dict(parameters),
         "datapath": checked_datapath.datapath.name,
         "hash": f"{checked_datapath.datapath.digest:08x}",
@@ -56,7 +57,7 @@ class Origin:
     """The datapath of a built folder, and the names of its source files."""
 
     checked_datapath: CheckedDatapath
-    files: tuple[str, ...]
+    file_names: tuple[str, ...]
 
 
 def read_origin(folder: Path) -> Origin:

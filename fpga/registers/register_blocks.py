@@ -22,17 +22,17 @@ class Fragment:
 
     ports: tuple[str, ...] = ()
     body: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    unread_bits: tuple[str, ...] = ()
     """Bits of ports that nothing reads; the top names them so that linters do not warn."""
 
 
-def join(parts: Iterable[Fragment]) -> Fragment:
+def join_fragments(parts: Iterable[Fragment]) -> Fragment:
     """Return one fragment with the lines of all parts."""
     fragments = tuple(parts)
     return Fragment(
         tuple(port for part in fragments for port in part.ports),
         tuple(line for part in fragments for line in part.body),
-        tuple(bits for part in fragments for bits in part.unused),
+        tuple(bits for part in fragments for bits in part.unread_bits),
     )
 
 
@@ -41,12 +41,12 @@ def format_bit_range(width: int) -> str:
     return f"[{width - 1}:0] " if width > 1 else ""
 
 
-def pad(wire: str, padding_bits: int) -> str:
+def zero_extend(wire: str, padding_bits: int) -> str:
     """Return a wire with `padding_bits` zeros above it."""
     return f"{{{padding_bits}'b0, {wire}}}" if padding_bits else wire
 
 
-def extend(wire: str, width: int, total_width: int) -> str:
+def sign_extend(wire: str, width: int, total_width: int) -> str:
     """Return a wire of `width` bits, sign-extended to `total_width` bits."""
     sign = f"{wire}[{width - 1}]" if width > 1 else wire
     return f"{{{{{total_width - width}{{{sign}}}}}, {wire}}}" if total_width > width else wire
@@ -86,11 +86,11 @@ def _list_connections(pairs: Mapping[str, object]) -> list[str]:
 class Pins(Protocol):
     """Ports of a simulated datapath."""
 
-    def get(self, port: str) -> int:
+    def get_output(self, port: str) -> int:
         """Return the value of an output port in the last cycle."""
         ...
 
-    def set(self, port: str, value: int) -> None:
+    def set_input(self, port: str, value: int) -> None:
         """Set a port to a value from the next cycle on."""
         ...
 
@@ -128,13 +128,13 @@ class _PulseCounter:
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._port, self._pins = f"{name}_o", pins
-        self._pulses = 0
+        self._pulse_count = 0
 
     def clock(self) -> None:
-        self._pulses += bool(self._pins.get(self._port))
+        self._pulse_count += bool(self._pins.get_output(self._port))
 
     def read(self, pin: str) -> int:
-        return self._pulses
+        return self._pulse_count
 
     def write(self, pin: str, value: int) -> None:
         """Do nothing, because it has no writable register."""
@@ -157,43 +157,43 @@ class _Source:
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins
-        self._waiting = 0
+        self._waiting_mask = 0
 
     def clock(self) -> None:
-        if self._waiting:
-            self._offer(self._waiting & ~self._pins.get(f"{self._name}_ready_o"))
+        if self._waiting_mask:
+            self._offer(self._waiting_mask & ~self._pins.get_output(f"{self._name}_ready_o"))
 
     def read(self, pin: str) -> int:
-        return self._waiting
+        return self._waiting_mask
 
     def write(self, pin: str, value: int) -> None:
         """Set the data of the next beats, or offer the beats of the streams whose bits are 1."""
         if pin == "data":
-            self._pins.set(f"{self._name}_data_i", value)
+            self._pins.set_input(f"{self._name}_data_i", value)
         else:
-            self._offer(self._waiting | value)
+            self._offer(self._waiting_mask | value)
 
-    def _offer(self, waiting: int) -> None:
-        self._waiting = waiting
-        self._pins.set(f"{self._name}_valid_i", waiting)
+    def _offer(self, waiting_mask: int) -> None:
+        self._waiting_mask = waiting_mask
+        self._pins.set_input(f"{self._name}_valid_i", waiting_mask)
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
         data, push, waiting = (registers[pin] for pin in ("data", "push", "waiting"))
-        streams = push.signal_bits
+        stream_count = push.signal_bit_count
         ports = {
             "clk_i": "aclk",
             "rst_i": RESET_SIGNAL,
             "push_i": f"{push.name}_push_o",
             "mask_i": f"{push.name}_o",
-            "ready_i": f"dp_{name}_ready_o & {{{streams}{{!{HELD}}}}}",
+            "ready_i": f"dp_{name}_ready_o & {{{stream_count}{{!{HELD}}}}}",
             "valid_o": f"dp_{name}_valid_i",
             "waiting_o": f"{waiting.name}_i",
         }
         return Fragment(
             body=(
                 f"assign dp_{name}_data_i = {data.name}_o;",
-                *write_instance(_Source.module, f"source_{name}", ports, Streams=streams),
+                *write_instance(_Source.module, f"source_{name}", ports, Streams=stream_count),
             )
         )
 
@@ -206,17 +206,17 @@ class _Sink:
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins
         self._beats: deque[int] = deque()
-        self._show_ready()
+        self._drive_ready()
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """True if there is room for one more beat."""
         return len(self._beats) < FIFO_DEPTH
 
     def clock(self) -> None:
-        if self._pins.get(f"{self._name}_valid_o") and self.ready:
-            self._beats.append(self._pins.get(f"{self._name}_data_o"))
-            self._show_ready()
+        if self._pins.get_output(f"{self._name}_valid_o") and self.is_ready:
+            self._beats.append(self._pins.get_output(f"{self._name}_data_o"))
+            self._drive_ready()
 
     def read(self, pin: str) -> int:
         """Return the number of beats (`level`), or the oldest beat (0 if there is none)."""
@@ -227,10 +227,10 @@ class _Sink:
     def write(self, pin: str, value: int) -> None:
         if self._beats:
             self._beats.popleft()
-            self._show_ready()
+            self._drive_ready()
 
-    def _show_ready(self) -> None:
-        self._pins.set(f"{self._name}_ready_i", int(self.ready))
+    def _drive_ready(self) -> None:
+        self._pins.set_input(f"{self._name}_ready_i", int(self.is_ready))
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
@@ -245,7 +245,11 @@ class _Sink:
             "data_o": f"{data.name}_i",
             "level_o": f"{level.name}_i",
         }
-        parameters = {"Width": data.signal_bits, "Depth": FIFO_DEPTH, "LevelWidth": level.signal_bits}
+        parameters = {
+            "Width": data.signal_bit_count,
+            "Depth": FIFO_DEPTH,
+            "LevelWidth": level.signal_bit_count,
+        }
         return Fragment(body=tuple(write_instance(_Sink.module, f"sink_{name}", ports, **parameters)))
 
 
@@ -275,12 +279,12 @@ class _Memory:
             self._address = value
         else:
             self._is_loading = True
-            self._pins.set(f"{self._name}_word_i", value)
+            self._pins.set_input(f"{self._name}_word_i", value)
         self._drive_pins()
 
     def _drive_pins(self) -> None:
-        self._pins.set(f"{self._name}_address_i", self._address)
-        self._pins.set(f"{self._name}_load_i", int(self._is_loading))
+        self._pins.set_input(f"{self._name}_address_i", self._address)
+        self._pins.set_input(f"{self._name}_load_i", int(self._is_loading))
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
@@ -296,7 +300,7 @@ class _Memory:
             "address_o": f"dp_{name}_address_i",
             "word_o": f"dp_{name}_word_i",
         }
-        parameters = {"AddressWidth": address.signal_bits, "Width": load.signal_bits}
+        parameters = {"AddressWidth": address.signal_bit_count, "Width": load.signal_bit_count}
         return Fragment(body=tuple(write_instance(_Memory.module, f"memory_{name}", ports, **parameters)))
 
 

@@ -32,31 +32,31 @@ def count_read_cycles(address_bits: int) -> int:
     return 2 + count_stages(address_bits)
 
 
-def emit_register_file(table: RegisterMap) -> str:
+def emit_register_file(register_map: RegisterMap) -> str:
     """Return the text of the SystemVerilog module `NAME_registers`."""
-    sections = [_write_header(table), _write_channel(table)]
-    sections += [_write_section(register, table) for register in table]
-    sections += [_write_read_channel(table), _write_stages(table)]
+    sections = [_write_header(register_map), _write_write_channel(register_map)]
+    sections += [_write_section(register, register_map) for register in register_map]
+    sections += [_write_read_channel(register_map), _write_stages(register_map)]
     body = ("\n".join(line for line in section) for section in sections)
     return "\n\n".join([*body, "endmodule"]) + "\n"
 
 
-def _write_header(table: RegisterMap) -> Iterator[str]:
-    yield f"// Registers of {table.name}, hash {table.digest:08x}, on AXI4-Lite. Generated."
+def _write_header(register_map: RegisterMap) -> Iterator[str]:
+    yield f"// Registers of {register_map.name}, hash {register_map.digest:08x}, on AXI4-Lite. Generated."
     yield "//"
     yield from _write_comment(
         "One write and one read at a time. An access outside the registers is answered as one to a register"
         " that keeps nothing. Bits 1:0 of an address and the protection have no effect.",
         indent="",
     )
-    yield f"module {table.name}_registers ("
+    yield f"module {register_map.name}_registers ("
     ports = [declare_port(name, 1, is_output=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [
         declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, is_output=axi_signal.is_output)
-        for axi_signal in list_axi_signals(table.address_bits)
+        for axi_signal in list_axi_signals(register_map.address_width)
     ]
-    ports += [vector.declaration for register in table for vector in list_vectors(register)]
-    unread_pins = _list_unread_pins(table)
+    ports += [vector.declaration for register in register_map for vector in list_vectors(register)]
+    unread_pins = _list_unread_pins(register_map)
     for port in ports:
         comma = "," if port != ports[-1] else ""
         if port.split()[-1] in unread_pins:
@@ -68,9 +68,9 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
     yield ");"
 
 
-def _write_channel(table: RegisterMap) -> Iterator[str]:
-    bits, data_bits = table.address_bits - 2, _count_data_bits(table)
-    acting_bits = max((_count_acting_bits(register) for register in table), default=0)
+def _write_write_channel(register_map: RegisterMap) -> Iterator[str]:
+    bits, data_bits = register_map.address_width - 2, _count_data_bits(register_map)
+    acting_bits = max((_count_acting_bits(register) for register in register_map), default=0)
     strobe_count = -(-data_bits // _BYTE_BITS)
     yield from f"""\
   // Writes: an address and its data wait for each other. The write then selects a register, which
@@ -100,10 +100,10 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
   end
 
   always_ff @(posedge clk_i) begin
-    if (!address_full_q) write_word_q <= s_axil_awaddr[{table.address_bits - 1}:2];
+    if (!address_full_q) write_word_q <= s_axil_awaddr[{register_map.address_width - 1}:2];
     if (!data_full_q) begin
-      data_q   <= {_slice("s_axil_wdata", 0, data_bits)};
-      strobe_q <= {_slice("s_axil_wstrb", 0, strobe_count, WORD_BYTES)};
+      data_q   <= {_format_slice("s_axil_wdata", 0, data_bits)};
+      strobe_q <= {_format_slice("s_axil_wstrb", 0, strobe_count, WORD_BYTES)};
     end
   end""".splitlines()
     if acting_bits:
@@ -112,10 +112,10 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
         yield f"  logic {format_bit_range(acting_bits)}written;"
         for low in range(0, acting_bits, _BYTE_BITS):
             size = min(_BYTE_BITS, acting_bits - low)
-            strobe = _slice("strobe_q", low // _BYTE_BITS, 1, strobe_count)
+            strobe = _format_slice("strobe_q", low // _BYTE_BITS, 1, strobe_count)
             written_bits, source = (
-                _slice("written", low, size, acting_bits),
-                _slice("data_q", low, size, data_bits),
+                _format_slice("written", low, size, acting_bits),
+                _format_slice("data_q", low, size, data_bits),
             )
             yield f"  assign {written_bits} = {strobe} ? {source} : '0;"
 
@@ -124,17 +124,19 @@ def _pad(text: str, bits: int) -> str:
     return text.ljust(max(len("[31:0] "), len(format_bit_range(bits))))
 
 
-def _count_data_bits(table: RegisterMap) -> int:
+def _count_data_bits(register_map: RegisterMap) -> int:
     """Return the number of bits that the widest word to write has."""
-    return max((register.width for register in table if register.access in _WRITABLE_ACCESS), default=1)
+    return max(
+        (register.width for register in register_map if register.access in _WRITABLE_ACCESS), default=1
+    )
 
 
 def _count_acting_bits(register: Register) -> int:
     """Return the number of bits of the last word that act when it is written."""
     if register.access not in {Access.PULSE, Access.PUSH}:
         return 0
-    register_bits = register.signal_bits or register.bits
-    return min(register.width, register_bits - (register.words - 1) * register.width)
+    register_bits = register.signal_bit_count or register.bit_count
+    return min(register.width, register_bits - (register.word_count - 1) * register.width)
 
 
 # ------------------------------------------------------------------------ one section per register
@@ -149,74 +151,85 @@ _ACCESS_TEXTS = {
 }
 
 
-def _write_section(register: Register, table: RegisterMap) -> Iterator[str]:
-    address_range = f" to 0x{register.get_offset(register.words - 1):X}" if register.words > 1 else ""
-    reset = f", reset 0x{register.reset:X}" if register.access is Access.WRITE else ""
+def _write_section(register: Register, register_map: RegisterMap) -> Iterator[str]:
+    address_range = (
+        f" to 0x{register.get_offset(register.word_count - 1):X}" if register.word_count > 1 else ""
+    )
+    reset = f", reset 0x{register.reset_value:X}" if register.access is Access.WRITE else ""
     yield from _write_comment(
         f"0x{register.offset:X}{address_range} {register.name}: {_ACCESS_TEXTS[register.access]}{reset}."
         f" {register.description}."
     )
     for bits in register.fields:
-        bit_text = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
+        bit_text = (
+            f"Bit {bits.low_bit}"
+            if bits.width == 1
+            else f"Bits {bits.low_bit + bits.width - 1}:{bits.low_bit}"
+        )
         yield from _write_comment(f"{bit_text} {bits.name}: {bits.description}.")
     if register.access in _WRITABLE_ACCESS:
-        yield from _write_flip_flops(register, table)
+        yield from _write_flip_flops(register, register_map)
 
 
-def _write_flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
-    word_bits = table.address_bits - 2
-    name, write, words = register.name, f"write_{register.name}_q", register.words
-    yield f"  logic {format_bit_range(words)}{write};"
-    port = register.signal_bits or register.bits
-    stored_bits = register.bits if register.access is Access.WRITE else port
+def _write_flip_flops(register: Register, register_map: RegisterMap) -> Iterator[str]:
+    word_bits = register_map.address_width - 2
+    name, write_signal, words = register.name, f"write_{register.name}_q", register.word_count
+    yield f"  logic {format_bit_range(words)}{write_signal};"
+    port = register.signal_bit_count or register.bit_count
+    stored_bits = register.bit_count if register.access is Access.WRITE else port
     yield f"  logic {format_bit_range(stored_bits)}{name}_q;"
     if register.access is Access.PUSH:
         yield f"  logic push_{name}_q;"
     yield ""
     yield "  always_ff @(posedge clk_i) begin"
-    yield f"    if (rst_i) {write} <= '0;"
+    yield f"    if (rst_i) {write_signal} <= '0;"
     first_word = register.offset // WORD_BYTES
     if words == 1:
-        yield f"    else {write} <= select && (write_word_q == {word_bits}'h{first_word:X});"
+        yield f"    else {write_signal} <= select && (write_word_q == {word_bits}'h{first_word:X});"
     else:
         yield f"    else for (int word = 0; word < {words}; word++) begin"
-        yield f"      {write}[word] <= select && (write_word_q == {word_bits}'d{first_word} + word[{word_bits - 1}:0]);"
+        yield (
+            f"      {write_signal}[word] <= select && (write_word_q == {word_bits}'d{first_word} +"
+            f" word[{word_bits - 1}:0]);"
+        )
         yield "    end"
     yield "  end"
     yield ""
     if register.access is Access.WRITE:
-        yield from _write_first_words(register, words, table)
+        yield from _write_first_words(register, words, register_map)
     else:
-        yield from _write_first_words(register, words - 1, table)
-        yield from _write_last_word(register, table)
-    yield from _write_statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored_bits)};")
+        yield from _write_first_words(register, words - 1, register_map)
+        yield from _write_last_word(register, register_map)
+    yield from _write_statement(
+        f"  assign {name}_o =", f"{_format_slice(f'{name}_q', 0, port, stored_bits)};"
+    )
     if register.access is Access.PUSH:
         yield from _write_statement(f"  assign {name}_push_o =", f"push_{name}_q;")
 
 
-def _write_first_words(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
+def _write_first_words(register: Register, word_count: int, register_map: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the first words, each byte with its strobe."""
-    if not words:
+    if not word_count:
         return
-    name, write, width = register.name, f"write_{register.name}_q", register.width
-    has_several_words = register.words > 1
-    data_bits = _count_data_bits(table)
-    value = f"{width}'h{register.reset:X}"
-    first_words = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{words * width - 1}:0]"
+    name, write_signal, width = register.name, f"write_{register.name}_q", register.width
+    has_several_words = register.word_count > 1
+    data_bits = _count_data_bits(register_map)
+    value = f"{width}'h{register.reset_value:X}"
+    first_words = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{word_count * width - 1}:0]"
     yield "  always_ff @(posedge clk_i) begin"
-    yield f"    if (datapath_reset_i) {first_words} <= {f'{{{words}{{{value}}}}}' if words > 1 else value};"
+    yield f"    if (datapath_reset_i) {first_words} <= {f'{{{word_count}{{{value}}}}}' if word_count > 1 else value};"
     if has_several_words:
-        yield f"    else for (int word = 0; word < {words}; word++) begin"
-        yield f"      if ({write}[word]) begin"
+        yield f"    else for (int word = 0; word < {word_count}; word++) begin"
+        yield f"      if ({write_signal}[word]) begin"
     else:
-        yield f"    else if ({write}) begin"
+        yield f"    else if ({write_signal}) begin"
     indent = "        " if has_several_words else "      "
     for low in range(0, width, _BYTE_BITS):
         size = min(_BYTE_BITS, width - low)
-        bits = _slice_word(name, low, size, width, has_several_words=has_several_words)
-        strobe = _slice("strobe_q", low // _BYTE_BITS, 1, -(-data_bits // _BYTE_BITS))
+        bits = _format_word_slice(name, low, size, width, has_several_words=has_several_words)
+        strobe = _format_slice("strobe_q", low // _BYTE_BITS, 1, -(-data_bits // _BYTE_BITS))
         yield from _write_statement(
-            f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data_bits)};"
+            f"{indent}if ({strobe})", f"{bits} <= {_format_slice('data_q', low, size, data_bits)};"
         )
     if has_several_words:
         yield "      end"
@@ -225,25 +238,25 @@ def _write_first_words(register: Register, words: int, table: RegisterMap) -> It
     yield ""
 
 
-def _write_last_word(register: Register, table: RegisterMap) -> Iterator[str]:
+def _write_last_word(register: Register, register_map: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the last word, whose bits act for one cycle if they are written."""
-    name, write, words, size = (
+    name, write_signal, words, size = (
         register.name,
         f"write_{register.name}_q",
-        register.words,
+        register.word_count,
         _count_acting_bits(register),
     )
-    idle_line = f"    if (rst_i || !{_slice(write, words - 1, 1, words)})"
+    idle_line = f"    if (rst_i || !{_format_slice(write_signal, words - 1, 1, words)})"
     bits = f"{name}_q" if words == 1 else f"{name}_q[{(words - 1) * register.width}+:{size}]"
-    acting_bits = max(_count_acting_bits(register) for register in table)
+    acting_bits = max(_count_acting_bits(register) for register in register_map)
     yield "  always_ff @(posedge clk_i) begin"
     yield from _write_statement(idle_line, f"{bits} <= '0;")
-    yield from _write_statement("    else", f"{bits} <= {_slice('written', 0, size, acting_bits)};")
+    yield from _write_statement("    else", f"{bits} <= {_format_slice('written', 0, size, acting_bits)};")
     if register.access is Access.PUSH:
-        strobe_count = -(-_count_data_bits(table) // _BYTE_BITS)
-        own_strobe_count = -(-register.width // _BYTE_BITS)
-        any_strobe = _slice("strobe_q", 0, own_strobe_count, strobe_count)
-        strobe_condition = f"{any_strobe} != '0" if own_strobe_count > 1 else any_strobe
+        strobe_count = -(-_count_data_bits(register_map) // _BYTE_BITS)
+        word_strobe_count = -(-register.width // _BYTE_BITS)
+        any_strobe = _format_slice("strobe_q", 0, word_strobe_count, strobe_count)
+        strobe_condition = f"{any_strobe} != '0" if word_strobe_count > 1 else any_strobe
         yield from _write_statement(idle_line, f"push_{name}_q <= 1'b0;")
         yield from _write_statement("    else", f"push_{name}_q <= {strobe_condition};")
     yield "  end"
@@ -259,25 +272,25 @@ def _write_statement(start: str, statement: str) -> Iterator[str]:
         yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{statement}"
 
 
-def _slice_word(name: str, low: int, size: int, width: int, *, has_several_words: bool) -> str:
+def _format_word_slice(name: str, low_bit: int, size: int, width: int, *, has_several_words: bool) -> str:
     if has_several_words:
-        return f"{name}_q[{width}*word+{low}+:{size}]" if low else f"{name}_q[{width}*word+:{size}]"
-    return _slice(f"{name}_q", low, size, width)
+        return f"{name}_q[{width}*word+{low_bit}+:{size}]" if low_bit else f"{name}_q[{width}*word+:{size}]"
+    return _format_slice(f"{name}_q", low_bit, size, width)
 
 
-def _slice(name: str, low: int, size: int, all_bits: int = WORD_BITS) -> str:
+def _format_slice(name: str, low_bit: int, size: int, all_bits: int = WORD_BITS) -> str:
     if size == all_bits:
         return name
-    return f"{name}[{low}]" if size == 1 else f"{name}[{low + size - 1}:{low}]"
+    return f"{name}[{low_bit}]" if size == 1 else f"{name}[{low_bit + size - 1}:{low_bit}]"
 
 
 # ------------------------------------------------------------------------ reads
 
 
-def _write_read_channel(table: RegisterMap) -> Iterator[str]:
-    stage_count = count_stages(table.address_bits)
+def _write_read_channel(register_map: RegisterMap) -> Iterator[str]:
+    stage_count = count_stages(register_map.address_width)
     last_stage = f"[{stage_count - 1}]" if stage_count > 1 else ""
-    bits = table.address_bits - 2
+    bits = register_map.address_width - 2
     next_stages = f"{{stage_q[{stage_count - 2}:0], accept}}" if stage_count > 2 else "{stage_q[0], accept}"
     yield from f"""\
   // Reads: an address selects among eight words or results per stage, until one is left.
@@ -304,23 +317,25 @@ def _write_read_channel(table: RegisterMap) -> Iterator[str]:
   end
 
   always_ff @(posedge clk_i) begin
-    if (!read_full_q) read_word_q <= s_axil_araddr[{table.address_bits - 1}:2];
+    if (!read_full_q) read_word_q <= s_axil_araddr[{register_map.address_width - 1}:2];
   end
 """.splitlines()
 
 
-def _list_unread_pins(table: RegisterMap) -> list[str]:
+def _list_unread_pins(register_map: RegisterMap) -> list[str]:
     """Return the pins of AXI4-Lite that have unread bits."""
-    data_bits = _count_data_bits(table)
-    pins = ["s_axil_awaddr", "s_axil_awprot", "s_axil_araddr", "s_axil_arprot"]
-    pins += ["s_axil_wdata"] if data_bits < WORD_BITS else []
-    return pins + (["s_axil_wstrb"] if -(-data_bits // _BYTE_BITS) < WORD_BYTES else [])
+    data_bits = _count_data_bits(register_map)
+    pin_names = ["s_axil_awaddr", "s_axil_awprot", "s_axil_araddr", "s_axil_arprot"]
+    pin_names += ["s_axil_wdata"] if data_bits < WORD_BITS else []
+    return pin_names + (["s_axil_wstrb"] if -(-data_bits // _BYTE_BITS) < WORD_BYTES else [])
 
 
-def _write_stages(table: RegisterMap) -> Iterator[str]:
+def _write_stages(register_map: RegisterMap) -> Iterator[str]:
     """Yield the stages; a group of words that all read 0 has none."""
-    stage_count, bits = count_stages(table.address_bits), table.address_bits - 2
-    values = [_read_expression(register, word) for register in table for word in range(register.words)]
+    stage_count, bits = count_stages(register_map.address_width), register_map.address_width - 2
+    values = [
+        _read_expression(register, word) for register in register_map for word in range(register.word_count)
+    ]
     for stage in range(stage_count):
         low = _STAGE_BITS * stage
         size = min(_STAGE_BITS, bits - low)
@@ -341,7 +356,7 @@ def _write_stages(table: RegisterMap) -> Iterator[str]:
             if is_last:
                 yield f"    if (rst_i) {values[-1]} <= '0;"
                 condition = f"else if (stage_q{f'[{stage}]' if stage_count > 1 else ''}) "
-            yield f"    {condition}case ({_slice('read_word_q', low, size, bits)})"
+            yield f"    {condition}case ({_format_slice('read_word_q', low, size, bits)})"
             for number, value in enumerate(group):
                 if value:
                     yield from _write_statement(f"      {size}'h{number:X}: {values[-1]} <=", f"{value};")
@@ -355,17 +370,17 @@ def _write_stages(table: RegisterMap) -> Iterator[str]:
 def _read_expression(register: Register, word: int) -> str:
     """Return the expression that a read of a word returns; empty for 0."""
     if register.access is Access.CONSTANT:
-        return f"32'h{register.reset:08X}"
+        return f"32'h{register.reset_value:08X}"
     if register.access not in {Access.READ, Access.WRITE}:
         return ""
     is_input = register.access is Access.READ
     signal = register.name + ("_i" if is_input else "_q")
-    readable_bits = (register.signal_bits or register.bits) if is_input else register.bits
-    low = word * register.width
-    size = min(register.width, readable_bits - low)
+    readable_bits = (register.signal_bit_count or register.bit_count) if is_input else register.bit_count
+    low_bit = word * register.width
+    size = min(register.width, readable_bits - low_bit)
     if size <= 0:
         return ""
-    bits = _slice(signal, low, size, readable_bits)
+    bits = _format_slice(signal, low_bit, size, readable_bits)
     return f"{{{WORD_BITS - size}'b0, {bits}}}" if size < WORD_BITS else bits
 
 

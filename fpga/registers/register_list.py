@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.memory import compute_address_width, list_memories
 from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
-from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, BitField, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
 FIFO_DEPTH = 16
 """Number of beats in the FIFO behind an output stream; the datapath stalls when it is full."""
@@ -25,7 +25,7 @@ COMMIT, CLEAR_STATUS, RESET, HOLD = 1, 2, 4, 8
 """Bits of CONTROL."""
 
 
-class Streams(enum.Enum):
+class StreamAccess(enum.Enum):
     """Access to the external streams of a top; the value is the value of its ID register."""
 
     REGISTERS = 0x4341_0101
@@ -35,23 +35,27 @@ class Streams(enum.Enum):
 
 
 _CONTROL = (
-    Bits("COMMIT", 0, 1, "All TARGET registers take effect together, in the next cycle", "commit_i"),
-    Bits("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0", "clear_status_i"),
-    Bits("RESET", 2, 1, "The datapath, the portal and all registers return to their state after power-on"),
-    Bits("HOLD", 3, 1, "The datapath stays in reset until the next COMMIT, and starts with its targets"),
+    BitField("COMMIT", 0, 1, "All TARGET registers take effect together, in the next cycle", "commit_i"),
+    BitField("CLEAR_STATUS", 1, 1, "OVERSHOOT and SATURATED become 0", "clear_status_i"),
+    BitField(
+        "RESET", 2, 1, "The datapath, the portal and all registers return to their state after power-on"
+    ),
+    BitField("HOLD", 3, 1, "The datapath stays in reset until the next COMMIT, and starts with its targets"),
 )
 
 
-def make_register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> RegisterMap:
+def make_register_map(
+    datapath: Datapath, stream_access: StreamAccess = StreamAccess.REGISTERS
+) -> RegisterMap:
     """Return the registers of the AXI4-Lite top of `datapath`."""
     builder = MapBuilder()
-    _add_identity(builder, datapath, streams)
+    _add_identity(builder, datapath, stream_access)
     _add_counts(builder, datapath)
     _add_targets(builder, datapath)
     _add_levels(builder, [signal for signal in datapath.inputs if not signal.part_of])
     _add_effects(builder, datapath)
     _add_memories(builder, datapath)
-    if streams is Streams.REGISTERS:
+    if stream_access is StreamAccess.REGISTERS:
         # `last` and `keep` are pins of AXI-Stream ports, but need registers if the streams pass through registers.
         _add_levels(
             builder, [signal for signal in datapath.inputs if signal.part_of and not signal.loads_memory]
@@ -62,10 +66,10 @@ def make_register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) 
 
 def list_output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
     """Yield (module, name, samples per beat, bits per sample, signed) of each output stream of the datapath."""
-    consumed = datapath.consumed
+    consumed_streams = datapath.consumed
     for module in datapath.modules:
         for action in module.list_streams():
-            if (module.name, action.output) not in consumed:
+            if (module.name, action.output) not in consumed_streams:
                 yield module.name, action.output, action.lanes, action.width, action.signed
 
 
@@ -77,17 +81,17 @@ def list_effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
                 yield module.name, name, action
 
 
-def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> None:
+def _add_identity(builder: MapBuilder, datapath: Datapath, stream_access: StreamAccess) -> None:
     builder.add(
         "ID",
         access=Access.CONSTANT,
-        reset=streams.value,
+        reset_value=stream_access.value,
         description="Count-action datapath (0x4341), layout 1, streams through registers (1) or AXI-Stream (2)",
     )
     builder.add(
         "HASH",
         access=Access.CONSTANT,
-        reset=datapath.digest,
+        reset_value=datapath.digest,
         description="Identity of the datapath: the hash of its representation",
     )
     builder.add(
@@ -111,46 +115,46 @@ def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
             description=f"Bit n: the n-th count {event}; sticky",
             signal=PortBits(port, len(counts)),
         )
-    low = 0
+    low_bit = 0
     for number, (module, count) in enumerate(counts):
-        _add_wide(
+        _add_wide_register(
             builder,
             ("COUNT", module.name, count.name),
-            PortBits("count_o", count.width, low),
+            PortBits("count_o", count.width, low_bit),
             f"Count {number}, {count.name} of {module.name}: its current value",
             Access.READ,
         )
-        low += count.width
+        low_bit += count.width
 
 
 def _add_targets(builder: MapBuilder, datapath: Datapath) -> None:
-    low = 0
+    low_bit = 0
     for module, target in datapath.list_targets():
-        _add_wide(
+        _add_wide_register(
             builder,
             ("TARGET", module.name, target.name),
-            PortBits("target_shadow_i", target.width, low),
+            PortBits("target_shadow_i", target.width, low_bit),
             f"Target {target.name} of {module.name}, in the shadow bank until COMMIT; 0: never",
             Access.WRITE,
             target.reset,
         )
-        low += target.width
+        low_bit += target.width
 
 
-def _add_wide(
-    builder: MapBuilder, key: Key, signal: PortBits, description: str, access: Access, reset: int = 0
+def _add_wide_register(
+    builder: MapBuilder, key: Key, signal: PortBits, description: str, access: Access, reset_value: int = 0
 ) -> None:
     """Append a register, and a second one, `HIGH`, for the bits above 31 if there are any."""
-    low = min(signal.width, WORD_BITS)
-    upper_bits = signal.width - low
-    low_bit = 0 if upper_bits and signal.low is None else signal.low
+    lower_bits = min(signal.width, WORD_BITS)
+    upper_bits = signal.width - lower_bits
+    low_bit = 0 if upper_bits and signal.low_bit is None else signal.low_bit
     builder.add(
         *key,
         access=access,
-        width=low,
-        reset=reset & (1 << WORD_BITS) - 1,
+        width=lower_bits,
+        reset_value=reset_value & (1 << WORD_BITS) - 1,
         description=description,
-        signal=PortBits(signal.port, low, low_bit),
+        signal=PortBits(signal.port, lower_bits, low_bit),
     )
     if upper_bits:
         builder.add(
@@ -158,7 +162,7 @@ def _add_wide(
             HIGH,
             access=access,
             width=upper_bits,
-            reset=reset >> WORD_BITS,
+            reset_value=reset_value >> WORD_BITS,
             description=f"{description}; the bits above 31",
             signal=PortBits(signal.port, upper_bits, (low_bit or 0) + WORD_BITS),
         )
@@ -180,7 +184,7 @@ def _add_levels(builder: MapBuilder, inputs: list[Signal]) -> None:
                 signal.name,
                 access=Access.WRITE,
                 width=signal.width,
-                words=signal.size,
+                word_count=signal.size,
                 description=f"Input number {signal.name}, one word each",
                 signal=PortBits(f"{signal.name}_i", signal.size * signal.width),
             )
@@ -191,7 +195,7 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
         description = f"{name} of {module}: {KINDS[action.kind].register}"
         if not action.kind.is_transient:
             signal = PortBits(f"{module}_{name}_o", action.width)
-            _add_wide(builder, ("OUT", module, name), signal, description, Access.READ)
+            _add_wide_register(builder, ("OUT", module, name), signal, description, Access.READ)
             continue
         builder.add(
             "OUT",
@@ -297,7 +301,7 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         "POP",
         access=Access.PULSE,
         width=1,
-        fields=(Bits("POP", 0, 1, "The oldest beat is removed"),),
+        fields=(BitField("POP", 0, 1, "The oldest beat is removed"),),
         description=f"{subject}: write 1 to drop the oldest beat",
         signal=BlockPin("sink", stream, "pop", 1),
     )

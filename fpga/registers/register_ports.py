@@ -59,7 +59,7 @@ def list_vectors(register: Register) -> Iterator[Vector]:
 
     A port has the bits of its signal; words may have more, which nothing outside the register file uses.
     """
-    bits = register.signal_bits or register.bits
+    bits = register.signal_bit_count or register.bit_count
     if register.access is Access.READ:
         yield Vector(f"{register.name}_i", bits, is_output=False)
     elif register.access is not Access.CONSTANT:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from fpga.registers.model import WORD_BITS, Access, Bits, Register, RegisterMap
+from fpga.registers.model import WORD_BITS, Access, BitField, Register, RegisterMap
 
 RESET_SIGNAL = "datapath_reset"
 """Reset signal of registers in the SystemRDL (CONTROL.RESET, or the bus reset)."""
-HELD, CORE_RESET = "held", "core_reset"
+HELD, CORE_RESET_SIGNAL = "held", "core_reset"
 """Wires of a top: 1 from CONTROL.HOLD until COMMIT, and the reset of the datapath."""
 
 _BYTE_BITS = 8
 
-_ACCESS = {
+_RDL_ACCESS = {
     Access.CONSTANT: "sw = r; hw = na;",
     Access.READ: "sw = r; hw = w;",
     Access.WRITE: f"sw = rw; hw = r; resetsignal = {RESET_SIGNAL};",
@@ -39,12 +39,14 @@ def to_json(table: RegisterMap) -> str:
             "name": register.name,
             "key": list(register.key),
             "offset": register.offset,
-            "words": register.words,
+            "words": register.word_count,
             "width": register.width,
             "access": register.access.value,
-            "reset": register.reset,
+            "reset": register.reset_value,
             "description": register.description,
-            "fields": [{"name": bits.name, "low": bits.low, "width": bits.width} for bits in register.fields],
+            "fields": [
+                {"name": bits.name, "low": bits.low_bit, "width": bits.width} for bits in register.fields
+            ],
         }
         for register in table
     ]
@@ -57,52 +59,54 @@ def to_json(table: RegisterMap) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def to_rdl(table: RegisterMap) -> str:
+def to_rdl(register_map: RegisterMap) -> str:
     """Return the map as SystemRDL 2.0: one addrmap, from which PeakRDL generates the register file."""
     lines = [
-        f"// Registers of {table.name}, hash {table.digest:08x}. Generated.",
-        f"addrmap {table.name}_registers {{",
-        f'  name = "{table.name}";',
+        f"// Registers of {register_map.name}, hash {register_map.digest:08x}. Generated.",
+        f"addrmap {register_map.name}_registers {{",
+        f'  name = "{register_map.name}";',
         "  default regwidth = 32;",
         f"  signal {{ activehigh; sync; }} {RESET_SIGNAL};",
     ]
-    lines += [line for register in table for line in _write_rdl_register(register)]
+    lines += [line for register in register_map for line in _write_rdl_register(register)]
     return "\n".join([*lines, "};"]) + "\n"
 
 
 def _write_rdl_register(register: Register) -> Iterator[str]:
-    row = f"[{register.words}]" if register.words > 1 else ""
+    row = f"[{register.word_count}]" if register.word_count > 1 else ""
     yield ""
     yield "  reg {"
     yield f'    desc = "{register.description}";'
     for bits in list_fields(register):
-        yield f"    field {{ {_ACCESS[register.access]} }} {_write_rdl_bits(bits, register)};"
+        yield f"    field {{ {_RDL_ACCESS[register.access]} }} {_write_rdl_bits(bits, register)};"
     yield f"  }} {register.name}{row} @ 0x{register.offset:X};"
 
 
-def list_fields(register: Register) -> tuple[Bits, ...]:
+def list_fields(register: Register) -> tuple[BitField, ...]:
     """Return the fields of a word in the SystemRDL; a PUSH register has one per byte, for separate strobes."""
     if register.access is Access.PUSH and register.width > _BYTE_BITS:
         return tuple(
-            Bits(f"BYTE{low // _BYTE_BITS}", low, min(_BYTE_BITS, register.width - low), "")
+            BitField(f"BYTE{low // _BYTE_BITS}", low, min(_BYTE_BITS, register.width - low), "")
             for low in range(0, register.width, _BYTE_BITS)
         )
-    return register.fields or (Bits("VALUE", 0, register.width, ""),)
+    return register.fields or (BitField("VALUE", 0, register.width, ""),)
 
 
-def _write_rdl_bits(bits: Bits, register: Register) -> str:
-    bit_text = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
+def _write_rdl_bits(bits: BitField, register: Register) -> str:
+    bit_text = f"{bits.name}[{bits.low_bit + bits.width - 1}:{bits.low_bit}]"
     if register.access is Access.READ:
         return bit_text
-    return f"{bit_text} = {bits.width}'h{register.reset >> bits.low & (1 << bits.width) - 1:X}"
+    return f"{bit_text} = {bits.width}'h{register.reset_value >> bits.low_bit & (1 << bits.width) - 1:X}"
 
 
-def to_ip_registers(table: RegisterMap) -> str:
+def to_ip_registers(register_map: RegisterMap) -> str:
     """Return the Tcl that adds the registers to the address block `$block` of a packaged IP (`fpga/boards`)."""
-    lines = [f"# Registers of {table.name}, hash {table.digest:08x}. Generated; sourced by package_ip.tcl."]
-    for register in table:
-        for word in range(register.words):
-            name = f"{register.name}_{word}" if register.words > 1 else register.name
+    lines = [
+        f"# Registers of {register_map.name}, hash {register_map.digest:08x}. Generated; sourced by package_ip.tcl."
+    ]
+    for register in register_map:
+        for word in range(register.word_count):
+            name = f"{register.name}_{word}" if register.word_count > 1 else register.name
             properties = {
                 "address_offset": f"0x{register.get_offset(word):X}",
                 "size": str(WORD_BITS),
@@ -114,28 +118,31 @@ def to_ip_registers(table: RegisterMap) -> str:
     return "\n".join(lines) + "\n"
 
 
-def to_markdown(table: RegisterMap) -> str:
+def to_markdown(register_map: RegisterMap) -> str:
     """Return the map as Markdown: a table with one row per register, and tables of fields."""
     lines = [
-        f"# Registers of {table.name}",
+        f"# Registers of {register_map.name}",
         "",
-        f"Hash `{table.digest:08x}`. Words of 32 bits, offsets in bytes, {table.size_bytes} bytes in all.",
+        (
+            f"Hash `{register_map.digest:08x}`. Words of 32 bits, offsets in bytes,"
+            f" {register_map.size_bytes} bytes in all."
+        ),
         "An address without a register reads 0 and ignores writes.",
         "",
         "| offset | name | bits | access | reset | what |",
         "|---|---|---|---|---|---|",
-        *(_format_row(register) for register in table),
+        *(_format_row(register) for register in register_map),
     ]
-    for register in table:
+    for register in register_map:
         if len(register.fields) > 1:
             lines += ["", f"## {register.name}", "", "| bit | name | what |", "|---|---|---|"]
-            lines += [f"| {bits.low} | {bits.name} | {bits.description} |" for bits in register.fields]
+            lines += [f"| {bits.low_bit} | {bits.name} | {bits.description} |" for bits in register.fields]
     return "\n".join(lines) + "\n"
 
 
 def _format_row(register: Register) -> str:
-    row = f"[0..{register.words - 1}]" if register.words > 1 else ""
-    reset = f"0x{register.reset:X}" if register.access in {Access.CONSTANT, Access.WRITE} else ""
+    row = f"[0..{register.word_count - 1}]" if register.word_count > 1 else ""
+    reset = f"0x{register.reset_value:X}" if register.access in {Access.CONSTANT, Access.WRITE} else ""
     cells = (
         f"0x{register.offset:03X}",
         f"{register.name}{row}",
@@ -156,19 +163,19 @@ _ACCESS_TEXTS = {
 }
 
 
-def to_header(table: RegisterMap) -> str:
+def to_header(register_map: RegisterMap) -> str:
     """Return the map as a C header; names are in capitals, with the name of the top as prefix."""
-    prefix = table.name.upper()
+    prefix = register_map.name.upper()
     lines = [
-        f"/* Registers of {table.name}, hash {table.digest:08x}. Offsets in bytes. Generated. */",
+        f"/* Registers of {register_map.name}, hash {register_map.digest:08x}. Offsets in bytes. Generated. */",
         f"#ifndef {prefix}_H",
         f"#define {prefix}_H",
         "",
-        f"#define {prefix}_HASH_VALUE 0x{table.digest:08X}u",
-        f"#define {prefix}_SIZE 0x{table.size_bytes:X}u",
+        f"#define {prefix}_HASH_VALUE 0x{register_map.digest:08X}u",
+        f"#define {prefix}_SIZE 0x{register_map.size_bytes:X}u",
     ]
     names: set[str] = set()
-    for register in table:
+    for register in register_map:
         lines += ["", *_write_defines(prefix, register, names)]
     return "\n".join([*lines, "", "#endif", ""])
 
@@ -182,9 +189,9 @@ def _write_defines(prefix: str, register: Register, names: set[str]) -> Iterator
     yield f"/* {register.description} ({_ACCESS_TEXTS[register.access]}) */"
     yield f"#define {name}_OFFSET 0x{register.offset:X}u"
     yield f"#define {name}_MASK 0x{register.mask:08X}u"
-    if register.words > 1:
-        yield f"#define {name}_WORDS {register.words}u"
+    if register.word_count > 1:
+        yield f"#define {name}_WORDS {register.word_count}u"
     if register.access in {Access.CONSTANT, Access.WRITE}:
-        yield f"#define {name}_RESET 0x{register.reset:X}u"
+        yield f"#define {name}_RESET 0x{register.reset_value:X}u"
     for bits in register.fields if len(register.fields) > 1 else ():
-        yield f"#define {name}_{bits.name.upper()} 0x{((1 << bits.width) - 1) << bits.low:08X}u"
+        yield f"#define {name}_{bits.name.upper()} 0x{((1 << bits.width) - 1) << bits.low_bit:08X}u"

@@ -17,7 +17,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import make_ports
 from fpga.count_action.verilog.text import fold_line
 from fpga.hdl.design import find_instances
-from fpga.registers.axi_stream import OUTPUT_BLOCK, make_axi_stream_parts
+from fpga.registers.axi_stream import OUTPUT_BLOCK, make_axi_stream_fragments
 from fpga.registers.model import Access, BlockPin, PortBits, Register, RegisterMap
 from fpga.registers.register_blocks import (
     BLOCKS,
@@ -25,25 +25,25 @@ from fpga.registers.register_blocks import (
     Fragment,
     concatenate,
     format_bit_range,
-    join,
+    join_fragments,
     write_instance,
 )
-from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, make_register_map
+from fpga.registers.register_list import COMMIT, HOLD, RESET, StreamAccess, make_register_map
 from fpga.registers.register_ports import list_axi_signals, list_vectors
-from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
+from fpga.registers.text import CORE_RESET_SIGNAL, HELD, RESET_SIGNAL
 
 HOLD_BLOCK = "datapath_hold"
 """The hand-written block that keeps a datapath in reset."""
-_RTL = Path(__file__).resolve().parent.parent / "rtl"
+_RTL_FOLDER = Path(__file__).resolve().parent.parent / "rtl"
 
 
-def list_block_files(streams: Streams) -> tuple[Path, ...]:
+def list_block_files(stream_access: StreamAccess) -> tuple[Path, ...]:
     """Return the files of the hand-written blocks that tops can need in addition to the blocks of their datapaths."""
-    block_kinds = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
+    block_kinds = set(BLOCKS) if stream_access is StreamAccess.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
     modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(block_kinds)]
-    if streams is Streams.AXI_STREAM:
+    if stream_access is StreamAccess.AXI_STREAM:
         modules.append(OUTPUT_BLOCK)
-    return tuple(_RTL / f"{module}.sv" for module in modules)
+    return tuple(_RTL_FOLDER / f"{module}.sv" for module in modules)
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Top:
     """A top of a datapath. Its parts are computed once, so pass the same object on."""
 
     datapath: Datapath
-    streams: Streams
+    stream_access: StreamAccess
 
     @property
     def name(self) -> str:
         """The name of the module."""
-        return f"{self.datapath.name}_{'axi' if self.streams is Streams.REGISTERS else 'axis'}"
+        return f"{self.datapath.name}_{'axi' if self.stream_access is StreamAccess.REGISTERS else 'axis'}"
 
     @cached_property
-    def table(self) -> RegisterMap:
+    def register_map(self) -> RegisterMap:
         """The register map, with the name of the top."""
-        return replace(make_register_map(self.datapath, self.streams), name=self.name)
+        return replace(make_register_map(self.datapath, self.stream_access), name=self.name)
 
     @cached_property
     def ports(self) -> list[str]:
@@ -69,15 +69,15 @@ class Top:
         return [
             "input  wire aclk",
             "input  wire aresetn",
-            *_declare_axi_ports(self.table),
-            *self._streams_part.ports,
+            *_declare_axi_ports(self.register_map),
+            *self._stream_fragment.ports,
         ]
 
     @cached_property
     def block_files(self) -> tuple[Path, ...]:
         """The files of the hand-written blocks that the top instantiates."""
         used_names = find_instances(self.text)
-        return tuple(path for path in list_block_files(self.streams) if path.stem in used_names)
+        return tuple(path for path in list_block_files(self.stream_access) if path.stem in used_names)
 
     @cached_property
     def text(self) -> str:
@@ -86,17 +86,20 @@ class Top:
         Raise ValueError if two of its ports would have the same name.
         """
         _check_distinct(self.name, self.ports)
-        unread = frozenset(_list_unread(self.datapath, self.table))
+        unread_outputs = frozenset(_list_unread_outputs(self.datapath, self.register_map))
         blocks = (
-            _write_wires(self.datapath, self.table, unread),
-            join(_write_connections(self.table)).body,
-            self._streams_part.body,
-            _instantiate_register_file(self.table),
-            _instantiate_datapath(self.datapath, unread),
-            _sink_unused(self._streams_part.unused),
+            _write_wires(self.datapath, self.register_map, unread_outputs),
+            join_fragments(_write_connections(self.register_map)).body,
+            self._stream_fragment.body,
+            _instantiate_register_file(self.register_map),
+            _instantiate_datapath(self.datapath, unread_outputs),
+            _write_unread_bits(self._stream_fragment.unread_bits),
         )
         lines = [
-            f"// {self.datapath.name} (hash {self.table.digest:08x}) with its registers on AXI4-Lite. Generated.",
+            (
+                f"// {self.datapath.name} (hash {self.register_map.digest:08x}) with its registers on AXI4-Lite."
+                " Generated."
+            ),
             f"module {self.name} (",
             ",\n".join(f"  {port}" for port in self.ports),
             ");",
@@ -112,10 +115,12 @@ class Top:
         return "\n".join(lines) + "\n"
 
     @cached_property
-    def _streams_part(self) -> Fragment:
-        uses_registers = self.streams is Streams.REGISTERS
-        return join(
-            _instantiate_portal(self.table) if uses_registers else make_axi_stream_parts(self.datapath)
+    def _stream_fragment(self) -> Fragment:
+        uses_registers = self.stream_access is StreamAccess.REGISTERS
+        return join_fragments(
+            _instantiate_portal(self.register_map)
+            if uses_registers
+            else make_axi_stream_fragments(self.datapath)
         )
 
 
@@ -127,27 +132,29 @@ def _check_distinct(top: str, ports: list[str]) -> None:
             )
 
 
-def _declare_axi_ports(table: RegisterMap) -> Iterator[str]:
-    for signal in list_axi_signals(table.address_bits):
+def _declare_axi_ports(register_map: RegisterMap) -> Iterator[str]:
+    for signal in list_axi_signals(register_map.address_width):
         direction = "output" if signal.is_output else "input "
         yield f"{direction} wire {format_bit_range(signal.width)}s_axi_{signal.name}"
 
 
-def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> Iterator[str]:
-    for register in table:
+def _write_wires(
+    datapath: Datapath, register_map: RegisterMap, unread_outputs: Collection[str]
+) -> Iterator[str]:
+    for register in register_map:
         for vector in list_vectors(register):
             yield f"wire {format_bit_range(vector.width)}{vector.name};"
     ports = make_ports(datapath)
     for port in (*ports.inputs, *ports.outputs):
-        mark = "(* maybe_unused *) " if port.name in unread else ""
-        yield f"{mark}wire {format_bit_range(port.width)}{_name_wire(port.name, unread)};"
+        attribute = "(* maybe_unused *) " if port.name in unread_outputs else ""
+        yield f"{attribute}wire {format_bit_range(port.width)}{_name_wire(port.name, unread_outputs)};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET resets all that aresetn resets, except the bus.
-    control = f"{table['CONTROL',].name}_o"
+    control = f"{register_map['CONTROL',].name}_o"
     yield f"wire {RESET_SIGNAL} = reset || {control}[{RESET.bit_length() - 1}];"
     # CONTROL.HOLD keeps only the datapath in reset until COMMIT; beats for it wait meanwhile.
     yield f"wire {HELD};"
-    yield f"wire {CORE_RESET} = {RESET_SIGNAL} || {HELD};"
+    yield f"wire {CORE_RESET_SIGNAL} = {RESET_SIGNAL} || {HELD};"
     yield from write_instance(
         HOLD_BLOCK,
         "hold",
@@ -161,21 +168,21 @@ def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]
     )
 
 
-def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
+def _write_connections(register_map: RegisterMap) -> Iterator[Fragment]:
     """Yield the connections between registers and the datapath; ports that several registers set come first."""
-    shared_ports, blocks = table.find_shared_ports(), table.find_blocks()
+    shared_ports, blocks = register_map.find_shared_ports(), register_map.find_blocks()
     for port, port_registers in shared_ports.items():
         if port_registers[0].access is Access.WRITE:
             value = concatenate(f"{register.name}_o" for register in port_registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
-    for register in table:
+    for register in register_map:
         for bits in register.fields:
             if bits.port:
-                yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low}];",))
+                yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low_bit}];",))
         match register.signal:
-            case PortBits(low=None) as signal:
+            case PortBits(low_bit=None) as signal:
                 yield _connect_port(register, signal)
-            case PortBits(port, low=0) if register.access is Access.READ:
+            case PortBits(port, low_bit=0) if register.access is Access.READ:
                 target = concatenate(f"{shared_register.name}_i" for shared_register in shared_ports[port])
                 yield Fragment(body=(f"assign {target} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
@@ -191,16 +198,18 @@ def _connect_port(register: Register, signal: PortBits) -> Fragment:
     return Fragment(body=(f"assign dp_{signal.port} = {register.name}_o;",))
 
 
-def _instantiate_portal(table: RegisterMap) -> Iterator[Fragment]:
+def _instantiate_portal(register_map: RegisterMap) -> Iterator[Fragment]:
     """Yield the blocks between registers and streams."""
-    for (block, name), pins in table.find_blocks().items():
+    for (block, name), pins in register_map.find_blocks().items():
         if block in STREAM_BLOCKS:
             yield BLOCKS[block].instantiate(name, pins)
 
 
-def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
+def _list_unread_outputs(datapath: Datapath, register_map: RegisterMap) -> Iterator[str]:
     """Yield the outputs of the datapath that neither a register nor a stream port shows."""
-    visible_ports = {register.signal.port for register in table if isinstance(register.signal, PortBits)}
+    visible_ports = {
+        register.signal.port for register in register_map if isinstance(register.signal, PortBits)
+    }
     streams = (
         f"{module}_{name}_{part}_o"
         for module, name in sorted(datapath.consumed)
@@ -209,28 +218,28 @@ def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     return (port for port in ("fire_o", *streams) if port not in visible_ports)
 
 
-def _name_wire(port: str, unread: Collection[str]) -> str:
+def _name_wire(port: str, unread_outputs: Collection[str]) -> str:
     """Return the wire at a port of the datapath. Verilator accepts that nothing reads a wire named unused."""
-    return f"unused_{port}" if port in unread else f"dp_{port}"
+    return f"unused_{port}" if port in unread_outputs else f"dp_{port}"
 
 
-def _instantiate_register_file(table: RegisterMap) -> Iterator[str]:
+def _instantiate_register_file(register_map: RegisterMap) -> Iterator[str]:
     ports = {"clk_i": "aclk", "rst_i": "reset", f"{RESET_SIGNAL}_i": RESET_SIGNAL}
     ports |= {
         f"s_axil_{axi_signal.name}": f"s_axi_{axi_signal.name}"
-        for axi_signal in list_axi_signals(table.address_bits)
+        for axi_signal in list_axi_signals(register_map.address_width)
     }
-    ports |= {vector.name: vector.name for register in table for vector in list_vectors(register)}
-    return write_instance(f"{table.name}_registers", "registers", ports)
+    ports |= {vector.name: vector.name for register in register_map for vector in list_vectors(register)}
+    return write_instance(f"{register_map.name}_registers", "registers", ports)
 
 
-def _instantiate_datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
+def _instantiate_datapath(datapath: Datapath, unread_outputs: Collection[str]) -> Iterator[str]:
     ports = make_ports(datapath)
-    names = {port.name: _name_wire(port.name, unread) for port in (*ports.inputs, *ports.outputs)}
-    return write_instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
+    names = {port.name: _name_wire(port.name, unread_outputs) for port in (*ports.inputs, *ports.outputs)}
+    return write_instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET_SIGNAL, **names})
 
 
-def _sink_unused(bits: Collection[str]) -> Iterator[str]:
+def _write_unread_bits(bits: Collection[str]) -> Iterator[str]:
     """Yield the statements that name the bits of ports that nothing reads, if there are any."""
     if bits:
         yield "// Bits that fill the bytes of AXI-Stream, and tkeep of all but the lowest byte of a lane (R18)."

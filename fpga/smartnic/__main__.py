@@ -23,16 +23,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     registers = commands.add_parser("registers", help="the registers as Markdown")
     registers.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(arguments)
-    table = make_smartnic_registers()
+    register_map = make_smartnic_registers()
     if options.command == "registers":
-        sys.stdout.write(to_json(table) if options.json else to_markdown(table))
+        sys.stdout.write(to_json(register_map) if options.json else to_markdown(register_map))
         return 0
     try:
         files = build_files(options.board)
     except ValueError as error:
         build.error(str(error))
     write_files(files, options.out)
-    print(f"{table.name}, hash {table.digest:08x}: {len(files)} files in {options.out}")  # noqa: T201
+    print(f"{register_map.name}, hash {register_map.digest:08x}: {len(files)} files in {options.out}")  # noqa: T201
     return 0
 
 

@@ -14,8 +14,10 @@ TOP = "smartnic_axi"
 
 def make_nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
     """Return the design with the top module `top`. Pass its SystemVerilog as `text` if it is not in `fpga/rtl`."""
-    table = make_smartnic_registers()
-    texts = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
+    register_map = make_smartnic_registers()
+    texts = {f"{register_map.name}_registers": emit_register_file(register_map)} | (
+        {top: text} if text else {}
+    )
     return make_block_design(top, ports, texts)
 
 
@@ -28,15 +30,15 @@ def build_files(board: str = "zcu111") -> dict[str, str]:
 
     Raise ValueError for an unknown board.
     """
-    table = make_smartnic_registers()
+    register_map = make_smartnic_registers()
     sources = make_nic_design().sources
     return {
         **dict(sources),
         f"{TOP}.f": "".join(f"{name}\n" for name, _ in sources),
-        f"{TOP}_ip_registers.tcl": to_ip_registers(table),
-        f"{table.name}.rdl": to_rdl(table),
-        f"{table.name}.h": to_header(table),
-        f"{table.name}.registers.json": to_json(table),
-        f"{table.name}.md": to_markdown(table),
+        f"{TOP}_ip_registers.tcl": to_ip_registers(register_map),
+        f"{register_map.name}.rdl": to_rdl(register_map),
+        f"{register_map.name}.h": to_header(register_map),
+        f"{register_map.name}.registers.json": to_json(register_map),
+        f"{register_map.name}.md": to_markdown(register_map),
         **read_board_files(board),
     }

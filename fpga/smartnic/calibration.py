@@ -27,7 +27,9 @@ def make_calibration_model() -> NicModel:
     """Return a model whose only score is the sum of the products of its input with full weights."""
     weights = np.full((1, MAX_ACTIVATIONS), FULL_SCALE, np.int16)
     return NicModel(
-        "calibration", (NicLayer(weights, np.zeros(1, np.int32), np.ones(1, np.float32)),), published=True
+        "calibration",
+        (NicLayer(weights, np.zeros(1, np.int32), np.ones(1, np.float32)),),
+        follows_published_datapath=True,
     )
 
 

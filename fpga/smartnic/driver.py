@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fpga.bus.protocol import Access, RegisterBus, choose_transfer
 from fpga.datapath import WrongHardware
 from fpga.registers.model import WORD_BITS, Register
-from fpga.smartnic.registers import IDENTITY, OUTCOMES, SETTINGS, TABLES, make_smartnic_registers
+from fpga.smartnic.registers import IDENTITY, OUTCOMES, SETTINGS, TABLE_NUMBERS, make_smartnic_registers
 from fpga.smartnic.simulator import Settings, SmartNicError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WriteMemory = Callable[[int, bytes], object]
 REGISTERS = make_smartnic_registers()
-BASE_ALIGNMENT = 4096
+BASE_ALIGNMENT_BYTES = 4096
 """Alignment of the weights in bytes: bursts of the reader must not cross a multiple of it."""
 MAX_STATUS_READS = 1_000_000
 """Largest number of reads of STATUS while waiting for a request to end; some seconds on a board."""
@@ -51,14 +51,17 @@ class SmartNicDriver:
                 "load a bitstream of this version."
             )
 
-    def configure(self, settings: Settings, base: int = 0) -> None:
+    def configure(self, settings: Settings, memory_base: int = 0) -> None:
         """Write the settings. Settings of simulated memory and optics have no effect.
 
-        `base` is the address of the weights in the board's memory. Raise ValueError unless it is a multiple of 4096.
+        `memory_base` is the address of the weights in the board's memory. Raise ValueError unless it is a multiple of
+        4096.
         """
-        if base % BASE_ALIGNMENT or not 0 <= base < 1 << 40:
-            raise ValueError(f"base must be a multiple of {BASE_ALIGNMENT} below 2**40, not {base:#x}")
-        values = settings.list_inputs() | {"base": base}
+        if memory_base % BASE_ALIGNMENT_BYTES or not 0 <= memory_base < 1 << 40:
+            raise ValueError(
+                f"base must be a multiple of {BASE_ALIGNMENT_BYTES} below 2**40, not {memory_base:#x}"
+            )
+        values = settings.list_inputs() | {"base": memory_base}
         self._transfer(
             [
                 access
@@ -81,16 +84,18 @@ class SmartNicDriver:
             ("look_up", look_up),
             ("models", pack_models(program)),
         ):
-            self._transfer(list(_list_table_writes(TABLES[name], words)))
+            self._transfer(list(_list_table_writes(TABLE_NUMBERS[name], words)))
 
-    def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = MAX_STATUS_READS) -> None:
+    def reload(
+        self, program: NicProgram, write_memory: WriteMemory, max_status_reads: int = MAX_STATUS_READS
+    ) -> None:
         """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
-        Raise SmartNicError if the current request has not ended after `limit` reads of STATUS.
+        Raise SmartNicError if the current request has not ended after `max_status_reads` reads of STATUS.
         """
         self.hold()
         try:
-            self._wait(limit)
+            self._wait(max_status_reads)
             self.load(program, write_memory)
         finally:
             self.hold(is_held=False)
@@ -117,14 +122,14 @@ class SmartNicDriver:
         """Reset the smartNIC and its settings. Its requests are lost. Call `configure` and `load` afterwards."""
         self._pulse("RESET")
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         """Return the counts of packets by outcome, and `overrun`. They are read one after the other."""
         names = (*OUTCOMES, "overrun")
         return dict(zip(names, self._read(*(f"COUNT_{name}" for name in names)), strict=True))
 
-    def _wait(self, limit: int) -> None:
-        if all(self.is_working for _ in range(limit)):
-            raise SmartNicError(f"the current request did not end within {limit} reads of STATUS.")
+    def _wait(self, max_status_reads: int) -> None:
+        if all(self.is_working for _ in range(max_status_reads)):
+            raise SmartNicError(f"the current request did not end within {max_status_reads} reads of STATUS.")
 
     def _read(self, *names: str) -> list[int]:
         return self._transfer([(REGISTERS[name].offset, None) for name in names])
@@ -140,12 +145,12 @@ class SmartNicDriver:
 
 
 def _find_bit(name: str, field: str) -> int:
-    (low,) = (bits.low for bits in REGISTERS[name].fields if bits.name == field)
+    (low,) = (bits.low_bit for bits in REGISTERS[name].fields if bits.name == field)
     return 1 << low
 
 
 def _list_writes(register: Register, value: int) -> Iterator[Access]:
-    for word in range(register.words):
+    for word in range(register.word_count):
         yield register.get_offset(word), value >> WORD_BITS * word & _WORD_MASK
 
 

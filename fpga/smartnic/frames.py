@@ -34,14 +34,14 @@ def make_datagram(payload: bytes, source: Endpoint, target: Endpoint) -> bytes:
     """
     length = 8 + len(payload)
     addresses = IPv4Address(source.address).packed, IPv4Address(target.address).packed
-    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, 0, *addresses)
-    pseudo = b"".join(addresses) + struct.pack(
+    ip_header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, 0, *addresses)
+    pseudo_header = b"".join(addresses) + struct.pack(
         ">BBHHHHH", 0, _UDP, length, source.port, target.port, length, 0
     )
     return _HEADERS.pack(
         target.mac_bytes, source.mac_bytes, _IPV4,
-        0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, compute_checksum(ip), *addresses,
-        source.port, target.port, length, compute_checksum(pseudo + payload) or 0xFFFF,
+        0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, compute_checksum(ip_header), *addresses,
+        source.port, target.port, length, compute_checksum(pseudo_header + payload) or 0xFFFF,
     ) + payload  # fmt: skip
 
 

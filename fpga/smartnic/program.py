@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fpga.photonic_mac.network import FULL_SCALE, LANES, count_beats
+from fpga.photonic_mac.network import FULL_SCALE, LANE_COUNT, count_beats
 from fpga.program import ProgramError
 
 Words = NDArray[np.uint64]
@@ -39,7 +39,7 @@ MODEL_ALIGNMENT_WORDS = 32
 """Every model begins in memory at a multiple of this number of words."""
 SUM_LIMIT = 1 << 23
 """Sums with their bias are below this limit in magnitude, so that float32 holds them exactly."""
-_FLOAT = np.finfo(np.float32)
+_FLOAT_INFO = np.finfo(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class NicLayer:
     """(outputs,), value of one step of a sum."""
     step: np.float32 = np.float32(1)  # noqa: RUF009  # a number, not a call with a state
     """Value of one step of the next layer's activations; 1 after the last layer."""
-    rectified: bool = False
+    has_relu: bool = False
     """Whether negative results become 0."""
     name: str = ""
     """Name of the layer in messages; by default its place in the model."""
@@ -84,28 +84,28 @@ class NicLayer:
             yield f"biases must be less than {SUM_LIMIT} in magnitude."
         for name, numbers in (("scales", self.scale), ("steps", self.step)):
             floats = np.asarray(numbers, np.float32)
-            if not ((floats >= _FLOAT.tiny) & (floats <= _FLOAT.max)).all():
+            if not ((floats >= _FLOAT_INFO.tiny) & (floats <= _FLOAT_INFO.max)).all():
                 yield f"{name} must be positive normal float32."
 
     @property
-    def outputs(self) -> int:
+    def output_count(self) -> int:
         """Rows of the layer."""
         return int(self.weights.shape[0])
 
     @property
-    def inputs(self) -> int:
+    def input_count(self) -> int:
         """Terms of a row."""
         return int(self.weights.shape[1])
 
     @property
-    def beats(self) -> int:
+    def beat_count(self) -> int:
         """Words of a row, each sent in one cycle."""
-        return count_beats(self.inputs)
+        return count_beats(self.input_count)
 
     @property
-    def words(self) -> int:
+    def word_count(self) -> int:
         """Words of the layer."""
-        return self.outputs * self.beats
+        return self.output_count * self.beat_count
 
     @property
     def max_magnitudes(self) -> NDArray[np.int64]:
@@ -113,33 +113,33 @@ class NicLayer:
 
         Products are less, but noise adds to them, also where a weight is 0.
         """
-        return np.asarray(np.abs(self.bias.astype(np.int64)) + self.beats * LANES * FULL_SCALE)
+        return np.asarray(np.abs(self.bias.astype(np.int64)) + self.beat_count * LANE_COUNT * FULL_SCALE)
 
 
 @dataclass(frozen=True, eq=False)
 class NicModel:
     """A chain of dense layers under a name.
 
-    `published`: activations of later layers are sums (negative sums become 0), shifted so that the highest set bit of
-    the largest is bit 7, or with `perfect` multiplied so that the largest is 255. Biases are 0, scales and steps 1.
-    `wrap`: sums wrap to 16 bits, before the bias.
-    Raise ProgramError for a model that the NIC cannot hold; the message has its name.
+    `follows_published_datapath`: activations of later layers are sums (negative sums become 0), shifted so that the
+    highest set bit of the largest is bit 7, or with `is_scaling_exact` multiplied so that the largest is 255. Biases
+    are 0, scales and steps 1. `wraps_sums`: sums wrap to 16 bits, before the bias. Raise ProgramError for a model that
+    the NIC cannot hold; the message has its name.
     """
 
     name: str
     layers: tuple[NicLayer, ...]
-    published: bool = False
-    wrap: bool = False
-    look_up: NDArray[np.uint8] = field(default_factory=lambda: np.arange(256, dtype=np.uint8))
+    follows_published_datapath: bool = False
+    wraps_sums: bool = False
+    look_up_table: NDArray[np.uint8] = field(default_factory=lambda: np.arange(256, dtype=np.uint8))
     """(256,), the first activation of every byte; the byte itself by default."""
-    perfect: bool = False
+    is_scaling_exact: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
-        table = np.asarray(self.look_up)
+        table = np.asarray(self.look_up_table)
         if table.shape != (256,) or table.min() < 0 or table.max() > FULL_SCALE:
             raise ProgramError(f"{self.name}: the look-up table must have 256 values from 0 to {FULL_SCALE}.")
-        object.__setattr__(self, "look_up", table.astype(np.uint8))
+        object.__setattr__(self, "look_up_table", table.astype(np.uint8))
         if reason := next(self._find_faults(), None):
             raise ProgramError(f"{self.name}: {reason}")
 
@@ -152,15 +152,15 @@ class NicModel:
             is_last = index + 1 == count
             max_outputs = MAX_SCORES if is_last else MAX_ACTIVATIONS
             subject = layer.name or f"layer {index}"
-            if layer.inputs > MAX_ACTIVATIONS:
-                yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {MAX_ACTIVATIONS}."
-            if layer.outputs > max_outputs:
+            if layer.input_count > MAX_ACTIVATIONS:
+                yield f"{subject} has {layer.input_count} inputs; the NIC takes up to {MAX_ACTIVATIONS}."
+            if layer.output_count > max_outputs:
                 kind = "scores" if is_last else "activations"
-                yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {max_outputs} {kind}."
-            if not is_last and layer.outputs != self.layers[index + 1].inputs:
+                yield f"{subject} has {layer.output_count} outputs; the NIC takes up to {max_outputs} {kind}."
+            if not is_last and layer.output_count != self.layers[index + 1].input_count:
                 yield (
-                    f"{subject} has {layer.outputs} outputs, and the next layer takes"
-                    f" {self.layers[index + 1].inputs}."
+                    f"{subject} has {layer.output_count} outputs, and the next layer takes"
+                    f" {self.layers[index + 1].input_count}."
                 )
             if layer.max_magnitudes.max() >= SUM_LIMIT:
                 row = int(layer.max_magnitudes.argmax())
@@ -168,31 +168,33 @@ class NicModel:
                     f"{subject}, row {row}: sum and bias may reach {layer.max_magnitudes[row]}; the NIC takes less"
                     f" than {SUM_LIMIT}."
                 )
-            is_beyond = layer.max_magnitudes * layer.scale.astype(np.float64) > float(_FLOAT.max)
+            is_beyond = layer.max_magnitudes * layer.scale.astype(np.float64) > float(_FLOAT_INFO.max)
             if is_beyond.any():
                 row = int(is_beyond.argmax())
                 yield f"{subject}, row {row}: scale {layer.scale[row]} gives results beyond float32."
-            if self.published and (layer.bias.any() or (layer.scale != 1).any() or layer.step != 1):
+            if self.follows_published_datapath and (
+                layer.bias.any() or (layer.scale != 1).any() or layer.step != 1
+            ):
                 yield f"{subject} is published, so its biases must be 0, its scales and its step 1."
-        if self.perfect and not self.published:
+        if self.is_scaling_exact and not self.follows_published_datapath:
             yield "perfect scaling is for published models; others have scales."
         if self.layers[-1].step != 1:
             yield "the step after the last layer must be 1."
 
     @property
-    def inputs(self) -> int:
+    def input_count(self) -> int:
         """Bytes of an input."""
-        return self.layers[0].inputs
+        return self.layers[0].input_count
 
     @property
-    def outputs(self) -> int:
+    def output_count(self) -> int:
         """Scores of an answer."""
-        return self.layers[-1].outputs
+        return self.layers[-1].output_count
 
     @property
-    def words(self) -> int:
+    def word_count(self) -> int:
         """Words of all weights."""
-        return sum(layer.words for layer in self.layers)
+        return sum(layer.word_count for layer in self.layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,12 +219,12 @@ class NicProgram:
                 )
 
     @cached_property
-    def bases(self) -> tuple[int, ...]:
+    def model_bases(self) -> tuple[int, ...]:
         """The first word of every model in memory."""
         bases, end = [], 0
         for model in self.models:
             bases.append(end)
-            end += -(-model.words // MODEL_ALIGNMENT_WORDS) * MODEL_ALIGNMENT_WORDS
+            end += -(-model.word_count // MODEL_ALIGNMENT_WORDS) * MODEL_ALIGNMENT_WORDS
         return tuple(bases)
 
     @cached_property
@@ -232,30 +234,30 @@ class NicProgram:
         return tuple(int(layer_count) for layer_count in layer_counts[:-1])
 
     @property
-    def words(self) -> int:
+    def word_count(self) -> int:
         """Number of words of memory, including the gaps between models."""
-        return self.bases[-1] + self.models[-1].words if self.models else 0
+        return self.model_bases[-1] + self.models[-1].word_count if self.models else 0
 
 
 def pack_memory(program: NicProgram) -> Words:
     """Return the memory, uint64[words, 4]; 0 between models."""
-    memory = np.zeros((program.words, 4), np.uint64)
-    for base, model in zip(program.bases, program.models, strict=True):
+    memory = np.zeros((program.word_count, 4), np.uint64)
+    for base, model in zip(program.model_bases, program.models, strict=True):
         address = base
         for layer in model.layers:
-            memory[address : address + layer.words] = pack_weights(layer)
-            address += layer.words
+            memory[address : address + layer.word_count] = pack_weights(layer)
+            address += layer.word_count
     return memory
 
 
 def pack_weights(layer: NicLayer) -> Words:
     """Return the words of a layer, uint64[words, 4], row by row; unused lanes have weight 0."""
-    padding_count = layer.beats * LANES - layer.inputs
-    weights = np.pad(layer.weights, ((0, 0), (0, padding_count))).reshape(-1, LANES)
-    packed_words = np.zeros((layer.words, 32), np.uint8)
-    packed_words[:, :LANES] = np.abs(weights)
+    padding_count = layer.beat_count * LANE_COUNT - layer.input_count
+    weights = np.pad(layer.weights, ((0, 0), (0, padding_count))).reshape(-1, LANE_COUNT)
+    packed_words = np.zeros((layer.word_count, 32), np.uint8)
+    packed_words[:, :LANE_COUNT] = np.abs(weights)
     packed_words[:, 16:18] = np.packbits(weights >= 0, axis=1, bitorder="little")
-    first_words = packed_words[:: layer.beats]
+    first_words = packed_words[:: layer.beat_count]
     first_words[:, 18:21] = layer.bias.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3]
     first_words[:, 21:25] = layer.scale.astype("<f4").view(np.uint8).reshape(-1, 4)
     return packed_words.view("<u8").astype(np.uint64)
@@ -267,16 +269,16 @@ def pack_models(program: NicProgram) -> Words:
         MAX_MODELS,
         (
             base
-            | model.words << 32
-            | model.inputs << 56
+            | model.word_count << 32
+            | model.input_count << 56
             | first_layer << 72
             | len(model.layers) << 80
-            | int(model.published) << 84
-            | int(model.wrap) << 85
-            | int(model.perfect) << 86
+            | int(model.follows_published_datapath) << 84
+            | int(model.wraps_sums) << 85
+            | int(model.is_scaling_exact) << 86
             | 1 << 127
             for base, first_layer, model in zip(
-                program.bases, program.first_layers, program.models, strict=True
+                program.model_bases, program.first_layers, program.models, strict=True
             )
         ),
     )
@@ -287,11 +289,11 @@ def pack_layers(program: NicProgram) -> Words:
     return _pack_table(
         MAX_LAYERS,
         (
-            layer.outputs
-            | layer.beats << 16
-            | layer.words << 32
+            layer.output_count
+            | layer.beat_count << 16
+            | layer.word_count << 32
             | int(np.float32(layer.step).view(np.uint32)) << 56
-            | int(layer.rectified) << 88
+            | int(layer.has_relu) << 88
             | int(number == len(model.layers)) << 89
             for model in program.models
             for number, layer in enumerate(model.layers, 1)
@@ -301,7 +303,7 @@ def pack_layers(program: NicProgram) -> Words:
 
 def pack_look_up(program: NicProgram) -> NDArray[np.uint8]:
     """Return the look-up table, uint8[256 * models]; address is number * 256 + byte."""
-    return np.concatenate([np.zeros(0, np.uint8), *(model.look_up for model in program.models)])
+    return np.concatenate([np.zeros(0, np.uint8), *(model.look_up_table for model in program.models)])
 
 
 def _pack_table(count: int, values: Iterable[int]) -> Words:

@@ -29,23 +29,25 @@ def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
     Raise ValueError for an image of another size or type.
     """
     pixels = np.asarray(image)
-    if pixels.dtype != np.uint8 or pixels.shape != (model.inputs,):
-        raise ValueError(f"{model.name} takes uint8[{model.inputs}], not {pixels.dtype}{list(pixels.shape)}.")
-    activations = model.look_up[pixels].astype(np.int32)
+    if pixels.dtype != np.uint8 or pixels.shape != (model.input_count,):
+        raise ValueError(
+            f"{model.name} takes uint8[{model.input_count}], not {pixels.dtype}{list(pixels.shape)}."
+        )
+    activations = model.look_up_table[pixels].astype(np.int32)
     results: list[Integers] = []
     for index, layer in enumerate(model.layers):
         if index:
             activations = _compute_activations(model, model.layers[index - 1], results[-1])
         sums = _compute_sums(layer, activations)
-        if model.wrap:
+        if model.wraps_sums:
             sums = sums.astype(np.int16).astype(np.int32)
         results.append(sums + layer.bias)
     return tuple(results)
 
 
 def _compute_activations(model: NicModel, previous_layer: NicLayer, results: Integers) -> Integers:
-    if model.published:
-        return scale_perfectly(results) if model.perfect else normalise(results)
+    if model.follows_published_datapath:
+        return scale_perfectly(results) if model.is_scaling_exact else normalise(results)
     return compute_float_steps(compute_float_product(results, previous_layer), previous_layer.step)
 
 
@@ -57,14 +59,16 @@ def _compute_sums(layer: NicLayer, activations: Integers) -> Integers:
 
 def compute_float_product(sums: Integers, layer: NicLayer) -> Floats:
     """Return float32(sums) * scale of the layer (outputs,); negative products become 0 if it is rectified."""
-    real = sums.astype(np.float32) * layer.scale
-    return np.asarray(np.where(real < 0, np.float32(0), real) if layer.rectified else real, np.float32)
+    scaled_sums = sums.astype(np.float32) * layer.scale
+    return np.asarray(
+        np.where(scaled_sums < 0, np.float32(0), scaled_sums) if layer.has_relu else scaled_sums, np.float32
+    )
 
 
-def compute_float_steps(real: Floats, step: np.float32) -> Integers:
+def compute_float_steps(scaled_sums: Floats, step: np.float32) -> Integers:
     """Return the activations clip(rint(real / step), 0, 255); quotients are rounded to float32 first."""
     with np.errstate(over="ignore"):
-        steps = np.rint(real / step)
+        steps = np.rint(scaled_sums / step)
     return np.asarray(np.clip(steps, 0, FULL_SCALE), np.int32)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 
-from fpga.registers.model import Access, Bits, MapBuilder, RegisterMap
+from fpga.registers.model import Access, BitField, MapBuilder, RegisterMap
 
 IDENTITY = 0x4E49_4301
 """ID of the smartNIC (0x4E4943), layout 1."""
-TABLES = {"models": 0, "layers": 1, "look_up": 2}
+TABLE_NUMBERS = {"models": 0, "layers": 1, "look_up": 2}
 """Numbers of the tables of `fpga.smartnic.program` in TABLE_ADDRESS."""
 OUTCOMES = (
     "received", "ignored", "corrupt", "arp", "ping", "malformed", "unknown_model", "refused", "answered", "late",
@@ -17,12 +17,12 @@ OUTCOMES = (
 """The counts of packets, in the order of the count-action module `packet_outcomes`."""
 
 _CONTROL = (
-    Bits("ABORT", 0, 1, "The request in work is refused as failed"),
-    Bits("RESET", 1, 1, "The smartNIC and all registers return to their state after power-on"),
+    BitField("ABORT", 0, 1, "The request in work is refused as failed"),
+    BitField("RESET", 1, 1, "The smartNIC and all registers return to their state after power-on"),
 )
 _STATUS = (
-    Bits("BUSY", 0, 1, "A packet, request or answer is in the smartNIC"),
-    Bits("WORKING", 1, 1, "A request has begun and not ended"),
+    BitField("BUSY", 0, 1, "A packet, request or answer is in the smartNIC"),
+    BitField("WORKING", 1, 1, "A request has begun and not ended"),
 )
 SETTINGS = (
     ("MAC", 48, 0, "Own Ethernet address; its first byte on the wire is the highest"),
@@ -43,11 +43,13 @@ SETTINGS = (
 def make_smartnic_registers() -> RegisterMap:
     """Return the registers of the smartNIC. Registers of more than 32 bits have two words, the low word first."""
     builder = MapBuilder()
-    builder.add("ID", access=Access.CONSTANT, reset=IDENTITY, description="smartNIC (0x4E4943), layout 1")
+    builder.add(
+        "ID", access=Access.CONSTANT, reset_value=IDENTITY, description="smartNIC (0x4E4943), layout 1"
+    )
     builder.add(
         "HASH",
         access=Access.CONSTANT,
-        reset=_compute_hash(),
+        reset_value=_compute_hash(),
         description="Hash of the names of all registers",
     )
     builder.add(
@@ -70,8 +72,8 @@ def make_smartnic_registers() -> RegisterMap:
             name,
             access=Access.WRITE,
             width=32 if words > 1 else bits,
-            words=words,
-            reset=reset,
+            word_count=words,
+            reset_value=reset,
             description=description,
         )
     builder.add(
@@ -83,7 +85,7 @@ def make_smartnic_registers() -> RegisterMap:
     builder.add(
         "TABLE_WORD",
         access=Access.PUSH,
-        words=4,
+        word_count=4,
         description="128 bits, low word first, for the word of a table",
     )
     for name in OUTCOMES:
@@ -95,4 +97,4 @@ def make_smartnic_registers() -> RegisterMap:
 
 
 def _compute_hash() -> int:
-    return zlib.crc32(repr((IDENTITY, _CONTROL, SETTINGS, TABLES, OUTCOMES)).encode())
+    return zlib.crc32(repr((IDENTITY, _CONTROL, SETTINGS, TABLE_NUMBERS, OUTCOMES)).encode())

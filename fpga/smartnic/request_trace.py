@@ -25,12 +25,12 @@ class RequestTrace:
     """The frame that the NIC sent."""
 
     @property
-    def cycles(self) -> int:
+    def cycle_count(self) -> int:
         """Number of cycles."""
-        return len(self.trace.layer)
+        return len(self.trace.layer_numbers)
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def layer_start_cycles(self) -> NDArray[np.int64]:
         """(layers,) the cycles in which a layer starts."""
         return np.flatnonzero(self.trace.signals["start"])
 
@@ -39,8 +39,8 @@ class RequestTrace:
 
         Targets of a layer are committed in the cycle in which it starts, and in force from the next one on.
         """
-        starts = self.starts
-        layer = np.searchsorted(starts, np.arange(self.cycles), side="left") - 1
+        starts = self.layer_start_cycles
+        layer = np.searchsorted(starts, np.arange(self.cycle_count), side="left") - 1
         return {
             name: np.where(layer < 0, 0, shadow[starts][np.maximum(layer, 0)])
             for name, shadow in self.trace.targets.items()
@@ -58,24 +58,28 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
     """
     nic.receive()
     nic.send(frame)
-    parts: list[Trace] = []
+    traces: list[Trace] = []
     for _ in range(_MAX_CYCLES // _CHUNK_CYCLES):
-        parts.append(nic.trace(_CHUNK_CYCLES))
+        traces.append(nic.trace(_CHUNK_CYCLES))
         if answers := nic.receive():
-            trace = _join(parts)
+            trace = _join_traces(traces)
             arrivals = trace.signals["rx_valid"]
             departures = trace.signals["tx_valid"] & trace.signals["tx_ready"] & trace.signals["tx_last"]
             first_cycle, end_cycle = int(np.argmax(arrivals)), int(np.argmax(departures)) + 1
-            return RequestTrace(_join([trace], slice(first_cycle, end_cycle)), answers[0][1])
+            return RequestTrace(_join_traces([trace], slice(first_cycle, end_cycle)), answers[0][1])
     raise SmartNicError(f"the NIC did not answer the frame within {_MAX_CYCLES} cycles.")
 
 
-def _join(parts: Sequence[Trace], span: slice = slice(None)) -> Trace:  # a constant
-    """Return the cycles of all parts, one after the other; `span` selects the cycles to keep."""
+def _join_traces(traces: Sequence[Trace], cycle_slice: slice = slice(None)) -> Trace:  # a constant
+    """Return the cycles of all parts, one after the other; `cycle_slice` selects the cycles to keep."""
 
-    def join(field: str) -> dict[str, Any]:
-        columns = [getattr(part, field) for part in parts]
-        return {name: np.concatenate([column[name] for column in columns])[span] for name in columns[0]}
+    def join_field(field: str) -> dict[str, Any]:
+        columns = [getattr(part, field) for part in traces]
+        return {
+            name: np.concatenate([column[name] for column in columns])[cycle_slice] for name in columns[0]
+        }
 
-    layer = np.concatenate([part.layer for part in parts])[span]
-    return Trace(join("signals"), layer, join("counts"), join("targets"), join("fires"))
+    layer = np.concatenate([part.layer_numbers for part in traces])[cycle_slice]
+    return Trace(
+        join_field("signals"), layer, join_field("counts"), join_field("targets"), join_field("fires")
+    )

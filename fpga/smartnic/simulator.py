@@ -30,17 +30,17 @@ from fpga.errors import FpgaError
 from fpga.hdl import verilator
 from fpga.hdl.design import Design, make_block_design
 from fpga.photonic_mac.network import Optics
-from fpga.smartnic.registers import OUTCOMES, TABLES
+from fpga.smartnic.registers import OUTCOMES, TABLE_NUMBERS
 
 if TYPE_CHECKING:
     from fpga.smartnic.program import NicProgram
 
 TOP = "smartnic_loopback"
-CONTROL = "smartnic_control"
+CONTROL_DATAPATH = "smartnic_control"
 """Name of the library datapath. A trace contains its counts and targets."""
-COUNTERS = OUTCOMES
+COUNTER_NAMES = OUTCOMES
 """Counters of the NIC, in the order of its `counter_select_i`."""
-SIGNALS = (
+SIGNAL_NAMES = (
     "start", "heading", "sending", "open", "partial_valid", "result_valid", "busy", "rx_valid", "rx_ready", "rx_last",
     "tx_valid", "tx_ready", "tx_last",
 )  # fmt: skip
@@ -50,8 +50,8 @@ MEMORY_WORDS = 1 << 18
 IDLE_LIMIT_CYCLES = 50_000_000
 """Cycles after which `run_until_idle` gives up."""
 
-_FPGA = Path(__file__).resolve().parents[1]
-_MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = TABLES.values()
+_FPGA_FOLDER = Path(__file__).resolve().parents[1]
+_MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = TABLE_NUMBERS.values()
 _TABLE_WORDS = 1 << 12
 _PAUSE_UNIT = 1 << 16
 _COUNT_WORDS, _TARGET_WORDS = 7, 6
@@ -140,7 +140,7 @@ class Trace:
     """Signals of the NIC in consecutive cycles, with one value for each cycle."""
 
     signals: Mapping[str, NDArray[np.bool_]]
-    layer: NDArray[np.uint8]
+    layer_numbers: NDArray[np.uint8]
     counts: Mapping[str, NDArray[np.int64]]
     """Values of the accumulating counts of `smartnic_control`, by name, such as `sequencer.row`."""
     targets: Mapping[str, NDArray[np.int64]]
@@ -158,14 +158,14 @@ class SmartNic:
 
     def __init__(
         self, settings: Settings | None = None, *, design: Design | None = None, folder: Path | None = None,
-        optimise: str = "-O1",
+        optimise_flag: str = "-O1",
     ) -> None:  # fmt: skip
         harness = (Path(__file__).parent / "harness.cpp").read_text(encoding="ascii")
         library = verilator.build_library(
-            design or make_block_design(TOP), harness, folder, optimise=optimise
+            design or make_block_design(TOP), harness, folder, optimise_flag=optimise_flag
         )
         self.settings = settings or Settings()
-        self._functions = _declare(ctypes.CDLL(str(library)))
+        self._functions = _declare_functions(ctypes.CDLL(str(library)))
         self._pointer = ctypes.c_void_p(self._functions.nic_new())
         self._finalizer = weakref.finalize(self, self._functions.nic_delete, self._pointer)
         for name, value in self.settings.list_inputs().items():
@@ -194,10 +194,11 @@ class SmartNic:
         """
         from fpga.smartnic.program import pack_layers, pack_look_up, pack_memory, pack_models
 
-        for base, model in zip(program.bases, program.models, strict=True):
-            if base + model.words > MEMORY_WORDS:
+        for base, model in zip(program.model_bases, program.models, strict=True):
+            if base + model.word_count > MEMORY_WORDS:
                 raise SmartNicError(
-                    f"{model.name}: with it the weights take {base + model.words} words; the memory has {MEMORY_WORDS}."
+                    f"{model.name}: with it the weights take {base + model.word_count} words; the memory has"
+                    f" {MEMORY_WORDS}."
                 )
         # The model table comes last, because it puts the models into service.
         self.write_memory(pack_memory(program))
@@ -231,7 +232,7 @@ class SmartNic:
             raise SmartNicError(f"a frame has 1 to {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
         self._functions.nic_send(self._get_pointer(), bytes(frame), len(frame), int(is_bad), gap)
 
-    def pause(self, receive_share: float = 0.0, transmit_share: float = 0.0, seed: int = 1) -> None:
+    def insert_pauses(self, receive_share: float = 0.0, transmit_share: float = 0.0, seed: int = 1) -> None:
         """Insert random pauses before beats to the NIC and before beats from it, with probabilities below 1."""
         if not (0 <= receive_share < 1 and 0 <= transmit_share < 1):
             raise ValueError(
@@ -240,29 +241,29 @@ class SmartNic:
         units = (round(share * _PAUSE_UNIT) for share in (receive_share, transmit_share))
         self._functions.nic_pause(self._get_pointer(), *units, seed)
 
-    def run(self, cycles: int) -> None:
-        """Run the NIC for `cycles` cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
-        self._functions.nic_run(self._get_pointer(), cycles, None, None)
+    def run(self, cycle_count: int) -> None:
+        """Run the NIC for `cycle_count` cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
+        self._functions.nic_run(self._get_pointer(), cycle_count, None, None)
         self._check_fault()
 
-    def run_until_idle(self, limit: int = IDLE_LIMIT_CYCLES) -> bool:
-        """Run until no frame, request or answer is in the NIC; return False if it has work after `limit` cycles.
+    def run_until_idle(self, max_cycles: int = IDLE_LIMIT_CYCLES) -> bool:
+        """Run until no frame, request or answer is in the NIC; return False if it has work after `max_cycles` cycles.
 
         Raise SmartNicError if it breaks a rule of AXI-Stream.
         """
-        is_idle = self._functions.nic_run_until_idle(self._get_pointer(), limit)
+        is_idle = self._functions.nic_run_until_idle(self._get_pointer(), max_cycles)
         self._check_fault()
         return bool(is_idle)
 
-    def trace(self, cycles: int) -> Trace:
-        """Run for `cycles` cycles. Return the signals, counts and targets of each cycle before its clock edge."""
-        words = np.zeros(cycles, np.uint32)
-        counts = np.zeros((cycles, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
-        self._functions.nic_run(self._get_pointer(), cycles, words.ctypes.data, counts.ctypes.data)
+    def trace(self, cycle_count: int) -> Trace:
+        """Run for `cycle_count` cycles. Return the signals, counts and targets of each cycle before its clock edge."""
+        words = np.zeros(cycle_count, np.uint32)
+        counts = np.zeros((cycle_count, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
+        self._functions.nic_run(self._get_pointer(), cycle_count, words.ctypes.data, counts.ctypes.data)
         self._check_fault()
-        signals = {name: (words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNALS)}
+        signals = {name: (words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNAL_NAMES)}
         bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
-        datapath = load(_FPGA / "library" / f"{CONTROL}.ca").datapath
+        datapath = load(_FPGA_FOLDER / "library" / f"{CONTROL_DATAPATH}.ca").datapath
         values = _split_bits(
             bits, ((f"{module.name}.{count.name}", count.width) for module, count in datapath.list_counts())
         )
@@ -300,11 +301,11 @@ class SmartNic:
             cycles.append(int(cycle))
         return cycles
 
-    def counters(self) -> dict[str, int]:
+    def read_counters(self) -> dict[str, int]:
         """Return the counters of the NIC by name. Reading takes two cycles for each."""
-        values = np.zeros(len(COUNTERS), np.uint32)
+        values = np.zeros(len(COUNTER_NAMES), np.uint32)
         self._functions.nic_counters(self._get_pointer(), len(values), values.ctypes.data)
-        return dict(zip(COUNTERS, values.tolist(), strict=True))
+        return dict(zip(COUNTER_NAMES, values.tolist(), strict=True))
 
     def hold(self, is_held: bool = True) -> None:
         """Begin no further requests; with `is_held` false, begin requests again."""
@@ -316,16 +317,16 @@ class SmartNic:
         self.run(1)
         self.set_input("abort", 0)
 
-    def reload(self, program: NicProgram, limit: int = IDLE_LIMIT_CYCLES) -> None:
+    def reload(self, program: NicProgram, max_cycles: int = IDLE_LIMIT_CYCLES) -> None:
         """Load another program between two requests; then answer waiting requests, or refuse them with FAILED.
 
-        Raise SmartNicError if the current request does not end within `limit` cycles, or for a program that is too
+        Raise SmartNicError if the current request does not end within `max_cycles` cycles, or for a program that is too
         large.
         """
         self.hold()
         try:
-            if not self._functions.nic_run_until_unoccupied(self._get_pointer(), limit):
-                raise SmartNicError(f"the current request did not end within {limit} cycles.")
+            if not self._functions.nic_run_until_unoccupied(self._get_pointer(), max_cycles):
+                raise SmartNicError(f"the current request did not end within {max_cycles} cycles.")
             self.load(program)
         finally:
             self.hold(is_held=False)
@@ -371,7 +372,7 @@ def _to_rows(words: AnyWords, column_count: int) -> Words:
     return rows
 
 
-def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
+def _declare_functions(library: ctypes.CDLL) -> ctypes.CDLL:
     """Declare the types of the functions of the harness."""
     pointer, int64 = ctypes.c_void_p, ctypes.c_int64
     types: dict[str, tuple[object, ...]] = {

@@ -39,7 +39,7 @@ MIN_FRAME_BYTES = 60
 _MAX_FRAME_BYTES = 1518
 _BURST_FRAMES = 64
 """Largest number of frames waiting in front of the NIC. More frames wait in the kernel, which may drop them."""
-_TURN_CYCLES = 2_000
+_CYCLES_PER_POLL = 2_000
 """NIC cycles between two polls of the device."""
 
 _TUN, _NAMESPACES = Path("/dev/net/tun"), Path("/run/netns")
@@ -60,7 +60,7 @@ class TapError(FpgaError, code="fpga.tap"):
     """A TAP device cannot be opened."""
 
 
-class Stop(Protocol):
+class StopSignal(Protocol):
     """Something whose file becomes readable when serving should end, such as a socket or a pipe."""
 
     def fileno(self) -> int:
@@ -71,11 +71,11 @@ class Stop(Protocol):
 class Tap:
     """An open TAP device for whole Ethernet frames. Calls do not block. As a context manager it closes itself."""
 
-    kind = "TAP device"
+    device_kind = "TAP device"
 
-    def __init__(self, file: int, interface: str) -> None:
+    def __init__(self, file_descriptor: int, interface: str) -> None:
         self.interface = interface
-        self._file = file
+        self._file = file_descriptor
 
     def fileno(self) -> int:
         """Return the file descriptor, which is readable when the host has sent a frame."""
@@ -113,13 +113,13 @@ class Tap:
         self.close()
 
     def _make_loss_error(self, error: OSError) -> TapError:
-        return TapError(f"the {self.kind} {self.interface} is gone ({os.strerror(error.errno or 0)}).")
+        return TapError(f"the {self.device_kind} {self.interface} is gone ({os.strerror(error.errno or 0)}).")
 
 
 class PacketWire(Tap):
     """An Ethernet interface that is not a TAP device, by a packet socket: it carries all frames that arrive there."""
 
-    kind = "interface"
+    device_kind = "interface"
 
     def __init__(self, wire: socket.socket, interface: str) -> None:
         super().__init__(wire.fileno(), interface)
@@ -171,8 +171,8 @@ def fill_checksum(frame: bytes) -> bytes:
     if len(segment) < 8:
         return frame
     segment[6:8] = bytes(2)
-    pseudo = frame[26:34] + struct.pack("!HH", socket.IPPROTO_UDP, len(segment))
-    segment[6:8] = struct.pack("!H", compute_checksum(pseudo + segment) or 0xFFFF)
+    pseudo_header = frame[26:34] + struct.pack("!HH", socket.IPPROTO_UDP, len(segment))
+    segment[6:8] = struct.pack("!H", compute_checksum(pseudo_header + segment) or 0xFFFF)
     return frame[:start] + bytes(segment) + frame[end:]
 
 
@@ -238,8 +238,8 @@ def find_host_address(address: IPv4Interface) -> IPv4Address:
         raise TapError(f"{subnet} has no room for the NIC and this host. Use a prefix of at most 30 bits.")
     if address.ip in (subnet.network_address, subnet.broadcast_address):
         raise TapError(f"{address.ip} is not the address of a host in {subnet}.")
-    highest = subnet.broadcast_address - 1
-    return highest - 1 if highest == address.ip else highest
+    highest_host = subnet.broadcast_address - 1
+    return highest_host - 1 if highest_host == address.ip else highest_host
 
 
 def _enter_namespace(namespace: str) -> None:
@@ -349,7 +349,7 @@ def _add_address(interface: str, address: IPv4Interface) -> None:
         raise OSError(-code, os.strerror(-code))
 
 
-def serve_tap(nic: SmartNic, tap: Tap, stop: Stop) -> None:
+def serve_tap(nic: SmartNic, tap: Tap, stop: StopSignal) -> None:
     """Carry frames between the device and the NIC until `stop` is readable.
 
     This sleeps while no frame comes. Time in the NIC passes only while it has work. Raise TapError if the device
@@ -366,7 +366,7 @@ def serve_tap(nic: SmartNic, tap: Tap, stop: Stop) -> None:
         if tap.fileno() in events:
             while nic.waiting_frame_count < _BURST_FRAMES and (frame := tap.read()) is not None:
                 nic.send(frame)
-        is_idle = nic.run_until_idle(_TURN_CYCLES)
+        is_idle = nic.run_until_idle(_CYCLES_PER_POLL)
         for _, frame in nic.receive():
             tap.write(frame)
         nic.list_arrivals()

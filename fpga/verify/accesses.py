@@ -30,7 +30,7 @@ _LOWEST_STROBE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteAccess:
     """A write. Its address and its data wait for `address_wait_cycles` and `data_wait_cycles` before they are sent."""
 
     address: int
@@ -41,29 +41,33 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadAccess:
     """A read, which waits `wait_cycles` before it is sent."""
 
     address: int
     wait_cycles: int
 
 
-def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
+def draw_accesses(register_map: RegisterMap, seed: int = 0) -> tuple[list[WriteAccess], list[ReadAccess]]:
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     rng = random.Random(seed)
-    words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
+    words = [
+        (register, register.get_offset(word))
+        for register in register_map
+        for word in range(register.word_count)
+    ]
     round_count = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
     writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
     single_writes = writable_words * round_count
-    single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
+    single_writes += [(register_map["CONTROL",], register_map["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
     # Some writes go to read-only registers: they must have no effect.
     single_writes += rng.sample(words, min(len(words), 8))
     addresses = [address for _, address in words] * round_count
-    if table.size_bytes < 1 << table.address_bits:
-        addresses += [table.size_bytes] * 2
+    if register_map.size_bytes < 1 << register_map.address_width:
+        addresses += [register_map.size_bytes] * 2
     rng.shuffle(single_writes)
     rng.shuffle(addresses)
-    groups: list[tuple[Write, ...]] = [
+    groups: list[tuple[WriteAccess, ...]] = [
         (_draw_write(rng, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
     ]
     groups += [
@@ -72,16 +76,16 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
         for pair in _draw_partial_writes(rng, register, address, seed)
     ]
     rng.shuffle(groups)
-    control = table["CONTROL",].offset
-    writes = list(_draw_control_writes(rng, control, [write for group in groups for write in group]))
-    return _insert_pauses(control, writes), [
-        Read(address, rng.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
+    control_offset = register_map["CONTROL",].offset
+    writes = list(_draw_control_writes(rng, control_offset, [write for group in groups for write in group]))
+    return _insert_pauses(control_offset, writes), [
+        ReadAccess(address, rng.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
     ]
 
 
 def _draw_partial_writes(
     rng: random.Random, register: Register, address: int, seed: int
-) -> Iterator[tuple[Write, ...]]:
+) -> Iterator[tuple[WriteAccess, ...]]:
     """Yield pairs of writes: the complete word, and directly afterwards or a little later, a part of it.
 
     Every byte is written alone and omitted alone. The second value differs from the first in every byte, which shows
@@ -100,19 +104,21 @@ def _draw_partial_writes(
             partial_word = complete_word ^ rng.choice((register.mask, 0xFFFF_FFFF))
         pause_cycles = rng.choice((0, 0, _PAUSE_CYCLES))
         yield (
-            Write(address, complete_word, _ALL_BYTES, 0, 0),
-            Write(address, partial_word, strobes, pause_cycles, pause_cycles),
+            WriteAccess(address, complete_word, _ALL_BYTES, 0, 0),
+            WriteAccess(address, partial_word, strobes, pause_cycles, pause_cycles),
         )
 
 
-def _draw_control_writes(rng: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
+def _draw_control_writes(
+    rng: random.Random, control_offset: int, writes: list[WriteAccess]
+) -> Iterator[WriteAccess]:
     """Yield the writes with new data for CONTROL: occasional resets and holds, but never a reset during a hold.
 
     Without its strobe, CONTROL gets any value: it must have no effect.
     """
     is_held = False
     for write in writes:
-        if write.address != control:
+        if write.address != control_offset:
             yield write
             continue
         if not write.strobes & _LOWEST_STROBE:
@@ -124,29 +130,29 @@ def _draw_control_writes(rng: random.Random, control: int, writes: list[Write]) 
         is_held = bool(data & HOLD or (is_held and not data & COMMIT))
 
 
-def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
+def _insert_pauses(control_offset: int, writes: list[WriteAccess]) -> list[WriteAccess]:
     """Return the writes, with a pause after each reset and each end of a hold.
 
     A write at that moment could take effect before or after it, so its result would be unknown. Writes to CONTROL
     without its strobe have no effect, and are not delayed.
     """
-    delayed_writes: list[Write] = []
+    delayed_writes: list[WriteAccess] = []
     must_pause = False
     for write in writes:
-        has_no_effect = write.address == control and not write.strobes & _LOWEST_STROBE
+        has_no_effect = write.address == control_offset and not write.strobes & _LOWEST_STROBE
         delayed_writes.append(
             replace(write, address_wait_cycles=_RESET_WAIT_CYCLES)
             if must_pause and not has_no_effect
             else write
         )
         is_restart = (
-            write.address == control and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
+            write.address == control_offset and write.strobes & _LOWEST_STROBE and write.data & _RESTART_BITS
         )
         must_pause = bool(is_restart) or (must_pause and has_no_effect)
     return delayed_writes
 
 
-def _draw_write(rng: random.Random, register: Register, address: int) -> Write:
+def _draw_write(rng: random.Random, register: Register, address: int) -> WriteAccess:
     data = rng.choice((0, register.mask, rng.getrandbits(32), rng.getrandbits(32)))
     strobes = rng.choice((15, 15, 15, 15, rng.getrandbits(4)))
-    return Write(address, data, strobes, rng.choice((0, 0, 2, 9)), rng.choice((0, 0, 1, 5)))
+    return WriteAccess(address, data, strobes, rng.choice((0, 0, 2, 9)), rng.choice((0, 0, 1, 5)))

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Port, list_output_ends, make_ports
+from fpga.count_action.ports import Port, list_end_signal_actions, make_ports
 from fpga.registers.model import RegisterMap
 from fpga.registers.register_blocks import format_bit_range
 from fpga.registers.register_ports import list_axi_signals
-from fpga.verify.accesses import Read, Write
+from fpga.verify.accesses import ReadAccess, WriteAccess
 
 BEGIN_CYCLE = 12
 """The first cycle in which the bench drives inputs, after the bus reset."""
@@ -92,7 +92,7 @@ def _find_end_ports(datapath: Datapath) -> dict[str, list[str]]:
     """Return the ports for `last` and `keep` of each output stream."""
     return {
         f"{module.name}_{action.output}": [
-            f"{module.name}_{end.output}_o" for _, end in list_output_ends(module, action.output)
+            f"{module.name}_{end.output}_o" for _, end in list_end_signal_actions(module, action.output)
         ]
         for module in datapath.modules
         for action in module.list_streams()
@@ -109,24 +109,24 @@ def _write_arguments(names: Iterable[str]) -> str:
     return ", ".join([f'"{" ".join(["%h"] * len(columns))}"', *columns])
 
 
-def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
+def list_datapath_log_ports(datapath: Datapath) -> tuple[Port, ...]:
     """Return the ports in `datapath.log`, whose columns follow the column of the reset."""
     ports = make_ports(datapath)
     return (*ports.inputs, *ports.outputs)
 
 
 def write_bench(
-    table: RegisterMap,
+    register_map: RegisterMap,
     streams: Iterable[StreamPins],
-    writes: list[Write],
-    reads: list[Read],
-    cycles: int,
+    writes: list[WriteAccess],
+    reads: list[ReadAccess],
+    cycle_count: int,
     seed: int = 0,
 ) -> str:
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
     axi_pins = [
         Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.is_output)
-        for axi_signal in list_axi_signals(table.address_bits)
+        for axi_signal in list_axi_signals(register_map.address_width)
     ]
     stream_list = list(streams)
     pins = [*axi_pins, *(pin for stream in stream_list for pin in _list_pins(stream))]
@@ -135,7 +135,7 @@ def write_bench(
         f"  {'logic' if pin.is_driven else 'wire'} {format_bit_range(pin.width)}{pin.name};" for pin in pins
     ]
     names = ["aclk", "aresetn", *(pin.name for pin in pins)]
-    lines.append(f"  {table.name} top ({', '.join(f'.{name}({name})' for name in names)});")
+    lines.append(f"  {register_map.name} top ({', '.join(f'.{name}({name})' for name in names)});")
     lines += _write_memories(writes, reads)
     lines += [
         "  integer log, cycle, seed, aw, w, b, ar, r, aw_wait, w_wait, ar_wait, busy;",
@@ -147,7 +147,7 @@ def write_bench(
         f"    seed = {3 + 1000 * seed}; aclk = 0; aresetn = 0; busy = 8;",
         *(f"    {name}_patient = 1; {name}_low = 0;" for name in _list_ready_channels(stream_list)),
         "    aw = 0; w = 0; b = 0; ar = 0; r = 0; aw_wait = 2; w_wait = 0; ar_wait = 5;",
-        f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
+        f"    for (cycle = 0; cycle < {cycle_count}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
         f"      if (cycle >= {BEGIN_CYCLE}) begin",
@@ -171,9 +171,9 @@ def write_bench(
     return "\n".join([*lines, "  end", "endmodule", ""])
 
 
-def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
+def list_top_log_pins(register_map: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
     """Return the pins in the columns of `top.log`."""
-    axi_names = [f"s_axi_{axi_signal.name}" for axi_signal in list_axi_signals(table.address_bits)]
+    axi_names = [f"s_axi_{axi_signal.name}" for axi_signal in list_axi_signals(register_map.address_width)]
     return ["aresetn", *axi_names, *(pin.name for stream in streams for pin in _list_pins(stream))]
 
 
@@ -185,13 +185,13 @@ def _list_pins(stream: StreamPins) -> list[Pin]:
     ]
 
 
-def _write_memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
+def _write_memories(writes: list[WriteAccess], reads: list[ReadAccess]) -> Iterator[str]:
     yield f"  reg [103:0] writes[0:{max(len(writes) - 1, 0)}];"
     yield f"  reg [63:0] reads[0:{max(len(reads) - 1, 0)}];"
     yield '  initial begin $readmemh("writes.hex", writes); $readmemh("reads.hex", reads); end'
 
 
-def write_memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
+def write_memory_files(writes: list[WriteAccess], reads: list[ReadAccess]) -> dict[str, str]:
     """Return the memory files of the bench by name: waits, address, data and strobes of each access."""
     write_lines = (
         f"{write.address_wait_cycles:04x}{write.data_wait_cycles:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
@@ -213,9 +213,9 @@ def _write_drive_statements(
     """Yield the statements that drive the pins at the start of a cycle; a valid stays until its ready."""
     for name, number in (("aw", write_count), ("w", write_count), ("ar", read_count)):
         source = "reads[ar]" if name == "ar" else f"writes[{name}]"
-        wait = {"aw": "[103:88]", "w": "[87:72]", "ar": "[63:32]"}[name]
+        wait_slice = {"aw": "[103:88]", "w": "[87:72]", "ar": "[63:32]"}[name]
         yield f"if (!s_axi_{name}valid && {name} < {number}) begin"
-        yield f"  if ({name}_wait >= {source}{wait}) begin s_axi_{name}valid = 1;"
+        yield f"  if ({name}_wait >= {source}{wait_slice}) begin s_axi_{name}valid = 1;"
         if name == "w":
             yield f"    s_axi_wdata = {source}[39:8]; s_axi_wstrb = {source}[3:0];"
         else:

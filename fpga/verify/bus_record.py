@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fpga.verify.accesses import Read, Write
+from fpga.verify.accesses import ReadAccess, WriteAccess
 
 SETTLING_CYCLES = 3
 """Largest number of cycles between the answer to a write and its effect at the pins of the datapath."""
@@ -50,7 +50,7 @@ def find_answers(log: Columns, channel: str) -> list[int]:
     return cycles
 
 
-def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write, Transaction]]:
+def find_answered_writes(log: Columns, writes: list[WriteAccess]) -> list[tuple[WriteAccess, Transaction]]:
     """Return the answered writes with their transactions."""
     addresses, data = (
         find_handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready") for channel in ("aw", "w")
@@ -62,7 +62,7 @@ def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write,
     ]
 
 
-def find_answered_reads(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]:
+def find_answered_reads(log: Columns, reads: list[ReadAccess]) -> list[tuple[ReadAccess, Transaction, int]]:
     """Return the answered reads with their transactions and answers."""
     begins, answer_cycles = find_handshakes(log, "s_axi_arvalid", "s_axi_arready"), find_answers(log, "r")
     return [

@@ -11,7 +11,7 @@ from fpga.count_action.model import Datapath
 from fpga.count_action.ports import make_ports
 from fpga.hdl.design import Design
 from fpga.registers.origin import ORIGIN, Origin, read_origin
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.top import Top
 
 
@@ -38,23 +38,27 @@ class DeliveredFolder:
             raise MissingFileError(f"there is no file {name} in {self.folder}")
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
-    def read_sources(self, streams: Streams) -> dict[str, str]:
+    def read_sources(self, stream_access: StreamAccess) -> dict[str, str]:
         """Return the files in the list of a top, including the files of the datapath. Raise MissingFileError."""
-        names = self.read_text(f"{Top(self.datapath, streams).name}.f").split()
+        names = self.read_text(f"{Top(self.datapath, stream_access).name}.f").split()
         return {name: self.read_text(name) for name in names}
 
-    def read_sources_around_datapath(self, streams: Streams) -> dict[str, str]:
+    def read_sources_around_datapath(self, stream_access: StreamAccess) -> dict[str, str]:
         """Return the files of a top without the top module of the datapath."""
-        own_name = f"{self.datapath.name}.sv"
-        return {name: text for name, text in self.read_sources(streams).items() if name != own_name}
+        datapath_file_name = f"{self.datapath.name}.sv"
+        return {
+            name: text
+            for name, text in self.read_sources(stream_access).items()
+            if name != datapath_file_name
+        }
 
     @cached_property
-    def core(self) -> Design:
+    def core_design(self) -> Design:
         """The design of the datapath with its blocks, without registers and stream ports."""
-        top_names = [Top(self.datapath, streams).name for streams in Streams]
+        top_names = [Top(self.datapath, streams).name for streams in StreamAccess]
         excluded_names = {f"{top}{suffix}" for top in top_names for suffix in (".sv", "_registers.sv")}
         # The datapath must be the same in both tops, so files in either list are included.
-        sources = {**self.read_sources(Streams.AXI_STREAM), **self.read_sources(Streams.REGISTERS)}
+        sources = {**self.read_sources(StreamAccess.AXI_STREAM), **self.read_sources(StreamAccess.REGISTERS)}
         core_sources = tuple((name, text) for name, text in sources.items() if name not in excluded_names)
         return Design(self.datapath.name, core_sources, make_ports(self.datapath))
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from fpga.registers.model import Access, Register, RegisterMap
 from fpga.registers.register_list import COMMIT, FIFO_DEPTH, HOLD, RESET
-from fpga.verify.accesses import Write
+from fpga.verify.accesses import WriteAccess
 from fpga.verify.bus_record import SETTLING_CYCLES, Breach, Columns, Transaction
 
 _FOREVER_CYCLE = 1 << 40
@@ -32,7 +32,7 @@ class Change:
 class RegisterWords:
     """Values of the words of a register map: by offset, the changes in the order of their begins and ends."""
 
-    table: RegisterMap
+    register_map: RegisterMap
     changes: dict[int, list[Change]] = field(default_factory=dict)
     pulses: dict[int, list[Change]] = field(default_factory=dict)
     """Values written to words that act on a write, by their offsets."""
@@ -41,11 +41,15 @@ class RegisterWords:
     """Times in which the datapath may be held in reset: from a HOLD to the COMMIT that releases it."""
 
     @classmethod
-    def from_writes(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> RegisterWords:
+    def from_writes(
+        cls, register_map: RegisterMap, writes: list[tuple[WriteAccess, Transaction]]
+    ) -> RegisterWords:
         """Return the words after these writes."""
-        words = cls(table)
+        words = cls(register_map)
         registers = {
-            register.get_offset(word): register for register in table for word in range(register.words)
+            register.get_offset(word): register
+            for register in register_map
+            for word in range(register.word_count)
         }
         stored_registers = {
             offset: register
@@ -53,7 +57,7 @@ class RegisterWords:
             if register.access in {Access.WRITE, Access.PUSH}
         }
         words.changes = {
-            offset: [Change(-1, -1, register.reset)] for offset, register in stored_registers.items()
+            offset: [Change(-1, -1, register.reset_value)] for offset, register in stored_registers.items()
         }
         for write, transaction in writes:
             words._apply_write(registers, stored_registers, write, transaction)
@@ -63,7 +67,7 @@ class RegisterWords:
         self,
         registers: dict[int, Register],
         stored_registers: dict[int, Register],
-        write: Write,
+        write: WriteAccess,
         transaction: Transaction,
     ) -> None:
         register = registers.get(write.address)
@@ -85,21 +89,21 @@ class RegisterWords:
             if register.key == ("CONTROL",) and data & RESET:
                 self.resets.append(Change(begin, end, 1))
                 for offset, stored_register in stored_registers.items():
-                    self.changes[offset].append(Change(begin, end, stored_register.reset))
+                    self.changes[offset].append(Change(begin, end, stored_register.reset_value))
 
-    def _apply_hold(self, control: int, begin: int, end: int) -> None:
+    def _apply_hold(self, control_offset: int, begin: int, end: int) -> None:
         current_hold = self.holds[-1] if self.holds and self.holds[-1].end_cycle == _FOREVER_CYCLE else None
-        if control & HOLD and current_hold is None:
+        if control_offset & HOLD and current_hold is None:
             self.holds.append(Change(begin, _FOREVER_CYCLE, 1))
-        elif current_hold and control & COMMIT and not control & HOLD:
+        elif current_hold and control_offset & COMMIT and not control_offset & HOLD:
             self.holds[-1] = Change(current_hold.begin_cycle, end, 1)
 
     def list_possible_changes(self, offset: int, first_cycle: int, last_cycle: int) -> list[Change]:
         """Return the changes whose values a word may have at some time from cycle `first_cycle` to `last_cycle`."""
         changes = self.changes[offset]
-        ended_changes = bisect_left(changes, first_cycle, key=attrgetter("end_cycle"))
+        ended_change_count = bisect_left(changes, first_cycle, key=attrgetter("end_cycle"))
         return changes[
-            max(ended_changes - 1, 0) : bisect_right(changes, last_cycle, key=attrgetter("begin_cycle"))
+            max(ended_change_count - 1, 0) : bisect_right(changes, last_cycle, key=attrgetter("begin_cycle"))
         ]
 
     def list_possible_values(self, offset: int, first_cycle: int, last_cycle: int) -> set[int]:
@@ -107,20 +111,20 @@ class RegisterWords:
         return {change.value for change in self.list_possible_changes(offset, first_cycle, last_cycle)}
 
 
-def select_in_cycle(changes: list[Change], cycle: int) -> Iterator[Change]:
+def select_changes_in_cycle(changes: list[Change], cycle: int) -> Iterator[Change]:
     """Yield the changes that may happen in a cycle."""
     return (change for change in changes if change.begin_cycle <= cycle <= change.end_cycle)
 
 
-_NOTHING = (0, 0)
+_EMPTY_STATE = (0, 0)
 
 
-def count_pulses_before(pulses: list[int], restarts: frozenset[int]) -> list[int]:
+def count_pulses_before(pulses: list[int], restart_cycles: frozenset[int]) -> list[int]:
     """Return the number of pulses since the last reset before each cycle, modulo 2^32."""
     totals, number = [], 0
     for cycle, pulse in enumerate(pulses):
         totals.append(number)
-        number = 0 if cycle in restarts else (number + pulse) % (1 << 32)
+        number = 0 if cycle in restart_cycles else (number + pulse) % (1 << 32)
     return totals
 
 
@@ -131,7 +135,7 @@ def list_waiting_values(
     values = []
     for cycle in range(first_cycle, last_cycle + 1):
         values.append(valid[cycle])
-        values += [valid[cycle] | push.value for push in select_in_cycle(pushes, cycle)]
+        values += [valid[cycle] | push.value for push in select_changes_in_cycle(pushes, cycle)]
     return values
 
 
@@ -145,14 +149,16 @@ class SinkModel:
     name: str
     states: list[frozenset[tuple[int, int]]]
     beats: list[list[int]]
-    ready: list[int]
+    ready_bits: list[int]
 
     @classmethod
-    def from_stream(cls, core: Columns, name: str, pops: list[Change], restarts: frozenset[int]) -> SinkModel:
+    def from_stream(
+        cls, core_log: Columns, name: str, pops: list[Change], restart_cycles: frozenset[int]
+    ) -> SinkModel:
         """Return the model for the stream of the datapath and the pops that were written."""
-        valid, ready, data = (core[f"{name}_{suffix}"] for suffix in ("valid_o", "ready_i", "data_o"))
+        valid, ready, data = (core_log[f"{name}_{suffix}"] for suffix in ("valid_o", "ready_i", "data_o"))
         # A possible state is (pops that have acted, beats that have left); a pop of an empty FIFO has no effect.
-        possible_states: set[tuple[int, int]] = {_NOTHING}
+        possible_states: set[tuple[int, int]] = {_EMPTY_STATE}
         beats: list[int] = []
         states, history = [], []
         for cycle in range(len(ready)):
@@ -162,7 +168,7 @@ class SinkModel:
             if valid[cycle] and ready[cycle]:
                 beats = [*beats, data[cycle]]
             possible_states = set(_apply_pop(possible_states, pops, cycle, pushed_beats))
-            if cycle in restarts:
+            if cycle in restart_cycles:
                 beats, possible_states = [], {(acted_pops, 0) for acted_pops, _ in possible_states}
         return cls(name, states, history, ready)
 
@@ -174,7 +180,7 @@ class SinkModel:
             for pushed_beats, popped_beats in states
         ]
 
-    def list_heads(self, first_cycle: int, last_cycle: int) -> list[int]:
+    def list_oldest_beats(self, first_cycle: int, last_cycle: int) -> list[int]:
         """Return the possible oldest beats in these cycles; 0 if the FIFO is empty."""
         return [
             self.beats[cycle][popped_beats] if popped_beats < pushed_beats else 0
@@ -189,8 +195,10 @@ class SinkModel:
                 int(pushed_beats - popped_beats < FIFO_DEPTH)
                 for pushed_beats, popped_beats in self.states[cycle]
             }
-            if self.ready[cycle] not in possible_values:
-                yield Breach(f"{self.name}_ready_i", cycle, next(iter(possible_values)), self.ready[cycle])
+            if self.ready_bits[cycle] not in possible_values:
+                yield Breach(
+                    f"{self.name}_ready_i", cycle, next(iter(possible_values)), self.ready_bits[cycle]
+                )
                 return
 
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.count_action.ports import list_output_ends
+from fpga.count_action.ports import list_end_signal_actions
 from fpga.registers.register_list import list_output_streams
 from fpga.verify.bus_bench import Pin, StreamPins
 from fpga.verify.bus_record import Breach, Columns, find_handshakes, find_waits_for_ready
 
 MAX_BEATS_IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
-_COMPARED_BEATS = 8
+_COMPARED_BEAT_COUNT = 8
 """Number of beats that are compared to find how many a reset has dropped."""
 
 
@@ -27,8 +27,8 @@ class Stream:
     pins: StreamPins
     port: str
     index: int
-    bits: int
-    signed: bool = False
+    beat_bits: int
+    is_signed: bool = False
     end_ports: tuple[tuple[str, str, int], ...] = ()
 
 
@@ -64,7 +64,7 @@ def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
         stream = f"{module}_{name}"
         end_ports = [
             (kind, f"{module}_{action.output}", action.width)
-            for kind, action in list_output_ends(datapath.module(module), name)
+            for kind, action in list_end_signal_actions(datapath.module(module), name)
         ]
         pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, is_driven=False)
         pins_of_stream = StreamPins(f"m_axis_{stream}", pins, is_input=False)
@@ -84,56 +84,62 @@ def _make_payload(
     return tuple(pins)
 
 
-def find_stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
+def find_stream_breaches(stream: Stream, top_log: Columns, core_log: Columns) -> Iterator[Breach]:
     """Yield the first beat that is lost, duplicated, changed or invented."""
     prefix = stream.pins.prefix
-    cycles_at_pins = find_handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
-    pin_beats = [(cycle, _read_pins(stream, top, cycle)) for cycle in cycles_at_pins]
+    cycles_at_pins = find_handshakes(top_log, f"{prefix}_tvalid", f"{prefix}_tready")
+    pin_beats = [(cycle, _read_pins(stream, top_log, cycle)) for cycle in cycles_at_pins]
     if stream.pins.is_input:
-        yield from _find_disorder(prefix, pin_beats, list(_find_taken(stream, core)), core["rst_i"])
+        yield from _find_order_breaches(
+            prefix, pin_beats, list(_find_consumed_beats(stream, core_log)), core_log["rst_i"]
+        )
     else:
-        yield from _find_disorder(prefix, list(_find_offered(stream, core)), pin_beats, core["rst_i"])
+        yield from _find_order_breaches(
+            prefix, list(_find_offered_beats(stream, core_log)), pin_beats, core_log["rst_i"]
+        )
 
 
-def find_stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
+def find_stream_waits(stream: Stream, top_log: Columns, core_log: Columns) -> Iterator[Breach]:
     """Yield the first cycle in which valid waits for ready: at the pins of an output, at the datapath for an input."""
-    prefix, resets = stream.pins.prefix, core["rst_i"]
+    prefix, resets = stream.pins.prefix, core_log["rst_i"]
     if stream.pins.is_input:
         valid, ready = (
-            [value >> stream.index & 1 for value in core[f"{stream.port}_{suffix}"]]
+            [value >> stream.index & 1 for value in core_log[f"{stream.port}_{suffix}"]]
             for suffix in ("valid_i", "ready_o")
         )
-        sending, pin = top[f"{prefix}_tvalid"], f"{stream.port}_valid_i"
+        valid_bits, pin = top_log[f"{prefix}_tvalid"], f"{stream.port}_valid_i"
     else:
-        valid, ready = top[f"{prefix}_tvalid"], top[f"{prefix}_tready"]
-        sending, pin = core[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
-    offers = (bool(is_valid and not reset) for is_valid, reset in zip(sending, resets, strict=False))
+        valid, ready = top_log[f"{prefix}_tvalid"], top_log[f"{prefix}_tready"]
+        valid_bits, pin = core_log[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
+    offers = (bool(is_valid and not reset) for is_valid, reset in zip(valid_bits, resets, strict=False))
     yield from find_waits_for_ready(pin, offers, valid, ready)
 
 
-def _find_disorder(
+def _find_order_breaches(
     prefix: str, sent_beats: list[tuple[int, int]], received_beats: list[tuple[int, int]], resets: list[int]
 ) -> Iterator[Breach]:
     """Yield the first received beat that differs from the sent one; after a reset a few beats may be missing.
 
     Because beats may be equal, the beats that follow tell how many are missing.
     """
-    next_beat = 0
+    next_beat_index = 0
     previous_cycle = 0
     for number, (cycle, beat) in enumerate(received_beats):
         was_reset = any(resets[previous_cycle : cycle + 1])
         skips = range(1 + (MAX_BEATS_IN_FLIGHT if was_reset else 0))
-        next_beats = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
+        next_beats = _select_until_reset(received_beats[number : number + _COMPARED_BEAT_COUNT], resets)
         skip_count = next(
             (
                 skip
                 for skip in skips
-                if _is_continued(sent_beats[next_beat + skip :], next_beats if was_reset else [(cycle, beat)])
+                if _is_continued(
+                    sent_beats[next_beat_index + skip :], next_beats if was_reset else [(cycle, beat)]
+                )
             ),
             None,
         )
         if skip_count is None:
-            pairs = zip(sent_beats[next_beat:], next_beats, strict=False)
+            pairs = zip(sent_beats[next_beat_index:], next_beats, strict=False)
             differences = (
                 (late_cycle, expected, actual)
                 for (_, expected), (late_cycle, actual) in pairs
@@ -141,10 +147,10 @@ def _find_disorder(
             )
             yield Breach(f"{prefix}_tdata", *next(differences, (cycle, len(sent_beats), len(received_beats))))
             return
-        next_beat += skip_count + 1
+        next_beat_index += skip_count + 1
         previous_cycle = cycle
-    if sent_beats and len(sent_beats) - next_beat > MAX_BEATS_IN_FLIGHT * (1 + sum(resets)):
-        yield Breach(f"beats of {prefix}", sent_beats[next_beat][0], len(sent_beats), next_beat)
+    if sent_beats and len(sent_beats) - next_beat_index > MAX_BEATS_IN_FLIGHT * (1 + sum(resets)):
+        yield Breach(f"beats of {prefix}", sent_beats[next_beat_index][0], len(sent_beats), next_beat_index)
 
 
 def _is_continued(sent_beats: list[tuple[int, int]], received_beats: list[tuple[int, int]]) -> bool:
@@ -156,7 +162,7 @@ def _is_continued(sent_beats: list[tuple[int, int]], received_beats: list[tuple[
     )
 
 
-def _take_until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
+def _select_until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
     """Return the first beat, and the beats after it up to the next reset."""
     kept_beats = beats[:1]
     for cycle, beat in beats[1:]:
@@ -166,47 +172,49 @@ def _take_until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[t
     return kept_beats
 
 
-def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
-    valid, ready = core[f"{stream.port}_valid_i"], core[f"{stream.port}_ready_o"]
-    for cycle, reset in enumerate(core["rst_i"]):
+def _find_consumed_beats(stream: Stream, core_log: Columns) -> Iterator[tuple[int, int]]:
+    valid, ready = core_log[f"{stream.port}_valid_i"], core_log[f"{stream.port}_ready_o"]
+    for cycle, reset in enumerate(core_log["rst_i"]):
         if not reset and valid[cycle] >> stream.index & ready[cycle] >> stream.index & 1:
-            low = stream.index * stream.bits
-            data = core[f"{stream.port}_data_i"][cycle] >> low & (1 << stream.bits) - 1
-            yield cycle, _pack_beat(stream, data, [core[port][cycle] for _, port, _ in stream.end_ports])
+            low = stream.index * stream.beat_bits
+            data = core_log[f"{stream.port}_data_i"][cycle] >> low & (1 << stream.beat_bits) - 1
+            yield cycle, _pack_beat(stream, data, [core_log[port][cycle] for _, port, _ in stream.end_ports])
 
 
-def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
+def _find_offered_beats(stream: Stream, core_log: Columns) -> Iterator[tuple[int, int]]:
     """Yield the beats that the datapath offers, with the cycles in which they appear."""
-    valid, ready = core[f"{stream.port}_valid_o"], core[f"{stream.port}_ready_i"]
+    valid, ready = core_log[f"{stream.port}_valid_o"], core_log[f"{stream.port}_ready_i"]
     is_new = True
-    for cycle, reset in enumerate(core["rst_i"]):
+    for cycle, reset in enumerate(core_log["rst_i"]):
         if valid[cycle] and is_new:
-            end_values = [core[port][cycle] for _, port, _ in stream.end_ports]
-            yield cycle, _pack_beat(stream, core[f"{stream.port}_data_o"][cycle], end_values)
+            end_values = [core_log[port][cycle] for _, port, _ in stream.end_ports]
+            yield cycle, _pack_beat(stream, core_log[f"{stream.port}_data_o"][cycle], end_values)
         is_new = bool(not valid[cycle] or ready[cycle] or reset)
 
 
-def _read_pins(stream: Stream, top: Columns, cycle: int) -> int:
+def _read_pins(stream: Stream, top_log: Columns, cycle: int) -> int:
     """Return a beat at the pins in the format of `_pack_beat`; padding bits must be the sign, or 0."""
     prefix = stream.pins.prefix
-    data, end_values = top[f"{prefix}_tdata"][cycle], []
+    data, end_values = top_log[f"{prefix}_tdata"][cycle], []
     if stream.pins.is_input:
-        data &= (1 << stream.bits) - 1
+        data &= (1 << stream.beat_bits) - 1
     else:
         data = _remove_padding(stream, data)
     for kind, _, lanes in stream.end_ports:
         pin = next(candidate for candidate in stream.pins.payload if candidate.name == f"{prefix}_t{kind}")
-        end_values.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.is_input))
+        end_values.append(
+            _read_lanes(top_log[pin.name][cycle], lanes, pin.width // lanes, stream.pins.is_input)
+        )
     return _pack_beat(stream, data, end_values)
 
 
 def _remove_padding(stream: Stream, data: int) -> int:
     """Return the data bits, with a mark above them if the padding to complete bytes is wrong."""
-    bits_of_data = data & (1 << stream.bits) - 1
-    is_negative = stream.signed and bits_of_data >> (stream.bits - 1) & 1
-    padded_bits = -(-stream.bits // 8) * 8
-    fill = ((1 << padded_bits - stream.bits) - 1) if is_negative else 0
-    return bits_of_data if data >> stream.bits == fill else bits_of_data | 1 << padded_bits + 64
+    bits_of_data = data & (1 << stream.beat_bits) - 1
+    is_negative = stream.is_signed and bits_of_data >> (stream.beat_bits - 1) & 1
+    padded_bits = -(-stream.beat_bits // 8) * 8
+    fill = ((1 << padded_bits - stream.beat_bits) - 1) if is_negative else 0
+    return bits_of_data if data >> stream.beat_bits == fill else bits_of_data | 1 << padded_bits + 64
 
 
 def _read_lanes(value: int, lanes: int, size: int, is_input: bool) -> int:
@@ -222,7 +230,7 @@ def _read_lanes(value: int, lanes: int, size: int, is_input: bool) -> int:
 
 def _pack_beat(stream: Stream, data: int, end_values: list[int]) -> int:
     """Return data, `last` and `keep` as one number."""
-    low = -(-stream.bits // 8) * 8
+    low = -(-stream.beat_bits // 8) * 8
     for (_, _, lanes), value in zip(stream.end_ports, end_values, strict=True):
         data |= (value & (1 << lanes + 1) - 1) << low
         low += lanes + 1

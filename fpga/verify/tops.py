@@ -12,12 +12,12 @@ from pathlib import Path
 from fpga.count_action.model import Datapath
 from fpga.hdl.tools import BadOutput, find_tool
 from fpga.registers.model import Access, RegisterMap
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.top import Top
-from fpga.verify.accesses import SEED_COUNT, Read, Write, draw_accesses
+from fpga.verify.accesses import SEED_COUNT, ReadAccess, WriteAccess, draw_accesses
 from fpga.verify.bus_bench import (
-    list_datapath_log,
-    list_top_log,
+    list_datapath_log_ports,
+    list_top_log_pins,
     write_bench,
     write_memory_files,
     write_random_datapath,
@@ -57,61 +57,70 @@ class TopResult:
 
     top: str
     breaches: dict[str, Breach]
-    accesses: int
-    beats: int
+    access_count: int
+    beat_count: int
     partial_write_counts: dict[str, int]
     """For each writable register, the number of partial writes to its least tested word."""
 
 
-def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed: int = 0) -> TopResult:
+def run_top(
+    datapath: Datapath, stream_access: StreamAccess, sources: dict[str, str], seed: int = 0
+) -> TopResult:
     """Simulate a top made of `sources`, which lack the file of the datapath. Raise HdlError."""
-    table = Top(datapath, streams).table
-    ports = list_stream_ports(datapath) if streams is Streams.AXI_STREAM else ()
-    writes, reads = draw_accesses(table, seed)
+    register_map = Top(datapath, stream_access).register_map
+    ports = list_stream_ports(datapath) if stream_access is StreamAccess.AXI_STREAM else ()
+    writes, reads = draw_accesses(register_map, seed)
     wait_cycles = sum(write.address_wait_cycles for write in writes)
     cycles = 200 + wait_cycles + _ACCESS_CYCLES * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": write_random_datapath(datapath, seed),
-        "bench.sv": write_bench(table, [port.pins for port in ports], writes, reads, cycles, seed),
+        "bench.sv": write_bench(register_map, [port.pins for port in ports], writes, reads, cycles, seed),
     }
-    with tempfile.TemporaryDirectory(prefix="top-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="top-") as folder_name:
+        folder = Path(folder_name)
         for file, text in {**files, **write_memory_files(writes, reads)}.items():
             (folder / Path(file).name).write_text(text, encoding="utf-8")
         compile_arguments = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
         find_tool("iverilog").run(compile_arguments, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
-        top = _read_columns(folder / "top.log", list_top_log(table, [port.pins for port in ports]))
-        datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
-        core = _read_columns(folder / "datapath.log", datapath_columns)
-    answered_writes = find_answered_writes(top, writes)
-    record = BenchRecord(table, top, core, RegisterWords.from_writes(table, answered_writes))
+        top_log = _read_columns(
+            folder / "top.log", list_top_log_pins(register_map, [port.pins for port in ports])
+        )
+        datapath_columns = ["rst_i", *(port.name for port in list_datapath_log_ports(datapath))]
+        core_log = _read_columns(folder / "datapath.log", datapath_columns)
+    answered_writes = find_answered_writes(top_log, writes)
+    record = BenchRecord(
+        register_map, top_log, core_log, RegisterWords.from_writes(register_map, answered_writes)
+    )
     breaches: dict[str, Breach] = {}
     for property_name, breach in _find_breaches(
-        record, ports, len(writes), len(reads), find_answered_reads(top, reads)
+        record, ports, len(writes), len(reads), find_answered_reads(top_log, reads)
     ):
         breaches.setdefault(property_name, breach)
     beats = sum(
-        len(find_handshakes(top, f"{stream.pins.prefix}_tvalid", f"{stream.pins.prefix}_tready"))
+        len(find_handshakes(top_log, f"{stream.pins.prefix}_tvalid", f"{stream.pins.prefix}_tready"))
         for stream in ports
     )
     return TopResult(
-        table.name,
+        register_map.name,
         breaches,
         len(answered_writes) + len(reads),
         beats,
-        _count_partial_writes(table, answered_writes),
+        _count_partial_writes(register_map, answered_writes),
     )
 
 
 def run_seeds(
-    datapath: Datapath, streams: Streams, sources: dict[str, str], seeds: Iterable[int] = range(SEED_COUNT)
+    datapath: Datapath,
+    stream_access: StreamAccess,
+    sources: dict[str, str],
+    seeds: Iterable[int] = range(SEED_COUNT),
 ) -> TopResult:
     """Simulate a top with several seeds, up to the first that finds a breach. Raise HdlError."""
     runs = []
     for seed in seeds:
-        runs.append(run_top(datapath, streams, sources, seed))
+        runs.append(run_top(datapath, stream_access, sources, seed))
         if runs[-1].breaches:
             break
     partial_writes = {
@@ -120,19 +129,19 @@ def run_seeds(
     return TopResult(
         runs[0].top,
         runs[-1].breaches,
-        sum(run.accesses for run in runs),
-        sum(run.beats for run in runs),
+        sum(run.access_count for run in runs),
+        sum(run.beat_count for run in runs),
         partial_writes,
     )
 
 
 def _count_partial_writes(
-    table: RegisterMap, answered_writes: list[tuple[Write, Transaction]]
+    register_map: RegisterMap, answered_writes: list[tuple[WriteAccess, Transaction]]
 ) -> dict[str, int]:
     partial_writes = Counter(write.address for write, _ in answered_writes if write.strobes != _ALL_BYTES)
     return {
-        register.name: min(partial_writes[register.get_offset(word)] for word in range(register.words))
-        for register in table
+        register.name: min(partial_writes[register.get_offset(word)] for word in range(register.word_count))
+        for register in register_map
         if register.access not in {Access.CONSTANT, Access.READ}
     }
 
@@ -142,9 +151,9 @@ def _find_breaches(
     ports: tuple[Stream, ...],
     write_count: int,
     read_count: int,
-    answered_reads: list[tuple[Read, Transaction, int]],
+    answered_reads: list[tuple[ReadAccess, Transaction, int]],
 ) -> Iterator[tuple[str, Breach]]:
-    top = record.top
+    top = record.top_log
     rules = ReadRules(record)
     protocol_breaches = [
         *find_late_answers(top),
@@ -158,9 +167,9 @@ def _find_breaches(
     for stream in ports:
         prefix = stream.pins.prefix
         payload = [pin.name for pin in stream.pins.payload]
-        protocol_breaches += find_stream_waits(stream, top, record.core)
+        protocol_breaches += find_stream_waits(stream, top, record.core_log)
         protocol_breaches += find_unstable_pins(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
-        yield from (("streams", breach) for breach in find_stream_breaches(stream, top, record.core))
+        yield from (("streams", breach) for breach in find_stream_breaches(stream, top, record.core_log))
     yield from (("protocol", breach) for breach in protocol_breaches)
     yield from (
         ("writes", breach) for breach in (*find_level_breaches(record), *find_memory_breaches(record))

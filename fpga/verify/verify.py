@@ -25,7 +25,7 @@ from fpga.hdl.design import Design, make_design
 from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
 from fpga.registers.build import list_top_sources, write_document_texts
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.top import Top
 from fpga.verify.bus_record import Breach
 from fpga.verify.delivered import DeliveredFolder, MissingFileError, read_folder
@@ -65,54 +65,62 @@ def verify(folder: Path, *, depth: int = sby.DEPTH_CYCLES, budget_s: float = BUD
 
     Raise ValueError if it is not a built folder, CountActionError if its text has errors, or ToolMissing.
     """
-    delivered = read_folder(folder)
-    core = tuple(_prove_core(delivered, depth, budget_s))
-    tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
-    properties = (*core, *(result for results in tops.values() for result in results))
-    failing_tops = {streams: not _are_good(results) for streams, results in tops.items()}
+    delivered_folder = read_folder(folder)
+    core_results = tuple(_prove_core(delivered_folder, depth, budget_s))
+    tops = {streams: tuple(_simulate_top(delivered_folder, streams)) for streams in StreamAccess}
+    properties = (*core_results, *(result for results in tops.values() for result in results))
+    failing_tops = {streams: not _are_all_good(results) for streams, results in tops.items()}
     files = tuple(
-        _judge_files(delivered, has_core_failed=not _are_good(core), is_failing_by_top=failing_tops)
+        _judge_files(
+            delivered_folder, has_core_failed=not _are_all_good(core_results), is_failing_by_top=failing_tops
+        )
     )
-    return Verification(delivered.datapath.name, files, properties)
+    return Verification(delivered_folder.datapath.name, files, properties)
 
 
-def _are_good(results: tuple[Result, ...]) -> bool:
+def _are_all_good(results: tuple[Result, ...]) -> bool:
     return all(result.verdict in _GOOD_VERDICTS for result in results)
 
 
-def _prove_core(delivered: DeliveredFolder, depth: int, budget_s: float) -> Iterator[Result]:
+def _prove_core(delivered_folder: DeliveredFolder, depth: int, budget_s: float) -> Iterator[Result]:
     """Yield the results of the proof of the datapath."""
-    datapath = delivered.datapath
+    datapath = delivered_folder.datapath
     try:
-        core = delivered.core
+        core = delivered_folder.core_design
         specification = Specification(datapath, delivered_design=core)
         renamed_wires = find_renamed_wires(core, specification)
         specification = replace(specification, delivered_wire_names=renamed_wires)
-        yield from prove_specification(specification, cover=False, depth=depth, budget_s=budget_s).results
+        yield from prove_specification(
+            specification, include_cover=False, depth=depth, budget_s=budget_s
+        ).results
     except ToolMissing:
         raise
     except (MissingFileError, ToolFailed, BadOutput) as error:
-        yield Result(datapath.name, "sources", Verdict.FAILED, part=_shorten(error))
+        yield Result(datapath.name, "sources", Verdict.FAILED, part_name=_shorten(error))
 
 
-def _simulate_top(delivered: DeliveredFolder, streams: Streams) -> Iterator[Result]:
+def _simulate_top(delivered_folder: DeliveredFolder, stream_access: StreamAccess) -> Iterator[Result]:
     """Yield the results of the simulation of a top."""
-    top = Top(delivered.datapath, streams).name
+    top = Top(delivered_folder.datapath, stream_access).name
     try:
-        result = run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
+        result = run_seeds(
+            delivered_folder.datapath,
+            stream_access,
+            delivered_folder.read_sources_around_datapath(stream_access),
+        )
     except ToolMissing:
         raise
     except BadOutput as error:
         yield Result(top, "protocol", Verdict.FAILED, error.port, error.cycle, error.port)
         return
     except (MissingFileError, HdlError) as error:
-        yield Result(top, "sources", Verdict.FAILED, part=_shorten(error))
+        yield Result(top, "sources", Verdict.FAILED, part_name=_shorten(error))
         return
     for name in TOP_PROPERTIES:
-        yield _report_test(top, name, result.breaches.get(name))
+        yield _make_test_result(top, name, result.breaches.get(name))
 
 
-def _report_test(top: str, name: str, breach: Breach | None) -> Result:
+def _make_test_result(top: str, name: str, breach: Breach | None) -> Result:
     if breach is None:
         return Result(top, name, Verdict.TESTED)
     return Result(
@@ -125,31 +133,39 @@ def _shorten(error: Exception) -> str:
 
 
 def _judge_files(
-    delivered: DeliveredFolder, *, has_core_failed: bool, is_failing_by_top: dict[Streams, bool]
+    delivered_folder: DeliveredFolder, *, has_core_failed: bool, is_failing_by_top: dict[StreamAccess, bool]
 ) -> Iterator[FileVerdict]:
     """Yield a verdict for every file that is expected or present, sorted by name."""
-    digests = delivered.hash_files()
-    verdicts = dict.fromkeys(delivered.origin.files, SOURCE_TEXT)
-    documents = dict(write_document_texts([Top(delivered.datapath, streams) for streams in Streams]))
+    digests = delivered_folder.hash_files()
+    verdicts = dict.fromkeys(delivered_folder.origin.file_names, SOURCE_TEXT)
+    documents = dict(
+        write_document_texts([Top(delivered_folder.datapath, streams) for streams in StreamAccess])
+    )
     for name, expected_text in documents.items():
         if name in digests:
-            path = delivered.folder / name
+            path = delivered_folder.folder / name
             text = path.read_bytes().decode("utf-8", errors="replace")
             verdicts[name] = VERIFIED if is_equivalent(name, text, expected_text) else FAILED
     verdicts |= _judge_hardware(
-        delivered, digests, has_core_failed=has_core_failed, is_failing_by_top=is_failing_by_top
+        delivered_folder, digests, has_core_failed=has_core_failed, is_failing_by_top=is_failing_by_top
     )
-    expected_names = {*documents, *delivered.origin.files, *_map_hardware_to_tops(delivered)}
+    expected_names = {
+        *documents,
+        *delivered_folder.origin.file_names,
+        *_map_hardware_to_tops(delivered_folder),
+    }
     verdicts |= dict.fromkeys(expected_names - digests.keys(), MISSING)
     for name in sorted({*digests, *verdicts}):
         yield FileVerdict(name, digests.get(name, ""), verdicts.get(name, UNCHECKED))
 
 
-def _map_hardware_to_tops(delivered: DeliveredFolder) -> dict[str, tuple[Streams, ...]]:
+def _map_hardware_to_tops(delivered_folder: DeliveredFolder) -> dict[str, tuple[StreamAccess, ...]]:
     """Return the names of the hardware files, each with the tops that use it; files of the datapath have none."""
-    datapath = delivered.datapath
-    tops_by_file: dict[str, tuple[Streams, ...]] = {name: () for name, _ in make_design(datapath).sources}
-    for streams in Streams:
+    datapath = delivered_folder.datapath
+    tops_by_file: dict[str, tuple[StreamAccess, ...]] = {
+        name: () for name, _ in make_design(datapath).sources
+    }
+    for streams in StreamAccess:
         top = Top(datapath, streams)
         blocks = [path.name for path in top.block_files]
         for name in (*blocks, f"{top.name}.f", f"{top.name}.sv", f"{top.name}_registers.sv"):
@@ -158,11 +174,11 @@ def _map_hardware_to_tops(delivered: DeliveredFolder) -> dict[str, tuple[Streams
 
 
 def _judge_hardware(
-    delivered: DeliveredFolder,
+    delivered_folder: DeliveredFolder,
     digests: dict[str, str],
     *,
     has_core_failed: bool,
-    is_failing_by_top: dict[Streams, bool],
+    is_failing_by_top: dict[StreamAccess, bool],
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
@@ -170,39 +186,42 @@ def _judge_hardware(
     A file that is not generated again fails, too, unless `_is_explained`.
     """
     verdicts = {}
-    for name, tops in _map_hardware_to_tops(delivered).items():
+    for name, tops in _map_hardware_to_tops(delivered_folder).items():
         if name in digests:
             has_failed = any(is_failing_by_top[streams] for streams in tops) if tops else has_core_failed
             verdicts[name] = FAILED if has_failed else VERIFIED
     suspect_names = [name for name, verdict in verdicts.items() if verdict == FAILED]
-    generated_files = _make_hardware(delivered) if suspect_names else {}
+    generated_files = _make_hardware(delivered_folder) if suspect_names else {}
     changed_names = [
         name
         for name in suspect_names
-        if name in generated_files and delivered.read_text(name) != generated_files[name]
+        if name in generated_files and delivered_folder.read_text(name) != generated_files[name]
     ]
     extra_names = [name for name in suspect_names if name not in generated_files]
     if changed_names:
         verdicts |= {name: VERIFIED for name in suspect_names if name not in {*changed_names, *extra_names}}
-        verdicts |= {name: VERIFIED for name in extra_names if _is_explained(name, changed_names, delivered)}
+        verdicts |= {
+            name: VERIFIED for name in extra_names if _is_explained(name, changed_names, delivered_folder)
+        }
     return verdicts
 
 
-def _make_hardware(delivered: DeliveredFolder) -> dict[str, str]:
+def _make_hardware(delivered_folder: DeliveredFolder) -> dict[str, str]:
     """Return newly generated files of the hardware, without the `.f` lists."""
-    tops = (Top(delivered.datapath, streams) for streams in Streams)
+    tops = (Top(delivered_folder.datapath, streams) for streams in StreamAccess)
     return {name: text for top in tops for name, text in list_top_sources(top)}
 
 
-def _is_explained(name: str, changed_names: list[str], delivered: DeliveredFolder) -> bool:
+def _is_explained(name: str, changed_names: list[str], delivered_folder: DeliveredFolder) -> bool:
     """Return whether a changed file of the same top explains a failure."""
-    tops = set(_map_hardware_to_tops(delivered)[name])
+    tops = set(_map_hardware_to_tops(delivered_folder)[name])
     return any(
-        tops & set(_map_hardware_to_tops(delivered).get(changed_name, ())) for changed_name in changed_names
+        tops & set(_map_hardware_to_tops(delivered_folder).get(changed_name, ()))
+        for changed_name in changed_names
     )
 
 
-_COMMENTS = {
+_COMMENT_PATTERNS = {
     ".rdl": r"//[^\n]*|/\*.*?\*/",
     ".h": r"//[^\n]*|/\*.*?\*/",
     ".tcl": r"^\s*#[^\n]*",
@@ -215,7 +234,7 @@ _COMMENTS = {
 def is_equivalent(name: str, actual_text: str, expected_text: str) -> bool:
     """Return whether two texts of a file are equal apart from comments and layout."""
     suffix = PurePath(name).suffix
-    normalise = _PARSERS.get(suffix, _make_word_splitter(_COMMENTS.get(suffix, r"(?!)")))
+    normalise = _PARSERS.get(suffix, _make_word_splitter(_COMMENT_PATTERNS.get(suffix, r"(?!)")))
     try:
         return normalise(actual_text) == normalise(expected_text)
     except (ValueError, SyntaxError):

@@ -29,9 +29,9 @@ class PortRecorder:
         self._datapath = datapath
         self._handles = {name: getattr(instance, name) for name in names}
         self._series: dict[str, list[int]] = {name: [] for name in names}
-        cocotb.start_soon(self._follow(clock))
+        cocotb.start_soon(self._record_cycles(clock))
 
-    async def _follow(self, clock: Any) -> None:
+    async def _record_cycles(self, clock: Any) -> None:
         from cocotb.triggers import RisingEdge
 
         while True:

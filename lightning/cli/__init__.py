@@ -124,7 +124,7 @@ def report_error(error: LightningError, *, as_json: bool) -> int:
     if as_json:
         from lightning.cli.output import describe_error, print_document
 
-        print_document(None, {"error": describe_error(error)}, ok=False)
+        print_document(None, {"error": describe_error(error)}, is_ok=False)
     else:
         print(f"error: {error}", file=sys.stderr)
     return EXIT_ERROR

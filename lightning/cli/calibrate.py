@@ -79,11 +79,11 @@ def calibrate(
     options = {role: resource for role, resource in zip(ROLES, (laser, bias, meter), strict=True) if resource}
     resources = choose_resources(soc, options, is_lasting=not device.startswith("sim://"))
     is_interactive = not yes and not as_json and sys.stdin.isatty()
-    _confirm(
+    _confirm_changes(
         {role: resource for role, resource in options.items() if resource != TWIN_INSTRUMENT},
         device_identity,
         is_interactive=is_interactive,
-        yes=yes,
+        is_confirmed=yes,
     )
     with open_instruments(resources, is_required=bool(options)) as bench:
         run = run_guided(
@@ -91,31 +91,31 @@ def calibrate(
             instruments=bench,
             shots=shots,
             report=None if as_json else _print_outcome,
-            turn_paddles=_turn_paddles if is_interactive and not device_identity.simulated else None,
+            turn_paddles=_turn_paddles if is_interactive and not device_identity.is_simulated else None,
         )
     saved_path = _save_results(run, png, device_identity)
     (_print_document if as_json else _print_end)(run, device_identity, saved_path, png)
     return EXIT_OK if run.passed else EXIT_ERROR
 
 
-def choose_resources(soc: Any, options: dict[str, str], *, is_lasting: bool) -> dict[str, str]:
-    """Return VISA resources by role: those in `options`, or without options the instruments of a twin.
+def choose_resources(soc: Any, given_resources: dict[str, str], *, is_lasting: bool) -> dict[str, str]:
+    """Return VISA resources by role: those in `given_resources`, or without options the instruments of a twin.
 
     A twin's bias supply is included only if the state of the twin is `is_lasting`. Raise `AddressError` if an option is
     `TWIN_INSTRUMENT` and the device lacks the instrument.
     """
     bench = getattr(soc, "bench", None)
     twin_resources = bench() if soc.simulated and callable(bench) else {}
-    if not options:
+    if not given_resources:
         return {role: resource for role, resource in twin_resources.items() if is_lasting or role != "bias"}
-    for role, resource in options.items():
+    for role, resource in given_resources.items():
         if resource == TWIN_INSTRUMENT and role not in twin_resources:
             raise AddressError(
                 f"this device has no {role} of its own", hint=f"Give the VISA resource of your {role}"
             )
     return {
         role: twin_resources[role] if resource == TWIN_INSTRUMENT else resource
-        for role, resource in options.items()
+        for role, resource in given_resources.items()
     }
 
 
@@ -138,14 +138,14 @@ def open_instruments(resources: dict[str, str], *, is_required: bool) -> Iterato
         yield bench
 
 
-def _confirm(
-    resources: dict[str, str], device_identity: DeviceIdentity, *, is_interactive: bool, yes: bool
+def _confirm_changes(
+    resources: dict[str, str], device_identity: DeviceIdentity, *, is_interactive: bool, is_confirmed: bool
 ) -> None:
     """Ask the user to confirm changes to instruments. They may be real even with a simulated kit.
 
     Raise `LightningError` if confirmation is needed but there is no terminal, and `typer.Abort` if the user declines.
     """
-    if not resources or yes:
+    if not resources or is_confirmed:
         return
     if not is_interactive:
         raise LightningError(
@@ -198,8 +198,8 @@ def _print_outcome(outcome: Outcome) -> None:
     verdict = "skip" if outcome.skipped else "pass" if outcome.passed else "FAIL"
     _print_wrapped(f"{verdict}  {outcome.step:<13} {outcome.figure}; limit: {outcome.limit}")
     if outcome.hint:
-        kind = "by hand" if outcome.skipped else "hint"
-        _print_wrapped(f"{INDENT}{kind}: {outcome.hint}")
+        hint_label = "by hand" if outcome.skipped else "hint"
+        _print_wrapped(f"{INDENT}{hint_label}: {outcome.hint}")
 
 
 def _print_wrapped(line: str) -> None:
@@ -240,4 +240,4 @@ def _print_document(
             "hint": failed_outcome.hint,
         }
         document["error"] = error
-    print_document(device_identity, document, ok=run.passed)
+    print_document(device_identity, document, is_ok=run.passed)

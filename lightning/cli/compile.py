@@ -120,7 +120,7 @@ def compile_file(
     from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
     from lightning.networks.imports.onnx.choices import parse_choices
-    from lightning.networks.preprocess import pack_named
+    from lightning.networks.preprocess import pack_named_inputs
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
     scheme = scheme or ("published" if perfect_scaling else None)
@@ -146,7 +146,7 @@ def compile_file(
     model = load_or_compile(
         network, samples_data, options, preprocessing, choices, choose_scheme=scheme is None
     )
-    raw = pack_named(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
+    raw = pack_named_inputs(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
     warnings = [] if raw is None or preprocessing else warn(_find_warnings(model, str(samples), raw))
     target = output_path or Path(f"{network.stem}.lng")
     save_model(model, target)
@@ -166,13 +166,13 @@ def compile_file(
     return EXIT_OK
 
 
-def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:
+def _split_outputs(network: Path, option_values: list[str]) -> tuple[list[str], Path | None]:
     """Return the names of tensors and the file in the values of --output. Raise `OutOfRange` for two files."""
     from lightning.networks.imports.onnx.file import read_tensor_names
 
-    tensor_names = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
-    tensors = [value for value in values if value in tensor_names]
-    files = [Path(value) for value in values if value not in tensor_names]
+    tensor_names = read_tensor_names(network) if option_values and network.suffix == ".onnx" else frozenset()
+    tensors = [value for value in option_values if value in tensor_names]
+    files = [Path(value) for value in option_values if value not in tensor_names]
     if len(files) > 1:
         raise OutOfRange(
             f"--output names {files[0]} and {files[1]}; neither is a tensor of {network.name}",

@@ -42,7 +42,7 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
             print(f"{STATE_LABELS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)
     all_ok = all(finding.state != "bad" for finding in findings)
     if as_json:
-        print_document(None, {"findings": [asdict(finding) for finding in findings]}, ok=all_ok)
+        print_document(None, {"findings": [asdict(finding) for finding in findings]}, is_ok=all_ok)
     return EXIT_OK if all_ok else EXIT_ERROR
 
 

@@ -46,12 +46,14 @@ def dot(
     from lightning.kit.dot import VectorCore
 
     result = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
-    exact = np.round((rows * column).sum(axis=-1) / 255, 4)
+    exact_result = np.round((rows * column).sum(axis=-1) / 255, 4)
     if as_json:
-        print_document(device_identity, {"result": result.tolist(), "exact": exact.tolist(), "shots": shots})
+        print_document(
+            device_identity, {"result": result.tolist(), "exact": exact_result.tolist(), "shots": shots}
+        )
     else:
         print(mark_simulated(f"{_list_values(result)}", device_identity))
-        print(f"exact: {_list_values(exact)}")
+        print(f"exact: {_list_values(exact_result)}")
     return EXIT_OK
 
 

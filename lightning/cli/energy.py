@@ -56,25 +56,29 @@ def energy(
 
     compiled = load_or_compile(model)
     costs = [estimate_costs(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
-    points, exact = _measure_shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
+    points, exact_accuracy = _measure_shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
     if png is not None:
         from lightning.canvas import save
         from lightning.costs.energy_plot import plot_energy, plot_shot_noise
 
         name = Path(model).stem
-        save(plot_shot_noise(points, name, exact) if points else plot_energy(costs, name), png)
+        save(plot_shot_noise(points, name, exact_accuracy) if points else plot_energy(costs, name), png)
     if as_json:
         settings = (
-            {"data": shot_limit, "images": limit, "seeds": SEED_COUNT, "exact": exact} if points else {}
+            {"data": shot_limit, "images": limit, "seeds": SEED_COUNT, "exact": exact_accuracy}
+            if points
+            else {}
         )
-        light = {**settings, "points": [asdict(point) for point in points]}
-        print_document(None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": light})
+        shot_noise_document = {**settings, "points": [asdict(point) for point in points]}
+        print_document(
+            None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": shot_noise_document}
+        )
         return EXIT_OK
     for cost in costs:
         print("\n".join(_format_table(cost)))
     print("\n".join(_format_baselines(costs[0].work.macs)))
     if points:
-        print("\n".join(_format_shot_points(points, exact)))
+        print("\n".join(_format_shot_points(points, exact_accuracy)))
     return EXIT_OK
 
 
@@ -99,8 +103,8 @@ def _measure_shot_points(
 
     dataset = load_dataset(data)
     inputs, labels = dataset.x[:limit], dataset.y[:limit]
-    exact = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
-    return measure_shot_noise(compiled, inputs, labels), exact
+    exact_accuracy = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
+    return measure_shot_noise(compiled, inputs, labels), exact_accuracy
 
 
 def _make_document(costs: list[Costs]) -> dict[str, Any]:
@@ -184,11 +188,11 @@ def _format_baselines(macs: int) -> list[str]:
     return lines
 
 
-def _format_shot_points(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
+def _format_shot_points(points: tuple[ShotPoint, ...], exact_accuracy: float) -> list[str]:
     from lightning.costs.presets import format_joules
     from lightning.costs.shot_noise import MIN_NORMAL_PHOTONS
 
-    head = f"shot noise alone (accuracy without noise: {100 * exact:.2f} %)"
+    head = f"shot noise alone (accuracy without noise: {100 * exact_accuracy:.2f} %)"
     lines = [
         f"  {point.photons:>8g} photons per product  {format_joules(point.joules):>10}  {100 * point.accuracy:6.2f} %"
         f" +- {100 * point.spread:.2f}{'  *' if point.photons < MIN_NORMAL_PHOTONS else ''}"

@@ -40,7 +40,7 @@ Compare = Annotated[
 ]
 
 TABLE_SEED_COUNT = 5
-TIMING_S = 0.3
+TIMING_DURATION_S = 0.3
 """Duration of the throughput measurement of each row of the table."""
 
 
@@ -191,7 +191,7 @@ def sum_counters(evaluations: Sequence[Evaluation]) -> dict[str, int]:
 def _compare(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
     from lightning.evaluation.table import compare
 
-    return compare(model, dataset, noise, seeds, duration_s=TIMING_S)
+    return compare(model, dataset, noise, seeds, duration_s=TIMING_DURATION_S)
 
 
 def _print_evaluations(provenance: Provenance, dataset: Dataset, evaluations: Sequence[Evaluation]) -> None:
@@ -204,9 +204,11 @@ def _print_evaluations(provenance: Provenance, dataset: Dataset, evaluations: Se
         f" scheme {document['scheme']}, {document['model_hash'][:8]}"
     )
     spread = "" if summary["spread"] is None else f" (spread {100 * summary['spread']:.2f})"
-    mark = "  SIMULATED" if provenance.device.simulated else ""
+    simulated_suffix = "  SIMULATED" if provenance.device.is_simulated else ""
     rate = format_rate(summary["images_per_s"])
-    print(f"{provenance.description}: {100 * summary['accuracy']:.2f} %{spread}, {rate} images/s{mark}")
+    print(
+        f"{provenance.description}: {100 * summary['accuracy']:.2f} %{spread}, {rate} images/s{simulated_suffix}"
+    )
     activation_count = sum(evaluation.images for evaluation in evaluations) * count_clippable_activations(
         provenance.model
     )

@@ -130,8 +130,8 @@ def format_memory(report: Report) -> list[str]:
     plan = report.memory
     return [
         (
-            f"activations: {plan.size:,} bytes in {len(plan.buffers)} buffers"
-            f" ({plan.unshared_size:,} without shared memory)"
+            f"activations: {plan.size_bytes:,} bytes in {len(plan.buffers)} buffers"
+            f" ({plan.unshared_bytes:,} without shared memory)"
         )
     ]
 

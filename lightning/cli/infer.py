@@ -77,8 +77,8 @@ def infer(
         answer = {"image": str(image), "key": key, **_make_document(compiled, answers)}
         print_document(None, {**provenance.document, **answer, "warnings": warnings})
     else:
-        mark = "  SIMULATED" if provenance.device.simulated else ""
-        print(f"class {answers.classes[0]} ({provenance.description}){mark}")
+        simulated_suffix = "  SIMULATED" if provenance.device.is_simulated else ""
+        print(f"class {answers.classes[0]} ({provenance.description}){simulated_suffix}")
         print("\n".join(f"  {entry['class']:>5}  {entry['score']:g}" for entry in list_best(answers)))
     return EXIT_OK
 

@@ -138,7 +138,7 @@ def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path
     results = {"results": [outcome.summarise() for outcome in outcomes], "written": list_file_names((png,))}
     error = {} if failure is None else {"error": describe_error(failure)}
     print_document(
-        None, {"version": get_toolkit_version(), **settings, **results, **error}, ok=failure is None
+        None, {"version": get_toolkit_version(), **settings, **results, **error}, is_ok=failure is None
     )
     return EXIT_ERROR if failure else EXIT_OK
 
@@ -171,11 +171,21 @@ def _parse_model_number(model: str) -> int:
 
 def _print_outcomes(outcomes: Sequence[Outcome], summary: str, files: Sequence[str]) -> None:
     print(summary)
-    heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "lag p99 µs", "refused")
-    print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])
+    column_titles = (
+        "rate/s",
+        "answered/s",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "lost",
+        "late",
+        "lag p99 µs",
+        "refused",
+    )
+    print("".join(f"{head:>12}" for head in column_titles[:-1]), "", column_titles[-1])
     for outcome in outcomes:
-        refused = ", ".join(f"{count:,} {name}" for name, count in outcome.refused.items()) or "0"
-        print("".join(f"{_format_cell(value):>12}" for value in _list_values(outcome)), "", refused)
+        refusals_text = ", ".join(f"{count:,} {name}" for name, count in outcome.refused.items()) or "0"
+        print("".join(f"{_format_cell(value):>12}" for value in _list_values(outcome)), "", refusals_text)
     print("lag: from the scheduled time to sending; the generator was late, or no connection was free")
     for name in files:
         print(f"written: {name}")

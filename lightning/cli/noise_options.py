@@ -130,7 +130,7 @@ class Run:
         from lightning.kit.devices.identity import DeviceIdentity
 
         if self.fidelity == "datapath":
-            return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
+            return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, is_simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
         from lightning.execution.multipliers.device import describe_calibration

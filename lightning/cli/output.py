@@ -26,10 +26,10 @@ class FileError(LightningError, code="file"):
     """A file that cannot be written."""
 
 
-def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
+def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, is_ok: bool = True) -> None:
     """Print the JSON document of a command. `device` adds its name and whether it is simulated."""
-    device_fields = {} if device is None else {"device": device.name, "simulated": device.simulated}
-    print(json.dumps({"ok": ok, **device_fields, **document}))
+    device_fields = {} if device is None else {"device": device.name, "simulated": device.is_simulated}
+    print(json.dumps({"ok": is_ok, **device_fields, **document}))
 
 
 def describe_error(error: LightningError) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def warn(messages: Iterable[str]) -> list[str]:
 
 def mark_simulated(line: str, device: DeviceIdentity) -> str:
     """Return the line, with SIMULATED appended if the device is simulated."""
-    return f"{line}  SIMULATED" if device.simulated else line
+    return f"{line}  SIMULATED" if device.is_simulated else line
 
 
 def list_file_names(files: Iterable[Path | None]) -> list[str]:

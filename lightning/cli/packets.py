@@ -54,10 +54,12 @@ def packets(
     rows = make_rows(data, get_raw_shape(compiled.network), seed)
     if rows.dtype != np.uint8:
         raise InputError(f"{data} holds {rows.dtype}, not bytes", hint="Give data of uint8, such as images")
-    chosen = rows[np.arange(requests) % len(rows)]
-    scores = open_executor(compiled, "exact").run(chosen).scores.reshape(requests, -1)
-    for request, (image, row, winner) in enumerate(zip(chosen, scores, find_classes(scores), strict=True)):
+    request_inputs = rows[np.arange(requests) % len(rows)]
+    scores = open_executor(compiled, "exact").run(request_inputs).scores.reshape(requests, -1)
+    for request, (image, row, class_index) in enumerate(
+        zip(request_inputs, scores, find_classes(scores), strict=True)
+    ):
         datagram = serialise(Packet(Kind.REQUEST, number, request, image.tobytes()))
-        answer = struct.pack(">II", int(winner), row.size) + row.astype(">f4").tobytes()
+        answer = struct.pack(">II", int(class_index), row.size) + row.astype(">f4").tobytes()
         print(json.dumps({"number": request, "request": datagram.hex(), "answer": answer.hex()}))
     return EXIT_OK

@@ -67,9 +67,11 @@ def _make_entry(row: Row) -> dict[str, Any]:
     """Return a row as the entry of a document."""
     entry = asdict(row)
     note = entry.pop("note")
-    return {**entry, "difference": row.difference, "note": note}
+    return {**entry, "difference": row.difference_percent, "note": note}
 
 
 def _format_row(row: Row) -> list[str]:
-    published = "" if row.published is None else f"  published {row.published:g}, {row.difference:+.1f} %"
+    published = (
+        "" if row.published is None else f"  published {row.published:g}, {row.difference_percent:+.1f} %"
+    )
     return [f"  {row.quantity}: {row.ours:.6g}{published}", *([f"    {row.note}"] if row.note else [])]

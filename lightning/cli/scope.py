@@ -116,9 +116,9 @@ def _parse_setting(text: str) -> tuple[str, Any]:
 
 def _parse_number(text: str) -> Any:
     """Return the text as a number if possible, else unchanged. The configuration then refuses the text."""
-    for kind in (int, float):
+    for number_type in (int, float):
         with contextlib.suppress(ValueError):
-            return kind(text)
+            return number_type(text)
     return text
 
 
@@ -149,7 +149,7 @@ def draw_waveform(waveform: Waveform, result: int | None, file: Path) -> None:
     """Save a plot of the waveform and its decoded result."""
     from lightning.kit import plots
 
-    plots.save(plots.waveform(waveform, decoded=result), file)
+    plots.save(plots.waveform(waveform, decoded_result=result), file)
 
 
 def _format_operands(waveform: Waveform) -> str:

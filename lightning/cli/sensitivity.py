@@ -61,28 +61,28 @@ def sensitivity(
     dataset = dataset.take_first(limit)
     noise_seeds = tuple(range(seed, seed + seeds))
     result = measure_sensitivity(compiled, dataset, run.noise, noise_seeds, loss)
-    origin = run.make_provenance(compiled, noise_seeds)
+    provenance = run.make_provenance(compiled, noise_seeds)
     if png is not None:
         from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
 
         save(plot_layer_losses(result, compiled.network.name, shorten_name(dataset)), png)
-    (_print_document if as_json else _print_lines)(result, origin, dataset, list_file_names((png,)))
+    (_print_document if as_json else _print_lines)(result, provenance, dataset, list_file_names((png,)))
     return EXIT_OK
 
 
-def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+def _print_document(result: Sensitivity, provenance: Provenance, dataset: Dataset, files: list[str]) -> None:
     data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-    print_document(None, {**origin.document, **data_facts, "written": files, **make_document(result)})
+    print_document(None, {**provenance.document, **data_facts, "written": files, **make_document(result)})
 
 
-def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
+def _print_lines(result: Sensitivity, provenance: Provenance, dataset: Dataset, files: list[str]) -> None:
     print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact_accuracy:.2f} %")
-    print(f"{origin.description}  SIMULATED")
-    width = max(len("all layers"), *(len(layer.layer) for layer in result.layers))
-    lines = [(layer.layer, layer.accuracy, layer.loss) for layer in result.layers]
-    all_layers = result.averaging_trials[0]
-    lines.append(("all layers", all_layers.accuracy, result.compute_loss(all_layers)))
+    print(f"{provenance.description}  SIMULATED")
+    width = max(len("all layers"), *(len(layer.layer) for layer in result.layer_losses))
+    lines = [(layer.layer, layer.accuracy, layer.loss) for layer in result.layer_losses]
+    all_layers_trial = result.averaging_trials[0]
+    lines.append(("all layers", all_layers_trial.accuracy, result.compute_loss(all_layers_trial)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost_points in lines:
         print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost_points):>11}")
@@ -96,14 +96,14 @@ def make_document(result: Sensitivity) -> dict[str, Any]:
     """Return the result as plain values. `factor` and `sigma` are None if the search found no limit."""
     from lightning.evaluation.result import round_values
 
-    is_bounded = math.isfinite(result.factor)
+    is_bounded = math.isfinite(result.max_noise_factor)
     return {
         "exact": round(result.exact_accuracy, 6),
         "allowed_loss": result.allowed_loss,
-        "layers": [round_values(asdict(layer)) for layer in result.layers],
-        "sigma": round(result.sigma, 4) if is_bounded else None,
-        "factor": round(result.factor, 4) if is_bounded else None,
-        "average": result.average,
+        "layers": [round_values(asdict(layer)) for layer in result.layer_losses],
+        "sigma": round(result.max_sigma, 4) if is_bounded else None,
+        "factor": round(result.max_noise_factor, 4) if is_bounded else None,
+        "average": result.min_average_count,
         "averages": [
             {**round_values(asdict(trial)), "loss": round(result.compute_loss(trial), 4)}
             for trial in result.averaging_trials
@@ -134,17 +134,17 @@ def describe_tolerable_noise(result: Sensitivity) -> str:
     from lightning.evaluation.sensitivity import format_points
 
     allowance = f"for a loss of at most {format_points(result.allowed_loss)}"
-    if not result.factor:
+    if not result.max_noise_factor:
         return f"no sigma is small enough {allowance}: the mean error alone costs more"
-    if math.isinf(result.factor):
+    if math.isinf(result.max_noise_factor):
         return f"even the largest sigma that was tried is small enough {allowance}"
-    return f"{allowance}: sigma up to {result.sigma:.3g} of 255"
+    return f"{allowance}: sigma up to {result.max_sigma:.3g} of 255"
 
 
 def describe_averaging(result: Sensitivity) -> str:
     """Describe the smallest averaging that does not exceed the allowed loss."""
-    if result.average is None:
+    if result.min_average_count is None:
         return f"or averaging: a mean of {result.averaging_trials[-1].average} is not enough"
-    if result.average == result.noise.average:
+    if result.min_average_count == result.noise.average:
         return f"no more averaging is needed at sigma {result.noise.sigma:.4g}"
-    return f"or averaging of {result.average} at sigma {result.noise.sigma:.4g}"
+    return f"or averaging of {result.min_average_count} at sigma {result.noise.sigma:.4g}"

@@ -59,7 +59,7 @@ Namespace = Annotated[
 LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
 """Required libraries. They are checked before any model is loaded."""
 
-NIC_REFUSALS = (
+NIC_INVALID_OPTIONS = (
     "host", "port", "udp", "realtime", "max_body", "noise", "sigma", "mean", "average", "device", "bus", "calibrated",
 )  # fmt: skip
 """Options that are invalid with --nic."""
@@ -99,7 +99,7 @@ def serve(
     """
     if nic is not None:
         _refuse_options(context)
-        return _serve_on_nic(name_files(models, name), nic, namespace, fidelity, seed, as_json=as_json)
+        return _serve_on_nic(map_files_by_name(models, name), nic, namespace, fidelity, seed, as_json=as_json)
     if namespace is not None:
         raise ConfigError("a namespace is given, but no smartNIC", hint="Add --nic, or leave --namespace out")
     if realtime and udp is None:
@@ -110,7 +110,7 @@ def serve(
     # The server is imported below, after this check of its libraries.
     for library in LIBRARIES:
         require(library, "to serve models")
-    model_files = name_files(models, name)
+    model_files = map_files_by_name(models, name)
     from lightning.serving import server
     from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
     from lightning.serving.repository import Repository
@@ -135,7 +135,7 @@ def serve(
 
 def _refuse_options(context: typer.Context) -> None:
     """Raise `ConfigError` for a given option that is invalid with --nic."""
-    for name in NIC_REFUSALS:
+    for name in NIC_INVALID_OPTIONS:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
@@ -165,13 +165,13 @@ def _serve_on_nic(
     )
 
     nic_address = parse_address(address, seed)
-    noise = _choose_noise(fidelity, nic_address.noise)
+    has_noise = _has_noise(fidelity, nic_address.noise)
     program, models = load_program(files)
     report_ready = partial(_print_nic_ready, nic_address, models, as_json=as_json)
     with interrupt_on_sigterm():
-        nic = make_nic(program, nic_address, noise=noise)
-    with contextlib.closing(nic), stop_on_signals() as stop:
-        counters = serve_nic(nic, nic_address, namespace, report_ready, stop)
+        nic = make_nic(program, nic_address, noise=has_noise)
+    with contextlib.closing(nic), stop_on_signals() as stop_event:
+        counters = serve_nic(nic, nic_address, namespace, report_ready, stop_event)
     if as_json:
         print(json.dumps({"counters": counters}), flush=True)
     else:
@@ -179,18 +179,18 @@ def _serve_on_nic(
     return EXIT_OK
 
 
-def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:
+def _has_noise(fidelity: str | None, has_address_noise: bool | None) -> bool:
     """Return whether the optics have noise, by fidelity or address. Raise `ConfigError` if they contradict."""
     if fidelity is None:
-        return bool(noise)
+        return bool(has_address_noise)
     if fidelity not in ("exact", "noisy"):
         raise ConfigError(
             f"fidelity {fidelity} is given, but a simulated smartNIC is exact or noisy",
             hint="Choose one of them, or leave --fidelity out",
         )
-    if noise is not None and noise != (fidelity == "noisy"):
+    if has_address_noise is not None and has_address_noise != (fidelity == "noisy"):
         raise ConfigError(
-            f"fidelity {fidelity} contradicts noise={int(noise)} of the smartNIC",
+            f"fidelity {fidelity} contradicts noise={int(has_address_noise)} of the smartNIC",
             hint="Leave one of them out",
         )
     return fidelity == "noisy"
@@ -219,7 +219,7 @@ def _print_nic_ready(nic_address: NicAddress, models: Sequence[NicModelFile], *,
     print(f"ready: {names} at {nic_address}  SIMULATED", flush=True)
 
 
-def name_files(paths: Sequence[Path], name: str | None = None) -> dict[str, Path]:
+def map_files_by_name(paths: Sequence[Path], name: str | None = None) -> dict[str, Path]:
     """Return the files by model name. Raise `ConfigError` for a name that occurs twice."""
     model_files: dict[str, Path] = {}
     for path in paths:
@@ -275,10 +275,10 @@ def _print_ready(state: dict[str, Any], *, seed: int = 0, as_json: bool) -> None
     models = ", ".join(
         f"{model['name']} ({_describe_model(model, state['udp'])})" for model in state["models"]
     )
-    packets = f" and udp://{state['udp']}" if state["udp"] else ""
-    print(f"ready: {models} at {state['http']}{packets}", flush=True)
+    udp_text = f" and udp://{state['udp']}" if state["udp"] else ""
+    print(f"ready: {models} at {state['http']}{udp_text}", flush=True)
 
 
-def _describe_model(model: dict[str, Any], packets: str | None) -> str:
+def _describe_model(model: dict[str, Any], udp_address: str | None) -> str:
     """Return a model's fidelity, and its number in packets if the server takes packets."""
-    return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])
+    return f"{model['fidelity']}, number {model['number']}" if udp_address else str(model["fidelity"])

@@ -98,14 +98,14 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     Raise `CalibrationError` if a measurement fails, for example without light, or if no curve can be fitted.
     """
     from lightning.kit.calibration.measurement.steps import Bench, measure_delay, measure_light
-    from lightning.kit.calibration.measurement.transfer import sweep_all
+    from lightning.kit.calibration.measurement.transfer import sweep_modulators
     from lightning.kit.devices.identity import read_identity
 
     bench = Bench(soc, shots=shots)
     try:
         for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
-        return sweep_all(
+        return sweep_modulators(
             bench.make_reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
         )[modulator]
     except ValueError as error:

@@ -54,17 +54,19 @@ def trace(
     answer = decode_request_answer(request)
     document = {
         "model": str(model),
-        "cycles": request.cycles,
-        "class": answer.chosen,
-        "layers": request.starts.tolist(),
+        "cycles": request.cycle_count,
+        "class": answer.class_index,
+        "layers": request.layer_start_cycles.tolist(),
         "counts": _list_counts(request),
     }
-    device = f"{request.cycles:,} cycles, {request.cycles / CLOCK_MHZ:.2f} us at {CLOCK_MHZ} MHz"
-    save(plot_request(request, f"A request for {model.stem} on the smartNIC", device), png)
+    timing_text = (
+        f"{request.cycle_count:,} cycles, {request.cycle_count / CLOCK_MHZ:.2f} us at {CLOCK_MHZ} MHz"
+    )
+    save(plot_request(request, f"A request for {model.stem} on the smartNIC", timing_text), png)
     if as_json:
         print_document(None, {"simulated": True, **document, "plot": str(png)})
         return EXIT_OK
-    print(f"SIMULATED {model.stem}: class {answer.chosen} after {device}")
+    print(f"SIMULATED {model.stem}: class {answer.class_index} after {timing_text}")
     for name, entry in document["counts"].items():
         targets = ", ".join(f"{target:,}" for target in entry["targets"])
         print(f"  {name:<22} {entry['fires']:>6} times at {targets}")

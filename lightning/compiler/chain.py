@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.compiler.model import CompiledModel, PhotonicLayer
-from lightning.networks.network import PHOTONIC, Network, Node
+from lightning.networks.network import PHOTONIC_OPERATIONS, Network, Node
 from lightning.networks.preprocess import preprocess
 
 SHAPE_OPERATIONS = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
@@ -21,8 +21,8 @@ class DenseChain:
     """The layers of a chain, whether a ReLU follows each layer, and the digital nodes after the last layer."""
 
     layers: tuple[PhotonicLayer, ...]
-    has_relu: tuple[bool, ...]
-    tail: tuple[Node, ...]
+    relu_flags: tuple[bool, ...]
+    tail_nodes: tuple[Node, ...]
 
 
 def find_dense_chain(model: CompiledModel) -> DenseChain | None:
@@ -31,8 +31,8 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
     The nodes after the last layer read only its sums, and return one score for each.
     """
     layers: list[PhotonicLayer] = []
-    has_relu: list[bool] = []
-    tail: list[Node] = []
+    relu_flags: list[bool] = []
+    tail_nodes: list[Node] = []
     tensor = model.network.input
     for node in model.network.nodes:
         if node.inputs[0] != tensor:
@@ -40,31 +40,40 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
         tensor = node.output
         layer = model.layers.get(node.name)
         if layer is not None:
-            if tail or layer.geometry is not None or layer.position_count != 1 or len(layer.weights) != 1:
+            if (
+                tail_nodes
+                or layer.geometry is not None
+                or layer.position_count != 1
+                or len(layer.weights) != 1
+            ):
                 return None
             layers.append(layer)
-            has_relu.append(False)
-        elif node.operation == "Relu" and layers and not tail:
-            has_relu[-1] = True
-        elif node.operation not in SHAPE_OPERATIONS or tail:
-            tail.append(node)
-    if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
+            relu_flags.append(False)
+        elif node.operation == "Relu" and layers and not tail_nodes:
+            relu_flags[-1] = True
+        elif node.operation not in SHAPE_OPERATIONS or tail_nodes:
+            tail_nodes.append(node)
+    if (
+        not layers
+        or tensor != model.network.output
+        or any(node.operation in PHOTONIC_OPERATIONS for node in tail_nodes)
+    ):
         return None
-    dense_chain = DenseChain(tuple(layers), tuple(has_relu), tuple(tail))
-    return dense_chain if _is_valid_tail(model.network, layers[-1], tail) else None
+    dense_chain = DenseChain(tuple(layers), tuple(relu_flags), tuple(tail_nodes))
+    return dense_chain if _is_valid_tail(model.network, layers[-1], tail_nodes) else None
 
 
-def _is_valid_tail(network: Network, last_layer: PhotonicLayer, tail: list[Node]) -> bool:
-    """Return whether `tail` reads only the last layer's sums and constants, and returns one score for each sum."""
+def _is_valid_tail(network: Network, last_layer: PhotonicLayer, tail_nodes: list[Node]) -> bool:
+    """Return whether `tail_nodes` read only the last layer's sums and constants, and return one score per sum."""
     scores_shape = (last_layer.weights.shape[1],)
     if prod(network.output_shape) != prod(scores_shape):
         return False
-    if not tail:
+    if not tail_nodes:
         return True
-    tail_input = tail[0].inputs[0]
-    known_tensors = {tail_input, *network.constants, *(node.output for node in tail)}
+    tail_input = tail_nodes[0].inputs[0]
+    known_tensors = {tail_input, *network.constants, *(node.output for node in tail_nodes)}
     return network.shapes[tail_input] == scores_shape and all(
-        known_tensors.issuperset(node.inputs) for node in tail
+        known_tensors.issuperset(node.inputs) for node in tail_nodes
     )
 
 

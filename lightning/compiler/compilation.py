@@ -19,7 +19,7 @@ from lightning.compiler.options import Options
 from lightning.compiler.schemes.published import compile_published
 from lightning.errors import CompileError, InputError
 from lightning.networks.network import Network, Preprocessing
-from lightning.networks.preprocess import pack_named
+from lightning.networks.preprocess import pack_named_inputs
 
 if TYPE_CHECKING:
     from lightning.networks.imports.onnx.choices import Choices
@@ -82,7 +82,7 @@ def _require_samples(
             ),
         )
     if isinstance(samples, Mapping):
-        return pack_named(network, samples)
+        return pack_named_inputs(network, samples)
     try:
         array = np.asarray(samples)
     except ValueError as error:

@@ -35,7 +35,7 @@ FORMAT_VERSION = 1
 MAX_UNPACKED_BYTES = 2**30
 """Limit of the unpacked size of all members, because a file may declare any size."""
 MAX_MEMBER_COUNT = 20_000
-_SUMS_MEMBER = "SHA256SUMS"
+_CHECKSUMS_MEMBER = "SHA256SUMS"
 _DOCUMENT_MEMBER = "model.json"
 _PROGRAM_MEMBER = "program.json"
 _COMPILE_HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
@@ -77,13 +77,13 @@ def model_hash(model: CompiledModel) -> str:
 
     The count-action program is not included: it follows from the other members, and needs an optional library.
     """
-    return hashlib.sha256(_format_sums(_pack_members(model)).encode()).hexdigest()
+    return hashlib.sha256(_format_checksums(_pack_members(model)).encode()).hexdigest()
 
 
 def pack_model(model: CompiledModel) -> bytes:
     """Return the bytes of a `.lng` file."""
     members = _pack_members(model) | _pack_program(model)
-    members[_SUMS_MEMBER] = _format_sums(members).encode()
+    members[_CHECKSUMS_MEMBER] = _format_checksums(members).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(members.items()):
@@ -99,7 +99,7 @@ def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
         members = _read_members(content)
         document = json.loads(members[_DOCUMENT_MEMBER])
         _check_format(document, name)
-        _check_sums(members)
+        _verify_checksums(members)
         model = from_document(document, _read_arrays(members))
         check_model(model)
     except ModelFileError:
@@ -143,7 +143,7 @@ def _pack_array(values: npt.NDArray[Any]) -> bytes:
     return buffer.getvalue()
 
 
-def _format_sums(members: Mapping[str, bytes]) -> str:
+def _format_checksums(members: Mapping[str, bytes]) -> str:
     """Return the sums as `sha256sum` prints them."""
     return "".join(f"{hashlib.sha256(members[name]).hexdigest()}  {name}\n" for name in sorted(members))
 
@@ -184,9 +184,9 @@ def _check_format(document: Any, name: str) -> None:
         )
 
 
-def _check_sums(members: Mapping[str, bytes]) -> None:
-    contents = {name: content for name, content in members.items() if name != _SUMS_MEMBER}
-    if members[_SUMS_MEMBER].decode("ascii") != _format_sums(contents):
+def _verify_checksums(members: Mapping[str, bytes]) -> None:
+    contents = {name: content for name, content in members.items() if name != _CHECKSUMS_MEMBER}
+    if members[_CHECKSUMS_MEMBER].decode("ascii") != _format_checksums(contents):
         raise ValueError("the contents do not match SHA256SUMS")
 
 
@@ -295,7 +295,7 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         layer.vectors,
     ) != (
         lowered_node.geometry,
-        lowered_node.vectors,
+        lowered_node.vector_count,
     ):
         raise _make_inconsistency_error(f"layer {node.name} differs in size from its node")
     if prod(network.shapes[node.output]) != layer.position_count * prod(groups_and_rows):
@@ -358,7 +358,7 @@ def _make_network_document(network: Network, arrays: dict[str, Array]) -> dict[s
         "preprocessing": asdict(network.preprocessing),
         "notes": list(network.notes),
         **{
-            name: [[port.name, list(port.shape), port.kind] for port in ports]
+            name: [[port.name, list(port.shape), port.dtype] for port in ports]
             for name, ports in (("inputs", network.inputs), ("outputs", network.outputs))
             if ports
         },
@@ -460,17 +460,17 @@ def _make_layer_document(
 
 
 def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
-    values = {array_name: arrays[document[array_name]] for array_name in _DTYPE_BY_LAYER_ARRAY}
+    value_by_name = {array_name: arrays[document[array_name]] for array_name in _DTYPE_BY_LAYER_ARRAY}
     for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items():
-        found = values[array_name].dtype
-        if found != dtype:
+        actual_dtype = value_by_name[array_name].dtype
+        if actual_dtype != dtype:
             raise ValueError(
-                f"{array_name} of layer {document['name']} has the type {found}, not {np.dtype(dtype)}"
+                f"{array_name} of layer {document['name']} has the type {actual_dtype}, not {np.dtype(dtype)}"
             )
     geometry = document["geometry"]
     return PhotonicLayer(
         document["name"],
-        **values,
+        **value_by_name,
         input_scale=float(document["input_scale"]),
         signed=_check_flag("signed", document["signed"]),
         geometry=None if geometry is None else _parse_geometry(geometry),

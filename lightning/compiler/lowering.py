@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lightning.compiler.model import Geometry
 from lightning.errors import CompileError
-from lightning.networks.network import PHOTONIC, Network, Node
+from lightning.networks.network import PHOTONIC_OPERATIONS, Network, Node
 
 Floats = npt.NDArray[np.float32]
 
@@ -30,12 +30,12 @@ class LoweredNode:
     bias: Floats | None
     """(groups, rows), or None."""
     geometry: Geometry | None = None
-    vectors: int = 1
+    vector_count: int = 1
 
     @property
-    def values(self) -> int:
+    def value_count(self) -> int:
         """Number of values in all vectors of one image."""
-        positions = self.vectors if self.geometry is None else prod(self.geometry.output)
+        positions = self.vector_count if self.geometry is None else prod(self.geometry.output)
         groups, _, terms = self.weights.shape
         return int(positions * groups * terms)
 
@@ -43,7 +43,9 @@ class LoweredNode:
 def list_photonic_nodes(network: Network) -> tuple[Node, ...]:
     """Return the nodes whose products are photonic, in the order of execution."""
     return tuple(
-        node for node in network.nodes if node.operation in PHOTONIC and node.inputs[1] in network.constants
+        node
+        for node in network.nodes
+        if node.operation in PHOTONIC_OPERATIONS and node.inputs[1] in network.constants
     )
 
 
@@ -53,14 +55,16 @@ def lower_node(network: Network, node: Node) -> LoweredNode:
     bias = _read_constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
     if node.operation == "Gemm":
-        vectors = prod(shape[:-1])
-        return LoweredNode(node, weights[None], None if bias is None else bias.reshape(1, -1), None, vectors)
-    groups = int(node.attributes.get("groups", 1))
-    rows = weights.shape[0] // groups
+        vector_count = prod(shape[:-1])
+        return LoweredNode(
+            node, weights[None], None if bias is None else bias.reshape(1, -1), None, vector_count
+        )
+    group_count = int(node.attributes.get("groups", 1))
+    rows_per_group = weights.shape[0] // group_count
     return LoweredNode(
         node,
-        weights.reshape(groups, rows, -1),
-        None if bias is None else bias.reshape(groups, rows),
+        weights.reshape(group_count, rows_per_group, -1),
+        None if bias is None else bias.reshape(group_count, rows_per_group),
         make_geometry(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
     )
 
@@ -75,7 +79,7 @@ def make_geometry(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -
         width,
         kernel,
         _make_pair(attributes.get("strides", (1, 1))),
-        _make_four(attributes.get("pads", (0, 0, 0, 0))),
+        _make_pads(attributes.get("pads", (0, 0, 0, 0))),
         _make_pair(attributes.get("dilations", (1, 1))),
     )
 
@@ -93,7 +97,7 @@ def make_vectors(layer: LoweredNode, activations: npt.NDArray[Any]) -> npt.NDArr
         strides=geometry.strides,
         pads=geometry.pads,
         dilations=geometry.dilations,
-        groups=len(layer.weights),
+        group_count=len(layer.weights),
     )
     return np.asarray(rows).reshape(-1, *layer.weights.shape[::2])
 
@@ -113,7 +117,7 @@ def _make_pair(values: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _make_four(values: Any) -> tuple[int, int, int, int]:
+def _make_pads(values: Any) -> tuple[int, int, int, int]:
     top, left, bottom, right = values
     return int(top), int(left), int(bottom), int(right)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fpga.photonic_mac.network import LANES
+from fpga.photonic_mac.network import LANE_COUNT
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
 from lightning.compiler.chain import SHAPE_OPERATIONS, DenseChain, compute_byte_activations, find_dense_chain
@@ -38,7 +38,7 @@ def make_nic_model(compiled: CompiledModel, name: str) -> NicModel:
                 layer.name,
             )
             for layer, rectified, step in zip(
-                dense_chain.layers, dense_chain.has_relu, [*steps, 1.0], strict=True
+                dense_chain.layers, dense_chain.relu_flags, [*steps, 1.0], strict=True
             )
         )
         lookup_table = np.asarray(
@@ -74,10 +74,10 @@ def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Ite
         tensor = node.output
     if dense_chain is None:
         yield f"{network.name} is not a chain of dense layers from its input to its output"
-    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
+    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANE_COUNT, 1, 1):
         yield (
             f"{network.name} is compiled for {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and"
-            f" {hardware.cores} cores; the smartNIC has {LANES}, 1 and 1"
+            f" {hardware.cores} cores; the smartNIC has {LANE_COUNT}, 1 and 1"
         )
     if hardware.skip_zeros:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lightning.compiler.datapath.schedule import compute_layer_work
 from lightning.compiler.model import CompiledModel, LayerWork
-from lightning.costs.presets import PRESETS, Count, Figure, Group, Preset
+from lightning.costs.presets import PRESETS, Count, Figure, PartGroup, Preset
 from lightning.errors import OutOfRange
 from lightning.networks.work import count_macs
 
@@ -34,8 +34,8 @@ class Work:
 
 def compute_layer_works(model: CompiledModel) -> dict[str, LayerWork]:
     """Return the work of each photonic layer by name, in the order of the network."""
-    order = [node.name for node in model.network.nodes if node.name in model.layers]
-    return {name: compute_layer_work(model.layers[name], model.hardware) for name in order}
+    layer_names = [node.name for node in model.network.nodes if node.name in model.layers]
+    return {name: compute_layer_work(model.layers[name], model.hardware) for name in layer_names}
 
 
 def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
@@ -67,7 +67,7 @@ class Line:
     """Energy of one part: `count` units of `counted_work`, and the energy of each unit."""
 
     name: str
-    group: Group
+    group: PartGroup
     count: float
     counted_work: Count
     unit_energy: Figure
@@ -113,7 +113,7 @@ class Costs:
         """Images per second without overlap; infinite if no layer is photonic."""
         return 1.0 / self.latency_s if self.latency_s else float("inf")
 
-    def compute_joules(self, group: Group) -> float:
+    def compute_joules(self, group: PartGroup) -> float:
         """Return the energy of one group of parts."""
         return sum(line.joules for line in self.lines if line.group == group)
 
@@ -129,7 +129,7 @@ def estimate_costs(model: CompiledModel, preset: str = "chip") -> Costs:
     digital_macs = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
     work = sum_work(model, digital_macs)
     lines = tuple(
-        Line(part.name, part.group, getattr(work, part.counted_work), part.counted_work, part.unit_energy)
+        Line(part.name, part.group, getattr(work, part.work_kind), part.work_kind, part.unit_energy)
         for part in chosen_preset.parts
     )
     return Costs(chosen_preset, model.hardware.clock_hz, compute_layer_works(model), work, lines)

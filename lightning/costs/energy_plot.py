@@ -17,10 +17,10 @@ from lightning.canvas import (
     style_axes,
 )
 from lightning.costs import BASELINES, Costs
-from lightning.costs.presets import Group
+from lightning.costs.presets import PartGroup
 from lightning.costs.shot_noise import MIN_NORMAL_PHOTONS, ShotPoint
 
-GROUPS: tuple[tuple[Group, str], ...] = (
+GROUPS: tuple[tuple[PartGroup, str], ...] = (
     ("converters", SERIES_COLOURS[0]),
     ("optics", OPTICS_COLOUR),
     ("receiver", SERIES_COLOURS[3]),
@@ -54,7 +54,10 @@ def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
     axes.set_xlim(right=max(values) * 1e12 * 6)
     style_axes(axes, x_label="energy of one multiply-accumulate, pJ (logarithmic)")
     add_heading(
-        figure, f"What a multiply-accumulate costs: {name}", "converters and memory included", simulated=True
+        figure,
+        f"What a multiply-accumulate costs: {name}",
+        "converters and memory included",
+        is_simulated=True,
     )
     return figure
 
@@ -81,11 +84,11 @@ def _format_value(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plot:
-    """Plot accuracy over photons per product. `exact` is the accuracy without noise (0 .. 1)."""
+def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact_accuracy: float) -> Plot:
+    """Plot accuracy over photons per product. `exact_accuracy` is the accuracy without noise (0 .. 1)."""
     figure = make_figure()
     axes = figure.add_subplot()
-    axes.axhline(100 * exact, color=FAINT_COLOUR, linewidth=1, linestyle="--", label="without noise")
+    axes.axhline(100 * exact_accuracy, color=FAINT_COLOUR, linewidth=1, linestyle="--", label="without noise")
     axes.errorbar(
         [point.photons for point in points],
         [100 * point.accuracy for point in points],
@@ -106,5 +109,5 @@ def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plo
         )
     style_axes(axes, x_label="photons in a product of 255 and 255", y_label="accuracy, %")
     add_legend(axes, loc="upper left", bbox_to_anchor=(0, 0.92))
-    add_heading(figure, f"What photons allow: {name}", "no receiver is better than this", simulated=True)
+    add_heading(figure, f"What photons allow: {name}", "no receiver is better than this", is_simulated=True)
     return figure

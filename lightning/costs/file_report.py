@@ -48,7 +48,7 @@ class FileReport:
         inspection = self.inspection
         return {
             "opset": inspection.opset,
-            "converted_to": inspection.converted_to,
+            "converted_to": inspection.converted_opset,
             "inputs": list(inspection.inputs),
             "outputs": list(inspection.outputs),
             "nodes": list(self.nodes),
@@ -90,11 +90,11 @@ def _report_refused_node(node: str, operation: str, reason: str) -> dict[str, An
 
 
 def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
-    layer, count = model.layers.get(node.name), macs.get(node.name, 0)
+    layer, mac_count = model.layers.get(node.name), macs.get(node.name, 0)
     node_model = replace(model, layers={} if layer is None else {node.name: layer})
-    work = sum_work(node_model, 0 if layer is not None else count)
-    energy = sum(
-        getattr(work, part.counted_work) * part.unit_energy.value for part in PRESETS[PRESET_NAME].parts
+    work = sum_work(node_model, 0 if layer is not None else mac_count)
+    energy_j = sum(
+        getattr(work, part.work_kind) * part.unit_energy.value for part in PRESETS[PRESET_NAME].parts
     )
     return {
         "name": node.name,
@@ -103,9 +103,9 @@ def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> d
         "reason": _PHOTONIC_REASON if layer is not None else _explain_electronic(node),
         "shape": list(model.network.shapes[node.output]),
         "values": prod(model.network.shapes[node.output]),
-        "macs": count,
+        "macs": mac_count,
         "cycles": work.cycles,
-        "energy_j": energy,
+        "energy_j": energy_j,
     }
 
 
@@ -140,5 +140,5 @@ def _sketch_layer(lowered_node: LoweredNode, *, is_signed: bool) -> PhotonicLaye
         np.ones(row_shape, np.float32),
         is_signed,
         lowered_node.geometry,
-        lowered_node.vectors,
+        lowered_node.vector_count,
     )

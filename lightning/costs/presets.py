@@ -24,7 +24,7 @@ LIGHTNING_SOURCE = "Lightning (SIGCOMM 2023) artifact, simulation/models.py"
 _PREFIXES = tuple(
     (10.0 ** (-3 * step), prefix) for step, prefix in enumerate(("", "m", "u", "n", "p", "f", "a", "z"))
 )
-Group = Literal["converters", "optics", "receiver", "digital", "memory"]
+PartGroup = Literal["converters", "optics", "receiver", "digital", "memory"]
 Count = Literal[
     "seconds",
     "core_seconds",
@@ -62,12 +62,12 @@ def format_joules(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of part, with its energy in J for each unit of `counted_work`. For seconds, this is the power in W."""
+    """One kind of part, with its energy in J for each unit of `work_kind`. For seconds, this is the power in W."""
 
     name: str
-    group: Group
+    group: PartGroup
     unit_energy: Figure
-    counted_work: Count
+    work_kind: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Preset:
 
 
 def compute_laser_power_w(
-    received_w: float, modulators: int, insertion_loss_db: float, efficiency: float
+    received_w: float, modulator_count: int, insertion_loss_db: float, efficiency: float
 ) -> float:
     """Return the electrical power of a laser that puts `received_w` on the detector through modulators in series.
 
@@ -91,7 +91,7 @@ def compute_laser_power_w(
     >>> round(compute_laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
     19.91
     """
-    return float(received_w * 10.0 ** (modulators * insertion_loss_db / 10.0) / efficiency)
+    return float(received_w * 10.0 ** (modulator_count * insertion_loss_db / 10.0) / efficiency)
 
 
 PROTOTYPE = Preset(

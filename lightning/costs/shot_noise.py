@@ -32,19 +32,21 @@ SEED_COUNT = 3
 """Number of noise seeds whose accuracies are averaged."""
 
 
-def make_shot_noise(photons: float, efficiency: float = DETECTOR_EFFICIENCY) -> Noise:
-    """Return the shot noise for `photons` photons in a product of 255 and 255. Raise `OutOfRange` without light.
+def make_shot_noise(photon_count: float, efficiency: float = DETECTOR_EFFICIENCY) -> Noise:
+    """Return the shot noise for `photon_count` photons in a product of 255 and 255. Raise `OutOfRange` without light.
 
     >>> make_shot_noise(255.0, 1.0).shot
     1.0
     """
-    if not (photons > 0 and 0 < efficiency <= 1):
+    if not (photon_count > 0 and 0 < efficiency <= 1):
         raise OutOfRange(
-            f"{photons} photons at an efficiency of {efficiency} give no light",
+            f"{photon_count} photons at an efficiency of {efficiency} give no light",
             hint="Give more than 0 photons, and an efficiency above 0 and up to 1",
         )
     return Noise(
-        sigma=0.0, shot=FULL_VALUE / (efficiency * photons), identity=f"shot noise, {photons:g} photons"
+        sigma=0.0,
+        shot=FULL_VALUE / (efficiency * photon_count),
+        identity=f"shot noise, {photon_count:g} photons",
     )
 
 
@@ -85,7 +87,7 @@ def _measure_point(
     model: CompiledModel,
     inputs: npt.ArrayLike,
     labels: npt.ArrayLike,
-    photons: float,
+    photon_count: float,
     efficiency: float,
     seed_count: int,
 ) -> ShotPoint:
@@ -94,9 +96,9 @@ def _measure_point(
     truth = np.asarray(labels)
     accuracies = []
     for seed in range(seed_count):
-        executor = open_executor(model, "noisy", noise=make_shot_noise(photons, efficiency), seed=seed)
+        executor = open_executor(model, "noisy", noise=make_shot_noise(photon_count, efficiency), seed=seed)
         accuracies.append(float((executor.run(inputs).classes == truth).mean()))
     spread = float(np.std(accuracies, ddof=1)) if seed_count > 1 else 0.0
     return ShotPoint(
-        photons, photons * compute_photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread
+        photon_count, photon_count * compute_photon_energy_j(WAVELENGTH_M), float(np.mean(accuracies)), spread
     )

@@ -57,9 +57,9 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH_SIZE) -
     for start in range(0, len(inputs), batch):
         batch_slice = slice(start, start + batch)
         keys = np.arange(start, start + len(inputs[batch_slice]), dtype=np.uint64)
-        begin = time.perf_counter()
+        start_s = time.perf_counter()
         answers = executor.run(inputs[batch_slice], keys)
-        seconds += time.perf_counter() - begin
+        seconds += time.perf_counter() - start_s
         correct_count += count_correct(answers.scores, dataset.y[batch_slice])
         cycles = max(cycles, answers.cycles)
         counters.update(answers.counters)
@@ -91,9 +91,9 @@ def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, duration_s:
     One untimed run warms up. The time is the median of at least three runs, which together take at least `duration_s`.
     """
     run(inputs)
-    times: list[float] = []
-    while len(times) < 3 or sum(times) < duration_s:
-        begin = time.perf_counter()
+    durations_s: list[float] = []
+    while len(durations_s) < 3 or sum(durations_s) < duration_s:
+        start_s = time.perf_counter()
         run(inputs)
-        times.append(time.perf_counter() - begin)
-    return len(inputs) / max(float(np.median(times)), 1e-9)
+        durations_s.append(time.perf_counter() - start_s)
+    return len(inputs) / max(float(np.median(durations_s)), 1e-9)

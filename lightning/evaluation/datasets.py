@@ -81,9 +81,9 @@ def _load_arrays(path: Path) -> Dataset:
         raise DatasetError(f"{path} is damaged ({error})", hint="Write it again with numpy.savez") from error
     test = _find_arrays(arrays, ("x", "y"), ("x_test", "y_test"))
     if test is None:
-        present = f"the arrays {', '.join(sorted(arrays))}" if arrays else "no arrays"
+        arrays_text = f"the arrays {', '.join(sorted(arrays))}" if arrays else "no arrays"
         raise DatasetError(
-            f"{path} has {present}, but needs x and y, or x_test and y_test", hint=_EXPECTED_ARRAYS
+            f"{path} has {arrays_text}, but needs x and y, or x_test and y_test", hint=_EXPECTED_ARRAYS
         )
     train = _find_arrays(arrays, ("x_train", "y_train")) or (test[0][:0], test[1][:0])
     origin = {path.name: hash_content(content)}
@@ -178,8 +178,8 @@ def _require_file(folder: Path, name: str) -> Path:
 
 def _find_file(folder: Path, name: str) -> Path | None:
     """Return the path of the file, or None. Its name may end in `.gz`. Some copies have `.idx` instead of `-idx`."""
-    dotted = name.replace("-idx", ".idx")
-    names = (f"{base_name}{ending}" for base_name in (name, dotted) for ending in ("", ".gz"))
+    dotted_name = name.replace("-idx", ".idx")
+    names = (f"{base_name}{ending}" for base_name in (name, dotted_name) for ending in ("", ".gz"))
     return next((folder / candidate for candidate in names if (folder / candidate).is_file()), None)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.execution.interface import get_raw_shape
 from lightning.networks.network import Network
-from lightning.networks.preprocess import pack_named
+from lightning.networks.preprocess import pack_named_inputs
 from lightning.optional import require
 
 Raw = npt.NDArray[Any]
@@ -40,7 +40,7 @@ def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npz":
-        return pack_named(network, _read_arrays(path))
+        return pack_named_inputs(network, _read_arrays(path))
     if path.suffix.lower() == ".npy":
         return fit_axes(_read_array(path)[None], network)
     return fit_axes(read_image(path, get_raw_shape(network), resize=resize)[None], network)

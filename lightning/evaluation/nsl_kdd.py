@@ -44,13 +44,13 @@ class Encoding:
 
     categories: tuple[tuple[str, ...], ...]
     """The categories of each categorical feature, sorted."""
-    largest: Floats
+    feature_maxima: Floats
     """Largest value, at least 1, of each numerical feature, (38,); 1 for features outside `COUNT_COLUMNS`."""
 
     @property
-    def width(self) -> int:
+    def column_count(self) -> int:
         """Number of columns of an encoded connection."""
-        return len(self.largest) + sum(map(len, self.categories))
+        return len(self.feature_maxima) + sum(map(len, self.categories))
 
 
 def load_nsl_kdd(folder: Path) -> Dataset:
@@ -94,17 +94,19 @@ def fit_encoding(rows: Rows) -> Encoding:
     """Return the encoding fitted to these rows."""
     columns = list(zip(*rows, strict=False))
     categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORY_COLUMNS)
-    largest = np.maximum(_read_numbers(rows).max(axis=0), 1)
+    feature_maxima = np.maximum(_read_numbers(rows).max(axis=0), 1)
     is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
-    return Encoding(categories, np.where(is_count, largest, 1).astype(np.float32))
+    return Encoding(categories, np.where(is_count, feature_maxima, 1).astype(np.float32))
 
 
 def encode_rows(rows: Rows, encoding: Encoding) -> Floats:
     """Encode rows as values 0 .. 1, (n, width), with numerical features first, then a column for each category."""
     numbers = _read_numbers(rows)
     is_count = np.isin(_list_numerical_columns(), COUNT_COLUMNS)
-    scaled = np.where(is_count, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
-    columns = [np.clip(scaled, 0, 1)]
+    scaled_features = np.where(
+        is_count, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.feature_maxima), numbers
+    )
+    columns = [np.clip(scaled_features, 0, 1)]
     for index, known_values in zip(CATEGORY_COLUMNS, encoding.categories, strict=True):
         values = np.array([row[index] for row in rows])
         columns.append(values[:, None] == np.array(known_values)[None, :])

@@ -63,8 +63,11 @@ class Session:
     def count_correct(self, dataset: Dataset) -> int:
         """Return the number of correctly classified test images."""
         inputs = fit_axes(dataset.x, self.network)
-        parts = [slice(start, start + BATCH_SIZE) for start in range(0, len(inputs), BATCH_SIZE)]
-        return sum(count_correct(self.compute_scores(inputs[part]), dataset.y[part]) for part in parts)
+        batch_slices = [slice(start, start + BATCH_SIZE) for start in range(0, len(inputs), BATCH_SIZE)]
+        return sum(
+            count_correct(self.compute_scores(inputs[batch_slice]), dataset.y[batch_slice])
+            for batch_slice in batch_slices
+        )
 
 
 def open_float32_session(network: Network) -> Session:
@@ -142,8 +145,10 @@ def _take_samples(x: Raw) -> Raw:
     return x[spread_indices(len(x), SAMPLE_COUNT)]
 
 
-def _select_part(dataset: Dataset, part: slice) -> Dataset:
-    return Dataset(dataset.name, dataset.x[part], dataset.y[part], dataset.train_x, dataset.train_y)
+def _select_part(dataset: Dataset, index_range: slice) -> Dataset:
+    return Dataset(
+        dataset.name, dataset.x[index_range], dataset.y[index_range], dataset.train_x, dataset.train_y
+    )
 
 
 class _SampleReader:

@@ -14,7 +14,7 @@ from lightning.execution.noise import Noise
 from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
-LIGHT_MODEL = DeviceIdentity("model of light", simulated=True)
+LIGHT_MODEL = DeviceIdentity("model of light", is_simulated=True)
 """Device of a result computed without a device, with or without noise."""
 
 
@@ -48,7 +48,7 @@ class Provenance:
             "calibration": self.calibration or (self.noise.identity if self.noise else "") or None,
             "faults": list(self.faults),
             "device": self.device.name,
-            "simulated": self.device.simulated,
+            "simulated": self.device.is_simulated,
         }
 
     @property

@@ -64,22 +64,22 @@ class Sensitivity:
     noise: Noise
     allowed_loss: float
     """Allowed loss in percentage points."""
-    layers: tuple[LayerLoss, ...]
+    layer_losses: tuple[LayerLoss, ...]
     """Losses of the layers, in the order of the network."""
     level_trials: tuple[NoiseTrial, ...]
     """All evaluated noise levels, ordered by sigma."""
     averaging_trials: tuple[NoiseTrial, ...]
     """The given noise, averaged over 1, 2, 4, ... times as many readouts."""
-    factor: float
+    max_noise_factor: float
     """Largest tolerable multiple of the noise: 0 if none is tolerable, infinity if all are."""
 
     @property
-    def sigma(self) -> float:
+    def max_sigma(self) -> float:
         """Largest sigma, in LSB (255 is full scale), that loses no more than the allowed accuracy."""
-        return self.factor * self.noise.sigma
+        return self.max_noise_factor * self.noise.sigma
 
     @property
-    def average(self) -> int | None:
+    def min_average_count(self) -> int | None:
         """Smallest number of averaged readouts with a tolerable loss, or None if all numbers lose too much."""
         return next(
             (
@@ -91,16 +91,16 @@ class Sensitivity:
         )
 
     @property
-    def weakest(self) -> LayerLoss:
+    def most_sensitive_layer(self) -> LayerLoss:
         """The layer whose noise loses the most accuracy."""
-        return max(self.layers, key=lambda layer: layer.loss)
+        return max(self.layer_losses, key=lambda layer: layer.loss)
 
     def compute_loss(self, trial: NoiseTrial) -> float:
         """Return the loss compared with no noise, in percentage points."""
         return 100 * (self.exact_accuracy - trial.accuracy)
 
 
-class OneNoisyLayer:
+class SingleNoisyLayerMultiplier:
     """Multiplier that adds noise in one layer and is exact in all others."""
 
     def __init__(self, exact: Multiplier, noisy: Multiplier, layer: str) -> None:
@@ -114,7 +114,7 @@ class OneNoisyLayer:
 
 def open_single_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
     """Return an executor with noise in this layer only."""
-    products = OneNoisyLayer(make_exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
+    products = SingleNoisyLayerMultiplier(make_exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
     return Interpreter(model, products, "noisy")
 
 
@@ -142,19 +142,21 @@ def measure_sensitivity(
             hint="Run `lightning explain` to see what runs where",
         )
     exact_accuracy = evaluate(open_executor(model, "exact"), dataset).accuracy
-    search = _Search(model, dataset, noise, tuple(seeds), exact_accuracy, allowed_loss)
-    layers = tuple(
+    search = _SensitivitySearch(model, dataset, noise, tuple(seeds), exact_accuracy, allowed_loss)
+    layer_losses = tuple(
         LayerLoss(name, accuracy, 100 * (exact_accuracy - accuracy))
         for name, accuracy in (
-            (node.name, search.measure_layer(node.name))
+            (node.name, search.measure_layer_accuracy(node.name))
             for node in model.network.nodes
             if node.name in model.layers
         )
     )
     averaging_trials = search.average_readouts()
-    factor = search.find_largest_factor()
+    max_noise_factor = search.find_largest_factor()
     level_trials = tuple(sorted(search.level_trials, key=lambda trial: trial.sigma))
-    return Sensitivity(exact_accuracy, noise, allowed_loss, layers, level_trials, averaging_trials, factor)
+    return Sensitivity(
+        exact_accuracy, noise, allowed_loss, layer_losses, level_trials, averaging_trials, max_noise_factor
+    )
 
 
 def is_tolerable(exact_accuracy: float, trial: NoiseTrial, allowed_loss: float) -> bool:
@@ -188,7 +190,7 @@ def compute_full_light_deviation(noise: Noise) -> float:
     return math.sqrt(noise.compute_variance(MAX_DEVIATION))
 
 
-class _Search:
+class _SensitivitySearch:
     """Measurement of one network with different noise."""
 
     def __init__(
@@ -204,12 +206,12 @@ class _Search:
         self.exact_accuracy, self.allowed_loss = exact_accuracy, allowed_loss
         self.level_trials: list[NoiseTrial] = []
 
-    def measure_layer(self, layer: str) -> float:
+    def measure_layer_accuracy(self, layer: str) -> float:
         return self._measure_mean(
             [open_single_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds]
         )
 
-    def measure_all(self, noise: Noise) -> NoiseTrial:
+    def measure_all_layers(self, noise: Noise) -> NoiseTrial:
         executors = [open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds]
         return NoiseTrial(noise.sigma, noise.average, self._measure_mean(executors))
 
@@ -217,7 +219,7 @@ class _Search:
         """Average 1, 2, 4, ... times as many readouts, until the loss is tolerable."""
         trials: list[NoiseTrial] = []
         for factor in AVERAGE_FACTORS:
-            trials.append(self.measure_all(replace(self.noise, average=self.noise.average * factor)))
+            trials.append(self.measure_all_layers(replace(self.noise, average=self.noise.average * factor)))
             if is_tolerable(self.exact_accuracy, trials[-1], self.allowed_loss):
                 break
         return tuple(trials)
@@ -245,7 +247,7 @@ class _Search:
         return low
 
     def _is_tolerable(self, factor: float) -> bool:
-        self.level_trials.append(self.measure_all(self.noise.scale(factor)))
+        self.level_trials.append(self.measure_all_layers(self.noise.scale(factor)))
         return is_tolerable(self.exact_accuracy, self.level_trials[-1], self.allowed_loss)
 
     def _measure_mean(self, executors: Sequence[Executor]) -> float:

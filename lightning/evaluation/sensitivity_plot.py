@@ -27,15 +27,18 @@ def plot_layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     The left half shows points lost, in the order of the network. The right half shows accuracy over sigma, with the
     allowed loss and the largest tolerable sigma.
     """
-    figure = make_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
+    figure = make_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layer_losses)))
     left_axes, right_axes = figure.subplots(1, 2)
     _draw_bars(left_axes, result)
     _draw_curve(right_axes, result)
-    noise, weakest = result.noise, result.weakest
-    exact = f"exact {100 * result.exact_accuracy:.2f} %"
-    subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · {exact}"
-    title = f"Noise in layer “{weakest.layer}” costs most: {_format_points(weakest.loss)} points"
-    add_heading(figure, title, subtitle, simulated=False)
+    noise, most_sensitive_layer = result.noise, result.most_sensitive_layer
+    exact_text = f"exact {100 * result.exact_accuracy:.2f} %"
+    subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · {exact_text}"
+    title = (
+        f"Noise in layer “{most_sensitive_layer.layer}” costs most: {_format_points(most_sensitive_layer.loss)}"
+        " points"
+    )
+    add_heading(figure, title, subtitle, is_simulated=False)
     for text in left_axes.findobj(Text):
         if text.get_text() in (title, subtitle):
             text.set_in_layout(False)  # these texts span both halves and must not widen the left one
@@ -49,9 +52,12 @@ def _format_points(loss: float) -> str:
 
 
 def _draw_bars(axes: Any, result: Sensitivity) -> None:
-    positions = range(len(result.layers))
-    losses = [layer.loss for layer in result.layers]
-    colours = [SERIES_COLOURS[3] if layer is result.weakest else SERIES_COLOURS[0] for layer in result.layers]
+    positions = range(len(result.layer_losses))
+    losses = [layer.loss for layer in result.layer_losses]
+    colours = [
+        SERIES_COLOURS[3] if layer is result.most_sensitive_layer else SERIES_COLOURS[0]
+        for layer in result.layer_losses
+    ]
     axes.barh(positions, losses, color=colours, height=0.64)
     for position, loss in zip(positions, losses, strict=True):
         axes.annotate(
@@ -63,7 +69,7 @@ def _draw_bars(axes: Any, result: Sensitivity) -> None:
             color=INK_COLOUR,
             fontsize=9,
         )
-    axes.set_yticks(list(positions), [layer.layer for layer in result.layers])
+    axes.set_yticks(list(positions), [layer.layer for layer in result.layer_losses])
     axes.invert_yaxis()
     axes.axvline(0, color=FAINT_COLOUR, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
@@ -92,12 +98,12 @@ def _draw_curve(axes: Any, result: Sensitivity) -> None:
         "right",
         SERIES_COLOURS[3],
     )
-    if result.factor and math.isfinite(result.factor):
-        axes.axvline(result.sigma, color=INK_COLOUR, linewidth=1, linestyle=":")
+    if result.max_noise_factor and math.isfinite(result.max_noise_factor):
+        axes.axvline(result.max_sigma, color=INK_COLOUR, linewidth=1, linestyle=":")
         _label_line(
             axes,
-            f"sigma {result.sigma:.3g}",
-            (result.sigma, 0),
+            f"sigma {result.max_sigma:.3g}",
+            (result.max_sigma, 0),
             ("data", "axes fraction"),
             "left",
             INK_COLOUR,

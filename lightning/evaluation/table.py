@@ -46,19 +46,19 @@ def compare(
     seeds: Sequence[int],
     *,
     preset: str = "chip",
-    batch: int = BATCH_SIZE,
+    batch_size: int = BATCH_SIZE,
     duration_s: float,
 ) -> list[Row]:
     """Return the four rows of the comparison. Each is timed on one batch for at least `duration_s`.
 
     The energy comes from `estimate_costs(model, preset)`. Raise `InputError` if the data do not fit the model.
     """
-    inputs = fit_axes(dataset.x[:batch], model.network)
+    inputs = fit_axes(dataset.x[:batch_size], model.network)
     with limit_to_one_thread():
         measurement = _Measurement(model, dataset, inputs, duration_s)
-        exact = measurement.measure_photonic("exact", None, seeds[:1], preset)
-        noisy = measurement.measure_photonic("noisy", noise, seeds, preset)
-        return [measurement.measure_float32(), measurement.measure_int8(), exact, noisy]
+        exact_row = measurement.measure_photonic("exact", None, seeds[:1], preset)
+        noisy_row = measurement.measure_photonic("noisy", noise, seeds, preset)
+        return [measurement.measure_float32(), measurement.measure_int8(), exact_row, noisy_row]
 
 
 def compute_spread(values: Sequence[float]) -> float | None:
@@ -129,9 +129,9 @@ class _Measurement:
 
     def measure_int8(self) -> Row:
         correct_count, images_per_s = 0, 0.0
-        for samples, tests in split_samples(self.dataset):
+        for samples, test_dataset in split_samples(self.dataset):
             session = open_int8_session(self.model.network, samples)
-            correct_count += session.count_correct(tests)
+            correct_count += session.count_correct(test_dataset)
             images_per_s = images_per_s or self._measure_throughput(session.compute_scores)
         return Row("int8, ONNX Runtime", self._compute_share(correct_count), None, images_per_s)
 

@@ -66,36 +66,36 @@ class Chain:
                 hint="Open it with lightning.execution.open_executor, which takes every model",
             )
         self.model = model
-        self.inputs = prod(model.network.input_shape)
-        self.outputs = dense_chain.layers[-1].weights.shape[1]
-        self.tail = dense_chain.tail
+        self.input_count = prod(model.network.input_shape)
+        self.output_count = dense_chain.layers[-1].weights.shape[1]
+        self.tail_nodes = dense_chain.tail_nodes
         self.kernel: Callable[..., None] = write_answers
         """The compiled function `kernel(raw, keys, *arrays, out, counters)`."""
-        self._tensor = dense_chain.tail[0].inputs[0] if dense_chain.tail else ""
-        self.arrays = (
+        self._tail_input = dense_chain.tail_nodes[0].inputs[0] if dense_chain.tail_nodes else ""
+        self.kernel_arguments = (
             compute_byte_activations(
                 model, dense_chain.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped
             ),
             *_pack_layers(dense_chain),
             *_pack_noise(model, dense_chain, noise),
             np.uint64(seed),
-            _make_rules(model, quirks or Quirks()),
+            _make_kernel_flags(model, quirks or Quirks()),
         )
-        law = NoiseLaw.WITHOUT if noise is None else noise.law
-        self._lanes = (
+        law = NoiseLaw.NO_NOISE if noise is None else noise.law
+        self._lane_weights = (
             order_lane_weights(dense_chain.layers) if can_use_lanes(dense_chain.layers, law) else None
         )
 
     @property
     def uses_lanes(self) -> bool:
         """True if large batches are computed with images as lanes; see `kernels.chain`."""
-        return self._lanes is not None
+        return self._lane_weights is not None
 
-    def answer_one(self, raw: Bytes, key: int, scores: Floats) -> None:
+    def compute_scores(self, raw: Bytes, key: int, scores: Floats) -> None:
         """Write the scores of one input (contiguous bytes) to `scores` (outputs,), float32, without checks."""
-        self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), scores.reshape(1, -1))
+        self.compute_batch_scores(raw.reshape(1, -1), np.array([key], np.uint64), scores.reshape(1, -1))
 
-    def answer_many(
+    def compute_batch_scores(
         self,
         raw: Bytes,
         keys: npt.NDArray[np.uint64],
@@ -106,33 +106,33 @@ class Chain:
 
         `COUNTER_NAMES` names the entries of `counters`. Arguments are not checked.
         """
-        totals = np.zeros(len(COUNTER_NAMES), np.int64) if counters is None else counters
-        if self._lanes is None or len(raw) < MIN_LANE_IMAGES:
-            self.kernel(raw, keys, *self.arrays, scores, totals)
+        counter_totals = np.zeros(len(COUNTER_NAMES), np.int64) if counters is None else counters
+        if self._lane_weights is None or len(raw) < MIN_LANE_IMAGES:
+            self.kernel(raw, keys, *self.kernel_arguments, scores, counter_totals)
         else:
             from lightning.execution.kernels.chain import write_answers_in_lanes
 
             kernel_in_lanes: Callable[..., None] = write_answers_in_lanes
-            kernel_in_lanes(raw, keys, *self._lanes, *self.arrays, scores, totals)
-        if self.tail:
+            kernel_in_lanes(raw, keys, *self._lane_weights, *self.kernel_arguments, scores, counter_totals)
+        if self.tail_nodes:
             scores[:] = self._apply_tail(scores)
 
     def warm(self) -> None:
         """Load the kernels: compute zeros for one image and a batch, from writable and read-only memory."""
-        scores = np.empty(self.outputs, np.float32)
-        self.answer_one(np.zeros(self.inputs, np.uint8), 0, scores)
-        self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, scores)
-        self.answer_many(
-            np.zeros((MIN_LANE_IMAGES, self.inputs), np.uint8),
+        scores = np.empty(self.output_count, np.float32)
+        self.compute_scores(np.zeros(self.input_count, np.uint8), 0, scores)
+        self.compute_scores(np.frombuffer(bytes(self.input_count), np.uint8), 0, scores)
+        self.compute_batch_scores(
+            np.zeros((MIN_LANE_IMAGES, self.input_count), np.uint8),
             np.zeros(MIN_LANE_IMAGES, np.uint64),
-            np.empty((MIN_LANE_IMAGES, self.outputs), np.float32),
+            np.empty((MIN_LANE_IMAGES, self.output_count), np.float32),
         )
 
     def _apply_tail(self, scores: Floats) -> Floats:
-        tensors: dict[str, npt.NDArray[np.float32]] = {self._tensor: scores}
-        for node in self.tail:
+        tensors: dict[str, npt.NDArray[np.float32]] = {self._tail_input: scores}
+        for node in self.tail_nodes:
             tensors[node.output] = compute_node(node, tensors, self.model.network.constants)
-        return tensors[self.tail[-1].output].reshape(len(scores), -1)
+        return tensors[self.tail_nodes[-1].output].reshape(len(scores), -1)
 
 
 def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
@@ -149,7 +149,7 @@ def _pack_layers(dense_chain: DenseChain) -> tuple[npt.NDArray[np.generic], ...]
     weights = [arrange_groups(layer)[0] for layer in dense_chain.layers]
     steps = np.array([layer.input_scale for layer in dense_chain.layers], np.float32)
     return (
-        _make_table(dense_chain, weights),
+        _make_layer_table(dense_chain, weights),
         steps,
         np.concatenate([layer_weights.values for layer_weights in weights]),
         np.concatenate([layer_weights.pointers for layer_weights in weights]),
@@ -162,29 +162,29 @@ def _pack_layers(dense_chain: DenseChain) -> tuple[npt.NDArray[np.generic], ...]
 def _pad_row_indices(weights: KernelWeights) -> npt.NDArray[np.uint32]:
     """Return row indices padded to the number of values, so that both have the same offsets."""
     return (
-        np.resize(weights.rows, len(weights.values))
+        np.resize(weights.row_indices, len(weights.values))
         if len(weights.pointers)
         else np.zeros(len(weights.values), np.uint32)
     )
 
 
-def _make_table(dense_chain: DenseChain, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
-    table = np.zeros((len(weights), 7), np.int64)
+def _make_layer_table(dense_chain: DenseChain, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
+    layer_table = np.zeros((len(weights), 7), np.int64)
     value_offset = pointer_offset = row_offset = 0
     for index, (layer, layer_weights) in enumerate(zip(dense_chain.layers, weights, strict=True)):
         first_pointer = pointer_offset if len(layer_weights.pointers) else -1
-        table[index] = (
+        layer_table[index] = (
             *layer.weights.shape[1:],
             value_offset,
             first_pointer,
             row_offset,
-            dense_chain.has_relu[index],
+            dense_chain.relu_flags[index],
             layer.signed,
         )
         value_offset += len(layer_weights.values)
         pointer_offset += len(layer_weights.pointers)
         row_offset += layer.weights.shape[1]
-    return table
+    return layer_table
 
 
 def _pack_noise(
@@ -195,27 +195,27 @@ def _pack_noise(
     row_noises = [compute_row_noise(layer, checked_noise, model.hardware) for layer in dense_chain.layers]
     means = np.concatenate([row_noise.means for row_noise in row_noises])
     variances = np.concatenate([row_noise.variances for row_noise in row_noises])
-    law = NoiseLaw.WITHOUT if noise is None else noise.law
+    law = NoiseLaw.NO_NOISE if noise is None else noise.law
     parameters = np.concatenate([[law], pack_output_noise(checked_noise)])
     return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, parameters
 
 
-def _make_rules(model: CompiledModel, quirks: Quirks) -> int:
+def _make_kernel_flags(model: CompiledModel, quirks: Quirks) -> int:
     from lightning.execution.kernels.chain import IS_PUBLISHED, NORMALISES_LAST, SCALES_PERFECTLY, WRAPS_SUMS
 
-    rules = WRAPS_SUMS if model.wrap else 0
+    flags = WRAPS_SUMS if model.wrap else 0
     if model.shift_normalised:
-        rules |= IS_PUBLISHED
-        rules |= SCALES_PERFECTLY if model.perfect_scaling else 0
-        rules |= NORMALISES_LAST if quirks.last_layer_normalised else 0
-    return rules
+        flags |= IS_PUBLISHED
+        flags |= SCALES_PERFECTLY if model.perfect_scaling else 0
+        flags |= NORMALISES_LAST if quirks.last_layer_normalised else 0
+    return flags
 
 
 class LaneWeights(NamedTuple):
     """Nonzero weights by row, as described in `kernels.chain`."""
 
     magnitudes: npt.NDArray[np.uint16]
-    terms: npt.NDArray[np.uint32]
+    term_indices: npt.NDArray[np.uint32]
     part_offsets: npt.NDArray[np.int64]
 
 
@@ -266,18 +266,18 @@ class FusedExecutor:
         if array.dtype != np.uint8 or not self._has_valid_shape(array.shape):
             return self.interpreter.run(array, keys)
         image_keys = check_keys(keys, len(array))
-        scores = np.empty((len(array), self.chain.outputs), np.float32)
+        scores = np.empty((len(array), self.chain.output_count), np.float32)
         counters = np.zeros(len(COUNTER_NAMES), np.int64)
         raw = np.ascontiguousarray(array).reshape(len(array), -1)
-        self.chain.answer_many(raw, image_keys, scores, counters)
+        self.chain.compute_batch_scores(raw, image_keys, scores, counters)
         shaped_scores = scores.reshape(len(array), *self.model.network.output_shape)
-        clipped_readouts = (
+        clipping_counter = (
             {"clipped_readouts": 0} if self.fidelity == "noisy" else {}
         )  # `is_supported` rejects noise that may clip
         return Answers(
             shaped_scores,
             self.interpreter.cycles,
-            {**name_counters(counters, wrap=self.model.wrap), **clipped_readouts},
+            {**name_counters(counters, wrap=self.model.wrap), **clipping_counter},
         )
 
     def warm(self) -> None:

@@ -59,8 +59,8 @@ def find_classes(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     ... )
     ([1, 0], [0, 1])
     """
-    flat = scores.reshape(len(scores), -1)
-    classes = flat[:, 0] > 0 if flat.shape[1] == 1 else flat.argmax(axis=1)
+    flat_scores = scores.reshape(len(scores), -1)
+    classes = flat_scores[:, 0] > 0 if flat_scores.shape[1] == 1 else flat_scores.argmax(axis=1)
     return np.asarray(classes, np.int64)
 
 
@@ -111,8 +111,8 @@ def check_keys(keys: npt.ArrayLike | None, image_count: int) -> Keys:
         array = np.asarray(keys)
     except ValueError as error:
         raise InputError(f"the keys are not an array: {error}", hint="Give one integer per input") from error
-    is_whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
-    if array.shape != (image_count,) or not is_whole:
+    is_integer = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
+    if array.shape != (image_count,) or not is_integer:
         raise InputError(
             f"keys of shape {array.shape} and type {array.dtype} do not match {image_count} inputs",
             hint="Give one integer from 0 to 2**64 - 1 for each input, for example its index or its request",

@@ -70,7 +70,9 @@ class Interpreter:
         scores = []
         for start in range(0, max(len(image_keys), 1), self._images_per_chunk):
             chunk = slice(start, start + self._images_per_chunk)
-            scores.append(self._answer(array[chunk] if array.ndim else array, image_keys[chunk], counters))
+            scores.append(
+                self._compute_scores(array[chunk] if array.ndim else array, image_keys[chunk], counters)
+            )
         if self.fidelity == "noisy":
             counters["clipped_readouts"] = getattr(self.multiplier, "clipped", 0) - earlier_clipped_count
         return Answers(np.concatenate(scores), self.cycles, dict(counters))
@@ -87,7 +89,7 @@ class Interpreter:
         if close is not None:
             close()
 
-    def _answer(self, raw: npt.NDArray[Any], keys: Keys, counters: Counter[str]) -> Floats:
+    def _compute_scores(self, raw: npt.NDArray[Any], keys: Keys, counters: Counter[str]) -> Floats:
         network = self.model.network
         tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
         for node, unused_tensors in network.find_last_uses():
@@ -102,18 +104,20 @@ class Interpreter:
         layer = self.model.layers.get(node.name)
         if layer is None:
             return compute_node(node, tensors, self.model.network.constants)
-        real = np.asarray(tensors[node.inputs[0]], np.float32)
-        activations = self._compute_activations(layer, real, counters)
+        real_values = np.asarray(tensors[node.inputs[0]], np.float32)
+        activations = self._compute_activations(layer, real_values, counters)
         sums = self.multiplier.compute_sums(layer, _make_vectors(layer, activations), keys)
         results = compute_real_values(self._round_sums(layer, sums, counters), layer)
         if layer.geometry is not None:
             return reshape_to_pixels(results, layer.geometry)
-        return results.reshape(*real.shape[:-1], -1)
+        return results.reshape(*real_values.shape[:-1], -1)
 
-    def _compute_activations(self, layer: PhotonicLayer, real: Floats, counters: Counter[str]) -> Activations:
+    def _compute_activations(
+        self, layer: PhotonicLayer, real_values: Floats, counters: Counter[str]
+    ) -> Activations:
         if self.model.shift_normalised and layer.name != self._photonic_names[0]:
-            return (scale_activations if self.model.perfect_scaling else shift_activations)(real)
-        inputs = np.abs(real) if self.quirks.signs_dropped else real
+            return (scale_activations if self.model.perfect_scaling else shift_activations)(real_values)
+        inputs = np.abs(real_values) if self.quirks.signs_dropped else real_values
         activations, clipped_count = quantise_activations(inputs, layer)
         counters["clipped_activations"] += clipped_count
         return activations

@@ -1,7 +1,7 @@
 """Noise of detector readouts: where it is drawn, how it grows with the light, and its limits.
 
-`TERMS` declares the terms of the variance. Machine code computes them with `kernels.laws`, up to a highest power of the
-light. Everything else uses `Noise`.
+`VARIANCE_TERMS` declares the terms of the variance. Machine code computes them with `kernels.laws`, up to a highest
+power of the light. Everything else uses `Noise`.
 """
 
 from __future__ import annotations
@@ -40,28 +40,32 @@ PLACES: Mapping[Place, NoisePlace] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class VarianceTerm:
     """A term of the variance: a field of `Noise`, times a power of the level."""
 
     power: int
     is_deviation: bool = False
     """True if the field is a standard deviation, which must be squared; False for a variance."""
 
-    def make_coefficient(self, number: float) -> float:
+    def make_coefficient(self, field_value: float) -> float:
         """Return the factor of the power of the level."""
-        return number**2 if self.is_deviation else number
+        return field_value**2 if self.is_deviation else field_value
 
-    def scale(self, number: float, factor: float) -> float:
+    def scale(self, field_value: float, factor: float) -> float:
         """Return the number for `factor` times the standard deviation."""
-        return number * (factor if self.is_deviation else factor * factor)
+        return field_value * (factor if self.is_deviation else factor * factor)
 
     @property
-    def max_number(self) -> float:
+    def max_value(self) -> float:
         """The largest allowed value of the field, which gives a deviation of `MAX_NOISE` at full light."""
         return MAX_NOISE if self.is_deviation else MAX_NOISE**2 / FULL_VALUE**self.power
 
 
-TERMS: Mapping[str, Term] = {"sigma": Term(0, is_deviation=True), "shot": Term(1), "intensity": Term(2)}
+VARIANCE_TERMS: Mapping[str, VarianceTerm] = {
+    "sigma": VarianceTerm(0, is_deviation=True),
+    "shot": VarianceTerm(1),
+    "intensity": VarianceTerm(2),
+}
 """Terms of the variance by field of `Noise`."""
 
 
@@ -103,8 +107,8 @@ class Noise:
     @property
     def coefficients(self) -> tuple[float, ...]:
         """The variance of one readout as a polynomial of its level, lowest power first."""
-        coefficients = [0.0] * (1 + max(HIGHEST_POWER, *(term.power for term in TERMS.values())))
-        for name, term in TERMS.items():
+        coefficients = [0.0] * (1 + max(HIGHEST_POWER, *(term.power for term in VARIANCE_TERMS.values())))
+        for name, term in VARIANCE_TERMS.items():
             coefficients[term.power] += term.make_coefficient(getattr(self, name))
         return tuple(coefficients)
 
@@ -132,7 +136,7 @@ class Noise:
         (6.0, 0.9)
         """
         changes: dict[str, Any] = {
-            name: term.scale(getattr(self, name), factor) for name, term in TERMS.items()
+            name: term.scale(getattr(self, name), factor) for name, term in VARIANCE_TERMS.items()
         }
         return replace(self, **changes)
 
@@ -143,10 +147,10 @@ def check_noise(noise: Noise) -> Noise:
         raise OutOfRange(
             f"noise.place {noise.place!r} is not known", hint=f"Choose one of: {', '.join(PLACES)}"
         )
-    for name, term in TERMS.items():
+    for name, term in VARIANCE_TERMS.items():
         value = getattr(noise, name)
-        if not 0 <= value <= term.max_number:
-            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.max_number:g}")
+        if not 0 <= value <= term.max_value:
+            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.max_value:g}")
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         raise OutOfRange(
             f"the noise has a term beyond power {HIGHEST_POWER} of the light, which machine code does not compute",

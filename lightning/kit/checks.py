@@ -68,17 +68,17 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
                     f"{settings.reps} shots of {settings.readout_length} samples need {sample_count}, but the buffer "
                     f"of readout {readout} holds {buffer_length}, one of which cannot be used"
                 ),
-                hint=_suggest_shorter(settings, max_samples),
+                hint=_suggest_smaller_readout(settings, max_samples),
             )
 
 
-def _suggest_shorter(settings: Settings, max_samples: int) -> str:
+def _suggest_smaller_readout(settings: Settings, max_samples: int) -> str:
     """Return a hint for settings that fit the buffer: shorter shots, or fewer shots."""
     suggestions = []
-    if samples := max_samples // settings.reps:
-        suggestions.append(f"readout_length to {samples} or less")
-    if shots := max_samples // settings.readout_length:
-        suggestions.append(f"reps to {shots} or less")
+    if max_readout_length := max_samples // settings.reps:
+        suggestions.append(f"readout_length to {max_readout_length} or less")
+    if max_shots := max_samples // settings.readout_length:
+        suggestions.append(f"reps to {max_shots} or less")
     return f"Set {' or '.join(suggestions) or 'both to less'}; more soft_avgs cost no room"
 
 
@@ -104,9 +104,9 @@ def check_clocks(soccfg: Any) -> None:
             _check_allowed(name, channel["fs"], rates, "MS/s")
 
 
-def check_same_firmware(compiled_for: Any, device: Any) -> None:
+def check_same_firmware(compiled_config: Any, device: Any) -> None:
     """Raise `ProgramError` if the program was compiled for other firmware than the device has."""
-    expected, actual = _read_firmware_properties(compiled_for), _read_firmware_properties(device)
+    expected, actual = _read_firmware_properties(compiled_config), _read_firmware_properties(device)
     if expected != actual:
         raise ProgramError(
             f"the program was compiled for {expected[0]} with other firmware than this device has ({actual[0]})",

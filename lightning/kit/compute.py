@@ -23,7 +23,7 @@ from lightning.kit.calibration import store
 from lightning.kit.calibration.decoder import FULL_VALUE, DecodedLevel
 from lightning.kit.calibration.document import Calibration, check_is_calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.calibration.measurement.batch import Reader, Window
+from lightning.kit.calibration.measurement.batch import TableReader, Window
 from lightning.kit.calibration.measurement.transfer import RowReader
 from lightning.kit.settings import MODULATOR_COUNT
 
@@ -136,7 +136,7 @@ class LightningCompute:
         words = self.calibration.look_up_words(values)
         readings = self.rows.read(words, shots=self.shots if shots is None else shots)
         answers = self.calibration.decode_table(readings.levels, values)
-        is_saturated = self.calibration.find_saturated(readings.levels + readings.idle, answers, values)
+        is_saturated = self.calibration.find_saturated(readings.levels + readings.idle_level, answers, values)
         if is_saturated.any():
             errors.warn_of_saturation(self.calibration.device, int(is_saturated.sum()))
         if (is_dark := self.calibration.find_dark(answers, values)).any():
@@ -179,10 +179,10 @@ def _connect(device: Any) -> Any:
     return connect(device)
 
 
-def _make_reader(device: Any, calibration: Calibration, window: int | None) -> Reader:
+def _make_reader(device: Any, calibration: Calibration, window: int | None) -> TableReader:
     channel_0, channel_1, channel_2, channel_3 = (modulator.channel for modulator in calibration.modulators)
     length = Window().length if window is None else window
-    return Reader(
+    return TableReader(
         device,
         channels=(channel_0, channel_1, channel_2, channel_3),
         readout=calibration.readout,

@@ -32,7 +32,7 @@ from lightning.kit.settings import (
 
 __all__ = ["Configuration", "LightningConfig", "Settings", "from_lts", "from_slide", "to_settings"]
 
-_NAMED_BY_INDEX = re.compile(r"(dac|dac_gain|value|word|channel)_(\d+)")
+_INDEXED_KEY = re.compile(r"(dac|dac_gain|value|word|channel)_(\d+)")
 
 _ALIASES = {
     "adc_1": "readouts",
@@ -43,10 +43,10 @@ _ALIASES = {
 }
 """Other accepted names: names of the published library with the same meaning, and clearer names of the talk's keys."""
 
-_TUPLES = {"dac": "values", "word": "words", "channel": "channels"}
+_FIELD_BY_PREFIX = {"dac": "values", "word": "words", "channel": "channels"}
 _KEYS = (
-    *(f"{kind}_{i}" for kind in _TUPLES for i in range(MODULATOR_COUNT)),
-    *(name for name in CHECK_BY_FIELD if name not in _TUPLES.values()),
+    *(f"{kind}_{i}" for kind in _FIELD_BY_PREFIX for i in range(MODULATOR_COUNT)),
+    *(name for name in CHECK_BY_FIELD if name not in _FIELD_BY_PREFIX.values()),
 )
 
 
@@ -70,8 +70,8 @@ class Configuration(Mapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         name = _resolve_key(key)
         kind, _, index = name.rpartition("_")
-        if kind in _TUPLES:
-            return getattr(self._settings, _TUPLES[kind])[int(index)]
+        if kind in _FIELD_BY_PREFIX:
+            return getattr(self._settings, _FIELD_BY_PREFIX[kind])[int(index)]
         value = getattr(self._settings, name)
         return list(value) if isinstance(value, tuple) else value
 
@@ -127,7 +127,7 @@ def _resolve_key(key: object) -> str:
     name = _ALIASES.get(key, key) if isinstance(key, str) else ""
     if name in _KEYS:
         return name
-    match = _NAMED_BY_INDEX.fullmatch(key) if isinstance(key, str) else None
+    match = _INDEXED_KEY.fullmatch(key) if isinstance(key, str) else None
     if match and match[1] == "dac_gain":
         raise AmbiguousConfig(
             f"{key!r} belongs to the library published for the kit, where dac_0..dac_3 are channels",

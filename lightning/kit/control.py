@@ -121,8 +121,8 @@ class LightningControl:
         elif self.calibration is not None and soc is not self._soccfg:
             check_calibration(self.calibration, device)
         device.expect_duration(self.compiled.compute_duration_s())
-        if note := getattr(device.unguarded, "note_settings", None):
-            note(self.settings.as_dict())
+        if note_settings := getattr(device.unguarded, "note_settings", None):
+            note_settings(self.settings.as_dict())
         return device
 
     def _make_origin(self, device: GuardedSoc) -> Origin:

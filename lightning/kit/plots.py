@@ -93,7 +93,10 @@ def error_histogram(
     style_axes(axes, x_label="error of the result (LSB)", y_label="results")
     add_legend(axes, loc="upper right")
     add_heading(
-        figure, _format_accuracy(results, a, b), _format_subtitle(errors, device), simulated=device.simulated
+        figure,
+        _format_accuracy(results, a, b),
+        _format_subtitle(errors, device),
+        is_simulated=device.is_simulated,
     )
     return figure
 
@@ -136,7 +139,10 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     for handle in upper_axes.get_legend().legend_handles:
         handle.set_alpha(1)
     add_heading(
-        figure, _format_accuracy(results, a, b), _format_subtitle(errors, device), simulated=device.simulated
+        figure,
+        _format_accuracy(results, a, b),
+        _format_subtitle(errors, device),
+        is_simulated=device.is_simulated,
     )
     return figure
 
@@ -195,7 +201,7 @@ def transfer_curves(sweeps: Mapping[int, SweepLike], device: DeviceIdentity) -> 
         figure,
         f"Transfer curve{plural_suffix} of modulator{plural_suffix} {modulator_numbers}",
         f"{device.name} · dots: measured, lines: sin² fits, ▽ null, △ peak",
-        simulated=device.simulated,
+        is_simulated=device.is_simulated,
     )
     return figure
 
@@ -236,36 +242,38 @@ def _draw_modulator(upper_axes: Any, lower_axes: Any, index: int, sweep: SweepLi
     lower_axes.plot(sweep.words, residuals, ".", color=colour, markersize=3.5, alpha=0.7)
 
 
-def waveform(acquired: Waveform, *, decoded: int | None = None) -> Plot:
+def waveform(waveform_data: Waveform, *, decoded_result: int | None = None) -> Plot:
     """Plot I of every readout, in counts, over the time since the start of the pulses.
 
     Bold lines are means, faint lines shots. With a calibration, shading marks the time of the pulses at the detector.
-    The title shows `decoded`.
+    The title shows `decoded_result`.
     """
     figure = make_figure()
     axes = figure.subplots()
-    for index, readout in enumerate(acquired.origin.settings.readouts):
-        colour, time_us = SERIES_COLOURS[index % len(SERIES_COLOURS)], acquired.time_us(index)
-        for shot in acquired[index] if len(acquired[index]) > 1 else ():
+    for index, readout in enumerate(waveform_data.origin.settings.readouts):
+        colour, time_us = SERIES_COLOURS[index % len(SERIES_COLOURS)], waveform_data.time_us(index)
+        for shot in waveform_data[index] if len(waveform_data[index]) > 1 else ():
             axes.plot(time_us, shot[0], color=colour, alpha=0.2, linewidth=0.8)
-        mean = acquired[index].mean(axis=0)[0]
+        mean = waveform_data[index].mean(axis=0)[0]
         axes.plot(time_us, mean, color=colour, linewidth=1.8, label=f"readout {readout}")
     axes.margins(x=0)
     bottom, top = axes.get_ylim()
     axes.set_ylim(bottom, max(bottom + HEADROOM * (top - bottom), bottom + 10))
     style_axes(axes, x_label="time after the start of the pulses (µs)", y_label="I (counts)")
-    if acquired.calibration is not None:
-        _shade_pulses(axes, acquired, acquired.calibration)
+    if waveform_data.calibration is not None:
+        _shade_pulses(axes, waveform_data, waveform_data.calibration)
     add_legend(axes, loc="upper right")
-    title = _format_operands(acquired.origin.settings, acquired.origin.words, decoded)
-    add_heading(figure, title, _format_acquisition(acquired), simulated=acquired.device.simulated)
+    title = _format_operands(waveform_data.origin.settings, waveform_data.origin.words, decoded_result)
+    add_heading(
+        figure, title, _format_acquisition(waveform_data), is_simulated=waveform_data.device.is_simulated
+    )
     return figure
 
 
-def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> None:
+def _shade_pulses(axes: Any, waveform_data: Waveform, calibration: Calibration) -> None:
     """Shade the time from the last modulator's arrival to the end of the first modulator's pulse."""
     arrival, tick_us = calibration.timing.arrival, calibration.timing.tick_ns * 1e-3
-    start, end = max(arrival) * tick_us, min(arrival) * tick_us + acquired.origin.pulse_ns * 1e-3
+    start, end = max(arrival) * tick_us, min(arrival) * tick_us + waveform_data.origin.pulse_ns * 1e-3
     axes.axvspan(start, end, color=SHADE_COLOUR, zorder=0)
     axes.annotate(
         "the pulses’ light",
@@ -280,20 +288,20 @@ def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> No
     )
 
 
-def _format_operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
+def _format_operands(settings: Settings, words: tuple[int, ...], decoded_result: int | None) -> str:
     """Return a title like `100 × 50 / 255 = 20`, with the second pair only if lit, or the gain words."""
     if any(settings.values[modulator] is None for modulator in settings.channel_by_modulator):
         return f"gain words {', '.join(map(str, words))}"
     a, b, c, d = (value or 0 for value in settings.values)
     product = f"{a} × {b}" + (f" + {c} × {d}" if c or d else "")
-    if decoded is None:
+    if decoded_result is None:
         return product
-    return f"({product}) / 255 = {decoded}" if c or d else f"{product} / 255 = {decoded}"
+    return f"({product}) / 255 = {decoded_result}" if c or d else f"{product} / 255 = {decoded_result}"
 
 
-def _format_acquisition(acquired: Waveform) -> str:
-    settings = acquired.origin.settings
+def _format_acquisition(waveform_data: Waveform) -> str:
+    settings = waveform_data.origin.settings
     shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
     averaging = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
-    encoding = "calibrated" if acquired.calibration else "not calibrated: driven linearly"
-    return f"{acquired.device.name} · {averaging} · {encoding}"
+    encoding = "calibrated" if waveform_data.calibration else "not calibrated: driven linearly"
+    return f"{waveform_data.device.name} · {averaging} · {encoding}"

@@ -65,7 +65,7 @@ class LightningSignalProcessing:
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
         """Bind the waveform and return its matplotlib figure, or None without matplotlib or with `draw` False."""
         self.waveform = _check_waveform(waveform)
-        return _draw_or_none(waveform) if draw else None
+        return _try_plot_waveform(waveform) if draw else None
 
     @property
     def decode_adc_result(self) -> DecodedResult:
@@ -88,9 +88,9 @@ class LightningSignalProcessing:
         windows or samples that the calibration does not cover.
         """
         decoded = decode_answer(waveform)
-        if decoded.saturated:
+        if decoded.is_saturated:
             warn_of_saturation(waveform.device.label)
-        if decoded.dark:
+        if decoded.is_dark:
             warn_of_darkness(waveform.device.label)
         return decoded.value
 
@@ -204,9 +204,9 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
         )
     start, stop, idle_end, idle_start = _find_edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
-    plateau = samples[(ticks >= start) & (ticks < stop)]
-    idle = samples[(ticks < idle_end) | (ticks >= idle_start)]
-    for name, section in (("plateau of the pulse", plateau), ("idle line", idle)):
+    plateau_samples = samples[(ticks >= start) & (ticks < stop)]
+    idle_samples = samples[(ticks < idle_end) | (ticks >= idle_start)]
+    for name, section in (("plateau of the pulse", plateau_samples), ("idle line", idle_samples)):
         if section.size == 0:
             raise OutOfRange(
                 (
@@ -216,8 +216,8 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
                 device=waveform.device.name,
                 hint="Change adc_trig_offset, length or readout_length so that the window covers the whole pulse",
             )
-    peak = float(plateau.mean())
-    return peak - float(idle.mean()), peak
+    peak = float(plateau_samples.mean())
+    return peak - float(idle_samples.mean()), peak
 
 
 def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
@@ -299,13 +299,13 @@ def _get_calibration(waveform: Waveform) -> Calibration:
     return waveform.calibration
 
 
-def _draw_or_none(waveform: Waveform) -> Any:
+def _try_plot_waveform(waveform: Waveform) -> Any:
     try:
         from lightning.kit import plots
     except ImportError:
         return None
     try:
-        answer = decode_answer(waveform).value
+        decoded_result = decode_answer(waveform).value
     except LightningError:
-        answer = None
-    return plots.waveform(waveform, decoded=answer)
+        decoded_result = None
+    return plots.waveform(waveform, decoded_result=decoded_result)

@@ -14,7 +14,7 @@ import numpy as np
 
 from lightning.load.inputs import Rows, load_rows, make_random_rows
 from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
-from lightning.load.schedule import Times, draw_schedule
+from lightning.load.schedule import Nanoseconds, draw_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import (
     DTYPE_BY_DATATYPE,
@@ -22,9 +22,9 @@ from lightning.serving.packets.codec import (
     MAGIC,
     MAX_PAYLOAD_BYTES,
     VERSION,
-    Code,
     Datatype,
     Kind,
+    RefusalCode,
 )
 from lightning.serving.packets.mmsg import (
     MESSAGE_DTYPE,
@@ -89,24 +89,24 @@ class Outbox:
         }
         for name, value in constant_fields.items():
             self._headers[name] = value
-        self._vectors = np.zeros((DATAGRAMS_PER_CALL, 2), VECTOR_DTYPE)
-        self._vectors["base"][:, 0] = (
+        self._iovecs = np.zeros((DATAGRAMS_PER_CALL, 2), VECTOR_DTYPE)
+        self._iovecs["base"][:, 0] = (
             find_memory_address(self._headers) + np.arange(DATAGRAMS_PER_CALL) * HEADER.size
         )
-        self._vectors["length"][:, 0] = HEADER.size
+        self._iovecs["length"][:, 0] = HEADER.size
         self._messages = np.zeros(DATAGRAMS_PER_CALL, MESSAGE_DTYPE)
         self._messages["vectors"] = (
-            find_memory_address(self._vectors) + np.arange(DATAGRAMS_PER_CALL) * 2 * VECTOR_DTYPE.itemsize
+            find_memory_address(self._iovecs) + np.arange(DATAGRAMS_PER_CALL) * 2 * VECTOR_DTYPE.itemsize
         )
         self._messages["vector_count"] = 2
         self._messages_address = find_memory_address(self._messages)
 
-    def send(self, datagram: int, count: int) -> int:
-        """Send the next `count` datagrams from number `datagram` on, at most `DATAGRAMS_PER_CALL`.
+    def send(self, first_datagram: int, datagram_count: int) -> int:
+        """Send the next `datagram_count` datagrams from number `first_datagram` on, at most `DATAGRAMS_PER_CALL`.
 
         Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
-        datagram_numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
+        datagram_numbers = np.arange(first_datagram, first_datagram + min(datagram_count, DATAGRAMS_PER_CALL))
         requests, fragments = np.divmod(datagram_numbers, self.fragments_per_request)
         starts = fragments * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
@@ -115,10 +115,10 @@ class Outbox:
         self._headers["fragment"][:call_count] = fragments
         self._headers["length"][:call_count] = lengths
         rows = requests % len(self._rows)
-        self._vectors["base"][:call_count, 1] = (
+        self._iovecs["base"][:call_count, 1] = (
             find_memory_address(self._rows) + rows * self._rows.shape[1] + starts
         )
-        self._vectors["length"][:call_count, 1] = lengths
+        self._iovecs["length"][:call_count, 1] = lengths
         accepted_count: int = self._library.sendmmsg(
             self._descriptor, self._messages_address, call_count, socket.MSG_DONTWAIT
         )
@@ -128,25 +128,30 @@ class Outbox:
 def drive_datagrams(
     target: Target,
     model: int,
-    rate: float,
-    seconds: float,
+    rate_per_s: float,
+    duration_s: float,
     *,
     data: str = "random",
     size: int = 784,
     seed: int = 0,
     deadline_us: int = 0,
 ) -> Outcome:
-    """Send `rate` requests per second on average to a model. A request of random data has `size` values.
+    """Send `rate_per_s` requests per second on average to a model. A request of random data has `size` values.
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
-    due_ns = draw_schedule(rate, seconds, seed)
+    due_times_ns = draw_schedule(rate_per_s, duration_s, seed)
     rows = make_random_rows((size,), seed) if data == "random" else load_rows(data)
     traces = exchange(
-        target, model, rows, due_ns, first_request=compute_first_number(seed), deadline_us=deadline_us
+        target, model, rows, due_times_ns, first_request=compute_first_number(seed), deadline_us=deadline_us
     )
     return Outcome(
-        target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
+        target.url,
+        rate_per_s,
+        seed,
+        traces,
+        deadline_us,
+        {code.value: code.name.lower() for code in RefusalCode},
     )
 
 
@@ -156,7 +161,13 @@ def compute_first_number(seed: int) -> int:
 
 
 def exchange(
-    target: Target, model: int, rows: Rows, due_ns: Times, *, first_request: int = 0, deadline_us: int = 0
+    target: Target,
+    model: int,
+    rows: Rows,
+    due_times_ns: Nanoseconds,
+    *,
+    first_request: int = 0,
+    deadline_us: int = 0,
 ) -> Traces:
     """Send the rows in turn when due, and receive the answers. Raise `LoadError` if no server receives packets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -164,7 +175,7 @@ def exchange(
         try:
             client.connect(target.resolve_address())
             return _LoadRun(
-                client, Outbox(client, model, rows, first_request, deadline_us), due_ns, first_request
+                client, Outbox(client, model, rows, first_request, deadline_us), due_times_ns, first_request
             ).run()
         except OSError as error:
             raise LoadError(
@@ -175,58 +186,56 @@ def exchange(
 class _LoadRun:
     """A load in progress."""
 
-    def __init__(self, client: socket.socket, outbox: Outbox, due_ns: Times, first_request: int) -> None:
+    def __init__(
+        self, client: socket.socket, outbox: Outbox, due_times_ns: Nanoseconds, first_request: int
+    ) -> None:
         self.socket = client
         self.outbox = outbox
-        self.due_ns = due_ns
+        self.due_ns = due_times_ns
         self.first_request = first_request
         self.inbox = Inbox(client, DATAGRAMS_PER_CALL)
         self.headers = np.ndarray(
-            (DATAGRAMS_PER_CALL,), HEADER_DTYPE, self.inbox.bytes, strides=(SLOT_BYTES,)
+            (DATAGRAMS_PER_CALL,), HEADER_DTYPE, self.inbox.slot_bytes, strides=(SLOT_BYTES,)
         )
-        self.latency_ns = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
+        self.latency_ns = np.full(len(due_times_ns), NOT_HAPPENED, dtype=np.int64)
         self.lag_ns = self.latency_ns.copy()
-        self.refusal = np.zeros(len(due_ns), dtype=np.int32)
-        self.fragment_counts = np.zeros(len(due_ns), dtype=np.int64)
+        self.refusal_codes = np.zeros(len(due_times_ns), dtype=np.int32)
+        self.fragment_counts = np.zeros(len(due_times_ns), dtype=np.int64)
         self.answered_count = 0
 
     def run(self) -> Traces:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
-        fragments = self.outbox.fragments_per_request
-        datagram_count, sent_datagrams = len(self.due_ns) * fragments, 0
-        due_ns = np.repeat(self.due_ns, fragments).tolist()
-        end_ns = (due_ns[-1] if due_ns else 0) + GRACE_NS
+        fragments_per_request = self.outbox.fragments_per_request
+        datagram_count, sent_count = len(self.due_ns) * fragments_per_request, 0
+        due_times_ns = np.repeat(self.due_ns, fragments_per_request).tolist()
+        end_ns = (due_times_ns[-1] if due_times_ns else 0) + GRACE_NS
         start_ns = clock_ns()
         while True:
             elapsed_ns = clock_ns() - start_ns
-            ready_datagrams = sent_datagrams
+            ready_count = sent_count
             while (
-                ready_datagrams < datagram_count
-                and ready_datagrams - sent_datagrams < DATAGRAMS_PER_CALL
-                and due_ns[ready_datagrams] <= elapsed_ns
+                ready_count < datagram_count
+                and ready_count - sent_count < DATAGRAMS_PER_CALL
+                and due_times_ns[ready_count] <= elapsed_ns
             ):
-                ready_datagrams += 1
-            if ready_datagrams > sent_datagrams:
-                sent_datagrams += self._send(sent_datagrams, ready_datagrams - sent_datagrams, elapsed_ns)
-            received = self._receive(start_ns)
+                ready_count += 1
+            if ready_count > sent_count:
+                sent_count += self._send(sent_count, ready_count - sent_count, elapsed_ns)
+            received_count = self._receive(start_ns)
             if elapsed_ns > end_ns or self.answered_count == len(self.due_ns):
-                return make_traces(self.due_ns, self.latency_ns, self.lag_ns, self.refusal)
+                return make_traces(self.due_ns, self.latency_ns, self.lag_ns, self.refusal_codes)
             if self.inbox.is_peer_unreachable and not self.answered_count:
                 host, port = self.socket.getpeername()
                 raise LoadError(
                     f"no server receives packets at {host}:{port}",
                     hint="Give the address of a running server",
                 )
-            if not received:
-                self._wait(
-                    (due_ns[sent_datagrams] if sent_datagrams < datagram_count else end_ns) - elapsed_ns
-                )
+            if not received_count:
+                self._wait((due_times_ns[sent_count] if sent_count < datagram_count else end_ns) - elapsed_ns)
 
-    def _send(self, sent_datagrams: int, count: int, elapsed_ns: int) -> int:
-        accepted_count = self.outbox.send(sent_datagrams, count)
-        requests = (
-            np.arange(sent_datagrams, sent_datagrams + accepted_count) // self.outbox.fragments_per_request
-        )
+    def _send(self, sent_count: int, count: int, elapsed_ns: int) -> int:
+        accepted_count = self.outbox.send(sent_count, count)
+        requests = np.arange(sent_count, sent_count + accepted_count) // self.outbox.fragments_per_request
         self.lag_ns[requests] = elapsed_ns - self.due_ns[requests]
         return accepted_count
 
@@ -235,20 +244,22 @@ class _LoadRun:
         if count:
             elapsed_ns = clock_ns() - start_ns
             headers = self.headers[:count]
-            numbers = headers["request"].astype(np.int64) - self.first_request
-            is_own = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due_ns))
-            self._record_answers(headers[is_own], numbers[is_own], elapsed_ns)
+            request_indices = headers["request"].astype(np.int64) - self.first_request
+            is_own = (
+                (headers["magic"] == MAGIC) & (request_indices >= 0) & (request_indices < len(self.due_ns))
+            )
+            self._record_answers(headers[is_own], request_indices[is_own], elapsed_ns)
         return count
 
-    def _record_answers(self, headers: Rows, numbers: Times, elapsed_ns: int) -> None:
-        np.add.at(self.fragment_counts, numbers, 1)
+    def _record_answers(self, headers: Rows, request_indices: Nanoseconds, elapsed_ns: int) -> None:
+        np.add.at(self.fragment_counts, request_indices, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
-        is_complete = (is_refusal | (self.fragment_counts[numbers] >= headers["fragments"])) & (
-            self.latency_ns[numbers] == NOT_HAPPENED
+        is_complete = (is_refusal | (self.fragment_counts[request_indices] >= headers["fragments"])) & (
+            self.latency_ns[request_indices] == NOT_HAPPENED
         )
-        completed_requests = numbers[is_complete]
+        completed_requests = request_indices[is_complete]
         self.latency_ns[completed_requests] = elapsed_ns - self.due_ns[completed_requests]
-        self.refusal[completed_requests] = headers["code"][is_complete]
+        self.refusal_codes[completed_requests] = headers["code"][is_complete]
         self.answered_count = int(self.answered_count + len(np.unique(completed_requests)))
 
     def _wait(self, wait_ns: int) -> None:

@@ -46,20 +46,23 @@ def run_echo(scheme: str) -> Iterator[Target]:
             process.stdin.close()
 
 
-def echo_datagrams(server: socket.socket, stop: int) -> None:
-    """Send every datagram back until the descriptor `stop` is readable.
+def echo_datagrams(server: socket.socket, stop_descriptor: int) -> None:
+    """Send every datagram back until the descriptor `stop_descriptor` is readable.
 
     It receives many datagrams at a time, because the echo must be faster than the generator.
     """
     inbox = Inbox(server, 64)
-    buffer_address, senders = find_memory_address(inbox.bytes), find_memory_address(inbox.senders)
-    descriptors: list[int] = [server.fileno(), stop]
-    while stop not in select.select(descriptors, [], [])[0]:
+    buffer_address, senders_address = (
+        find_memory_address(inbox.slot_bytes),
+        find_memory_address(inbox.sender_addresses),
+    )
+    descriptors: list[int] = [server.fileno(), stop_descriptor]
+    while stop_descriptor not in select.select(descriptors, [], [])[0]:
         while count := inbox.receive():
             for slot, length in enumerate(inbox.list_lengths(count)):
-                sender_address = senders + slot * ADDRESS_BYTES
+                sender_address = senders_address + slot * ADDRESS_BYTES
                 inbox.library.sendto(
-                    inbox.descriptor,
+                    inbox.file_descriptor,
                     buffer_address + slot * SLOT_BYTES,
                     length,
                     socket.MSG_DONTWAIT,
@@ -68,15 +71,15 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
                 )
 
 
-def echo_http(server: socket.socket, stop: int) -> None:
-    """Answer every request with the same bytes until the descriptor `stop` is readable."""
+def echo_http(server: socket.socket, stop_descriptor: int) -> None:
+    """Answer every request with the same bytes until the descriptor `stop_descriptor` is readable."""
     poll = select.epoll()
     clients: dict[int, tuple[socket.socket, bytes]] = {}
     poll.register(server, select.EPOLLIN)
-    poll.register(stop, select.EPOLLIN | select.EPOLLHUP)
+    poll.register(stop_descriptor, select.EPOLLIN | select.EPOLLHUP)
     while True:
         for descriptor, _ in poll.poll():
-            if descriptor == stop:
+            if descriptor == stop_descriptor:
                 return
             if descriptor == server.fileno():
                 client, _ = server.accept()
@@ -84,21 +87,21 @@ def echo_http(server: socket.socket, stop: int) -> None:
                 clients[client.fileno()] = client, b""
                 poll.register(client, select.EPOLLIN)
             else:
-                client, incomplete = clients[descriptor]
+                client, partial_request = clients[descriptor]
                 data = client.recv(1 << 16)
                 if data:
-                    clients[descriptor] = client, _answer(client, incomplete + data)
+                    clients[descriptor] = client, _answer_requests(client, partial_request + data)
                 else:
                     poll.unregister(descriptor)
                     clients.pop(descriptor)[0].close()
 
 
-def _answer(client: socket.socket, received: bytes) -> bytes:
+def _answer_requests(client: socket.socket, received_bytes: bytes) -> bytes:
     """Answer the complete requests in a buffer, and return the rest."""
-    while length := find_message_length(received):
-        received = received[length:]
+    while length := find_message_length(received_bytes):
+        received_bytes = received_bytes[length:]
         client.sendall(HTTP_ANSWER)
-    return received
+    return received_bytes
 
 
 def main(scheme: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from lightning.load.http_messages import ModelInput, encode_requests, parse_input, parse_reply
 from lightning.load.inputs import make_rows
 from lightning.load.outcome import NOT_HAPPENED, Outcome, Traces, make_traces
-from lightning.load.schedule import Times, draw_schedule
+from lightning.load.schedule import Nanoseconds, draw_schedule
 from lightning.load.targets import CONNECTION_COUNT, LoadError, Target
 
 GRACE_S = 2.0
@@ -40,8 +40,8 @@ ECHO_INPUT = ModelInput("input", "UINT8", (784,))
 def drive_http(
     target: Target,
     model: str,
-    rate: float,
-    seconds: float,
+    rate_per_s: float,
+    duration_s: float,
     *,
     data: str = "random",
     binary: bool = False,
@@ -50,21 +50,22 @@ def drive_http(
     deadline_us: int = 0,
     model_input: ModelInput | None = None,
 ) -> Outcome:
-    """Send a model `rate` requests per second on average. `model_input` defaults to the input in the server's metadata.
+    """Send a model `rate_per_s` requests per second on average.
 
+    `model_input` defaults to the input in the server's metadata.
     Raise `LoadError` if the server or the model is missing, or the data does not fit the input.
     """
     model_input = model_input or parse_input(read_metadata(target, model))
-    due_ns = draw_schedule(rate, seconds, seed)
+    due_times_ns = draw_schedule(rate_per_s, duration_s, seed)
     rows = make_rows(data, model_input.shape, seed)
     requests = encode_requests(target, model, model_input, rows, binary=binary)
-    traces = send_on_time(target.resolve_address(), requests, due_ns, connections=connections)
-    return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
+    traces = send_on_time(target.resolve_address(), requests, due_times_ns, connection_count=connections)
+    return Outcome(target.url, rate_per_s, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
 
 
 def read_metadata(target: Target, model: str) -> Any:
     """Return the metadata of a model from the server. Raise `LoadError` if the server lacks the model."""
-    status, content = _request(target, "GET", f"/v2/models/{model}")
+    status, content = _send_request(target, "GET", f"/v2/models/{model}")
     if status != http.client.OK:
         raise LoadError(
             f"{target.url} has no model {model!r} (status {status})",
@@ -78,7 +79,7 @@ def find_only_model(target: Target) -> str:
 
     Raise `LoadError` unless there is exactly one.
     """
-    status, index = _request(target, "POST", "/v2/repository/index", b'{"ready": true}')
+    status, index = _send_request(target, "POST", "/v2/repository/index", b'{"ready": true}')
     try:
         names = [str(entry["name"]) for entry in index] if status == http.client.OK else []
     except (TypeError, KeyError):
@@ -91,7 +92,7 @@ def find_only_model(target: Target) -> str:
     return names[0]
 
 
-def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+def _send_request(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
     """Return the status, and the document if the status is 200, else None. Raise `LoadError` without an answer."""
     connection = http.client.HTTPConnection(target.host, target.port, timeout=10)
     try:
@@ -110,11 +111,11 @@ def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple
 
 @dataclass
 class _Connection:
-    """A connection. `request` is the number of the pending request, or -1."""
+    """A connection. `request_number` is the number of the pending request, or -1."""
 
     socket: socket.socket
-    request: int = -1
-    received: bytes = b""
+    request_number: int = -1
+    receive_buffer: bytes = b""
 
 
 @dataclass
@@ -123,12 +124,12 @@ class _LoadRun:
 
     address: tuple[str, int]
     requests: Sequence[bytes]
-    due_ns: Times
-    latency_ns: Times
-    lag_ns: Times
-    status: Any
+    due_times_ns: Nanoseconds
+    latency_ns: Nanoseconds
+    lag_ns: Nanoseconds
+    statuses: Any
     start_ns: int
-    poll: select.epoll = field(default_factory=select.epoll)
+    poller: select.epoll = field(default_factory=select.epoll)
     connection_by_descriptor: dict[int, _Connection] = field(default_factory=dict)
     idle_connections: deque[_Connection] = field(default_factory=deque)
 
@@ -138,21 +139,21 @@ class _LoadRun:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.setblocking(False)
         self.connection_by_descriptor[client.fileno()] = connection = _Connection(client)
-        self.poll.register(client, select.EPOLLIN)
+        self.poller.register(client, select.EPOLLIN)
         self.idle_connections.append(connection)
 
-    def send(self, number: int) -> None:
-        """Send request `number` on an idle connection."""
+    def send(self, request_number: int) -> None:
+        """Send request `request_number` on an idle connection."""
         connection = self.idle_connections.popleft()
-        connection.request = number
-        self.lag_ns[number] = clock_ns() - self.start_ns - self.due_ns[number]
-        request = self.requests[number % len(self.requests)]
+        connection.request_number = request_number
+        self.lag_ns[request_number] = clock_ns() - self.start_ns - self.due_times_ns[request_number]
+        request = self.requests[request_number % len(self.requests)]
         try:
             sent_bytes = connection.socket.send(request)
             if sent_bytes < len(request):
                 _send_remaining(connection.socket, request[sent_bytes:])
         except OSError:
-            self.replace(connection)
+            self.replace_connection(connection)
 
     def receive(self, descriptor: int) -> None:
         """Read from a connection. If its answer is complete, record the answer and make the connection idle."""
@@ -164,32 +165,32 @@ class _LoadRun:
         except OSError:
             chunk = b""
         if not chunk:
-            self.replace(connection)
+            self.replace_connection(connection)
             return
-        buffer = connection.received + chunk if connection.received else chunk
+        buffer = connection.receive_buffer + chunk if connection.receive_buffer else chunk
         reply = parse_reply(buffer)
         if reply is None:
-            connection.received = buffer
+            connection.receive_buffer = buffer
         elif reply.closes_connection:
-            self.finish(connection, reply.status)
-            self.replace(connection)
+            self.record_answer(connection, reply.status)
+            self.replace_connection(connection)
         else:
-            self.finish(connection, reply.status)
-            connection.received = buffer[reply.length :]
+            self.record_answer(connection, reply.status)
+            connection.receive_buffer = buffer[reply.length :]
             self.idle_connections.append(connection)
 
-    def finish(self, connection: _Connection, status: int) -> None:
+    def record_answer(self, connection: _Connection, status: int) -> None:
         """Record the answer to the pending request of a connection."""
-        number, connection.request = connection.request, -1
-        if number >= 0:
-            self.latency_ns[number] = clock_ns() - self.start_ns - self.due_ns[number]
-            self.status[number] = 0 if 200 <= status < 300 else status
+        request_number, connection.request_number = connection.request_number, -1
+        if request_number >= 0:
+            self.latency_ns[request_number] = clock_ns() - self.start_ns - self.due_times_ns[request_number]
+            self.statuses[request_number] = 0 if 200 <= status < 300 else status
 
-    def replace(self, connection: _Connection) -> None:
+    def replace_connection(self, connection: _Connection) -> None:
         """Close a connection, and open another if the server accepts it. A pending request counts as broken."""
-        self.finish(connection, BROKEN_STATUS)
+        self.record_answer(connection, BROKEN_STATUS)
         descriptor = connection.socket.fileno()
-        self.poll.unregister(descriptor)
+        self.poller.unregister(descriptor)
         del self.connection_by_descriptor[descriptor]
         if connection in self.idle_connections:
             self.idle_connections.remove(connection)
@@ -199,7 +200,7 @@ class _LoadRun:
 
     def close(self) -> None:
         """Close all connections."""
-        self.poll.close()
+        self.poller.close()
         for connection in self.connection_by_descriptor.values():
             connection.socket.close()
 
@@ -215,53 +216,57 @@ def _send_remaining(client: socket.socket, unsent: bytes) -> None:
 def send_on_time(
     address: tuple[str, int],
     requests: Sequence[bytes],
-    due_ns: Times,
+    due_times_ns: Nanoseconds,
     *,
-    connections: int = CONNECTION_COUNT,
+    connection_count: int = CONNECTION_COUNT,
     grace_s: float = GRACE_S,
 ) -> Traces:
     """Send the requests cyclically at the due times, and return the traces. Raise `LoadError` if no server listens."""
-    latencies = np.full(len(due_ns), NOT_HAPPENED, dtype=np.int64)
-    load = _LoadRun(
+    latencies_ns = np.full(len(due_times_ns), NOT_HAPPENED, dtype=np.int64)
+    load_run = _LoadRun(
         address,
         requests,
-        due_ns,
-        latencies,
-        latencies.copy(),
-        np.zeros(len(due_ns), dtype=np.int32),
+        due_times_ns,
+        latencies_ns,
+        latencies_ns.copy(),
+        np.zeros(len(due_times_ns), dtype=np.int32),
         clock_ns(),
     )
     try:
-        for _ in range(connections):
-            load.connect()
-        load.start_ns = clock_ns()
-        _run_load(load, int(grace_s * 1e9))
+        for _ in range(connection_count):
+            load_run.connect()
+        load_run.start_ns = clock_ns()
+        _run_load(load_run, int(grace_s * 1e9))
     except OSError as error:
         raise LoadError(
             f"{address[0]}:{address[1]} does not accept connections ({error})",
             hint="Start a server there, or give another address",
         ) from error
     finally:
-        load.close()
-    return make_traces(due_ns, load.latency_ns, load.lag_ns, load.status)
+        load_run.close()
+    return make_traces(due_times_ns, load_run.latency_ns, load_run.lag_ns, load_run.statuses)
 
 
-def _run_load(load: _LoadRun, grace_ns: int) -> None:
-    due_ns = load.due_ns.tolist()
-    count, number = len(due_ns), 0
-    end_ns = (due_ns[-1] if due_ns else 0) + grace_ns
-    poll, idle = load.poll.poll, load.idle_connections
+def _run_load(load_run: _LoadRun, grace_ns: int) -> None:
+    due_times_ns = load_run.due_times_ns.tolist()
+    request_count, next_request = len(due_times_ns), 0
+    end_ns = (due_times_ns[-1] if due_times_ns else 0) + grace_ns
+    poll, idle_connections = load_run.poller.poll, load_run.idle_connections
     while True:
-        elapsed_ns = clock_ns() - load.start_ns
-        while number < count and due_ns[number] <= elapsed_ns and idle:
-            load.send(number)
-            number += 1
-        if elapsed_ns > end_ns or (number == count and len(idle) == len(load.connection_by_descriptor)):
+        elapsed_ns = clock_ns() - load_run.start_ns
+        while next_request < request_count and due_times_ns[next_request] <= elapsed_ns and idle_connections:
+            load_run.send(next_request)
+            next_request += 1
+        if elapsed_ns > end_ns or (
+            next_request == request_count and len(idle_connections) == len(load_run.connection_by_descriptor)
+        ):
             return
-        next_event_ns = due_ns[number] if number < count and idle else end_ns
+        next_event_ns = (
+            due_times_ns[next_request] if next_request < request_count and idle_connections else end_ns
+        )
         for descriptor, _ in poll(_compute_sleep_s(next_event_ns - elapsed_ns)):
-            if descriptor in load.connection_by_descriptor:
-                load.receive(descriptor)
+            if descriptor in load_run.connection_by_descriptor:
+                load_run.receive(descriptor)
 
 
 def _compute_sleep_s(wait_ns: int) -> float:

@@ -71,11 +71,11 @@ def encode_requests(
 ) -> list[bytes]:
     """Return an encoded HTTP request with batch size 1 for each row."""
     make_body = _make_binary_body if binary else _make_json_body
-    start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
+    start_lines = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
     requests = []
     for row in rows:
         headers, content = make_body(model_input, row.astype(DTYPE_BY_DATATYPE[model_input.datatype])[None])
-        header = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
+        header = f"{start_lines}{headers}Content-Length: {len(content)}\r\n\r\n"
         requests.append(header.encode() + content)
     return requests
 

@@ -18,8 +18,8 @@ RANDOM_ROW_COUNT = 64
 
 def make_random_rows(shape: Sequence[int], seed: int) -> Rows:
     """Return random integers from 0 to 255, (64, *shape)."""
-    random = np.random.default_rng(seed)
-    return random.integers(0, 256, size=(RANDOM_ROW_COUNT, *shape), dtype=np.uint8)
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, size=(RANDOM_ROW_COUNT, *shape), dtype=np.uint8)
 
 
 def load_rows(data: str) -> Rows:

@@ -49,7 +49,7 @@ def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
         _mark_unanswered(upper_axes, lower_axes)
     if has_rates:
         _draw_over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
-    add_heading(figure, "Latency under open-loop load", description, simulated=False)
+    add_heading(figure, "Latency under open-loop load", description, is_simulated=False)
     return figure
 
 

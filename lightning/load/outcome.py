@@ -29,19 +29,24 @@ class Traces:
     """Time from the scheduled time to the answer or refusal; `NOT_HAPPENED` without either."""
     lag_ns: Nanoseconds
     """Time from the scheduled time to sending; `NOT_HAPPENED` if the request was never sent."""
-    refusal: npt.NDArray[np.int32]
+    refusal_codes: npt.NDArray[np.int32]
     """Code or HTTP status of a refusal; 0 for an answer."""
     elapsed_s: float
     """Time from the start of the schedule to its last request or the last answer, whichever is later."""
 
 
 def make_traces(
-    due_ns: Nanoseconds, latency_ns: Nanoseconds, lag_ns: Nanoseconds, refusal: npt.NDArray[np.int32]
+    due_times_ns: Nanoseconds,
+    latency_ns: Nanoseconds,
+    lag_ns: Nanoseconds,
+    refusal_codes: npt.NDArray[np.int32],
 ) -> Traces:
     """Return the traces with the elapsed time, computed from due times and latencies."""
     has_ended = latency_ns != NOT_HAPPENED
-    end_times = [int(times.max()) for times in (due_ns, (due_ns + latency_ns)[has_ended]) if len(times)]
-    return Traces(latency_ns, lag_ns, refusal, max(end_times, default=0) / 1e9)
+    end_times_ns = [
+        int(times.max()) for times in (due_times_ns, (due_times_ns + latency_ns)[has_ended]) if len(times)
+    ]
+    return Traces(latency_ns, lag_ns, refusal_codes, max(end_times_ns, default=0) / 1e9)
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class Outcome:
     @property
     def latencies_us(self) -> npt.NDArray[np.float64]:
         """Latencies of the answers in microseconds, ascending."""
-        is_answer = (self.traces.latency_ns != NOT_HAPPENED) & (self.traces.refusal == 0)
+        is_answer = (self.traces.latency_ns != NOT_HAPPENED) & (self.traces.refusal_codes == 0)
         return np.asarray(np.sort(self.traces.latency_ns[is_answer]) / 1e3)
 
     @property
@@ -82,7 +87,9 @@ class Outcome:
     @property
     def refused(self) -> dict[str, int]:
         """Number of refusals by name."""
-        codes, counts = np.unique(self.traces.refusal[self.traces.refusal != 0], return_counts=True)
+        codes, counts = np.unique(
+            self.traces.refusal_codes[self.traces.refusal_codes != 0], return_counts=True
+        )
         return {
             self.name_by_code.get(code, str(code)): count
             for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
@@ -140,7 +147,7 @@ class Outcome:
         }
 
 
-HINTS = {
+HINT_BY_REFUSAL = {
     "input": "Send input that the model accepts: --data FILE.npy or digits, or --size with the values of a row",
     "unknown_model": "Give --model with a number that `lightning serve` prints when it is ready",
     "late": "Give a longer --deadline-us, or a lower --rate",
@@ -152,13 +159,17 @@ def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
     """Return an error if no request of any load was answered, else None."""
     if any(outcome.answered for outcome in outcomes):
         return None
-    refused = Counter[str]()
+    refusal_counts = Counter[str]()
     for outcome in outcomes:
-        refused.update(outcome.refused)
-    reasons = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
-    unanswered = sum(outcome.lost for outcome in outcomes)
-    reasons += [f"{unanswered:,} got no answer"] if unanswered else []
-    hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "Check that a server listens there"
+        refusal_counts.update(outcome.refused)
+    reasons = [f"{count:,} were refused with {name}" for name, count in refusal_counts.most_common()]
+    lost_count = sum(outcome.lost for outcome in outcomes)
+    reasons += [f"{lost_count:,} got no answer"] if lost_count else []
+    hint = (
+        HINT_BY_REFUSAL.get(refusal_counts.most_common(1)[0][0])
+        if refusal_counts
+        else "Check that a server listens there"
+    )
     return LoadError(
         (
             f"none of {sum((outcome.scheduled for outcome in outcomes)):,} requests was answered: "

@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from lightning.load.targets import LoadError
 
-Times = npt.NDArray[np.int64]
+Nanoseconds = npt.NDArray[np.int64]
 
 
-def draw_schedule(rate_per_s: float, duration_s: float, seed: int) -> Times:
+def draw_schedule(rate_per_s: float, duration_s: float, seed: int) -> Nanoseconds:
     """Return ascending times of requests, in nanoseconds from the start, at the mean rate `rate_per_s`.
 
     The gaps of a Poisson process are independent and exponentially distributed, with mean 1 / rate. Raise `LoadError`
@@ -25,9 +25,9 @@ def draw_schedule(rate_per_s: float, duration_s: float, seed: int) -> Times:
             f"cannot draw a load at {rate_per_s} requests/s for {duration_s} s",
             hint="Give a rate and a duration above 0",
         )
-    random = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     expected_count = rate_per_s * duration_s
-    due_ns = np.cumsum(
-        random.exponential(1 / rate_per_s, size=int(expected_count + 8 * expected_count**0.5 + 16))
+    due_times_ns = np.cumsum(
+        rng.exponential(1 / rate_per_s, size=int(expected_count + 8 * expected_count**0.5 + 16))
     )
-    return np.asarray(due_ns[due_ns < duration_s] * 1e9).astype(np.int64)
+    return np.asarray(due_times_ns[due_times_ns < duration_s] * 1e9).astype(np.int64)

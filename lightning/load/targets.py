@@ -46,16 +46,21 @@ def parse_target(url: str) -> Target:
     >>> parse_target("udp://127.0.0.1:9000")
     Target(scheme='udp', host='127.0.0.1', port=9000)
     """
-    parts = urlsplit(url)
+    split_url = urlsplit(url)
     try:
-        port = parts.port
+        port = split_url.port
     except ValueError:
         port = None
-    if parts.scheme not in ("http", "udp") or not parts.hostname or not port or parts.path.strip("/"):
+    if (
+        split_url.scheme not in ("http", "udp")
+        or not split_url.hostname
+        or not port
+        or split_url.path.strip("/")
+    ):
         raise LoadError(
             f"{url!r} is not a valid address of a server", hint="Give http://HOST:PORT or udp://HOST:PORT"
         )
-    return Target("http" if parts.scheme == "http" else "udp", parts.hostname, port)
+    return Target("http" if split_url.scheme == "http" else "udp", split_url.hostname, port)
 
 
 class LoadError(LightningError, code="load"):

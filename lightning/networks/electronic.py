@@ -67,8 +67,8 @@ class Operation:
 def _shorten(message: str) -> str:
     """Return the first 200 characters of a runtime's message, without its source locations and codes."""
     text = " ".join(message.split())
-    for mark in ("Status Message: ", "Error "):
-        text = text.rpartition(mark)[2]
+    for prefix in ("Status Message: ", "Error "):
+        text = text.rpartition(prefix)[2]
     return text[:200]
 
 
@@ -116,18 +116,18 @@ def _open_session(operation: Operation) -> Callable[[Mapping[str, Array]], Seque
 
 def _build_model(operation: Operation) -> Any:
     helper = require("onnx", "to compute electronic operations").helper
-    names = [f"i{index}" if kind else "" for index, kind in enumerate(operation.kinds)]
-    outputs = [f"o{index}" for index in range(operation.output_count)]
-    node = helper.make_node(operation.name, names, outputs, domain=operation.domain)
+    input_names = [f"i{index}" if kind else "" for index, kind in enumerate(operation.kinds)]
+    output_names = [f"o{index}" for index in range(operation.output_count)]
+    node = helper.make_node(operation.name, input_names, output_names, domain=operation.domain)
     for name, value in operation.attributes:
         node.attribute.append(helper.make_attribute(name, _convert_attribute(name, value)))
-    entries = [
+    input_infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
-        for name, kind in zip(names, operation.kinds, strict=True)
+        for name, kind in zip(input_names, operation.kinds, strict=True)
         if kind
     ]
-    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = helper.make_graph([node], "electronic", entries, results)
+    output_infos = [helper.make_empty_tensor_value_info(name) for name in output_names]
+    graph = helper.make_graph([node], "electronic", input_infos, output_infos)
     opsets = [helper.make_opsetid(operation.domain, operation.opset)]
     if operation.domain:
         opsets.append(helper.make_opsetid("", 17))

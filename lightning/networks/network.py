@@ -31,7 +31,7 @@ Floats = npt.NDArray[np.float32]
 
 MAX_ACTIVATION_SIZE = 1 << 28
 """Maximum number of entries in one activation of one image. A file with more counts as damaged."""
-PHOTONIC = frozenset({"Gemm", "Conv"})
+PHOTONIC_OPERATIONS = frozenset({"Gemm", "Conv"})
 """Operations with constant weights. They are photonic; all others are digital."""
 
 
@@ -66,7 +66,7 @@ class Port:
 
     name: str
     shape: tuple[int, ...]
-    kind: str = "float32"
+    dtype: str = "float32"
 
     @property
     def size(self) -> int:

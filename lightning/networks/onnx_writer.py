@@ -17,7 +17,7 @@ OPSET, IR_VERSION = 20, 9
 BACKWARD_STOP = -(1 << 63)
 """End of a backward slice that includes the first entry."""
 
-PREPROCESSING = "lightbed.preprocessing"
+PREPROCESSING_KEY = "lightbed.preprocessing"
 """Key in `metadata_props`. Its value is a JSON object with the fields of `Preprocessing`."""
 
 
@@ -183,7 +183,7 @@ def format_metadata(preprocessing: Preprocessing) -> dict[str, str]:
     >>> format_metadata(Preprocessing(scale=0.5))["lightbed.preprocessing"]
     '{"scale": 0.5, "mean": [0.0], "deviation": [1.0], "layout": "as-is"}'
     """
-    return {PREPROCESSING: json.dumps(asdict(preprocessing))}
+    return {PREPROCESSING_KEY: json.dumps(asdict(preprocessing))}
 
 
 def parse_metadata(text: str, name: str) -> Preprocessing:
@@ -194,6 +194,6 @@ def parse_metadata(text: str, name: str) -> Preprocessing:
         return Preprocessing(float(document["scale"]), mean, deviation, str(document["layout"]))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise NetworkError(
-            f"{name}.onnx: its metadata {PREPROCESSING} are damaged ({error})",
+            f"{name}.onnx: its metadata {PREPROCESSING_KEY} are damaged ({error})",
             hint="Write the file again, or give the preprocessing: lightning compile --scale",
         ) from error

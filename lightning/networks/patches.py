@@ -14,15 +14,15 @@ Pads = tuple[int, int, int, int]
 
 
 def compute_output_size(
-    size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)
+    image_size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)
 ) -> Pair:
-    """Return the output's height and width for a window that moves over an image of `size`.
+    """Return the output's height and width for a window that moves over an image of `image_size`.
 
     >>> compute_output_size((28, 28), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
     (14, 14)
     """
-    output_height = size[0] + pads[0] + pads[2] - dilations[0] * (kernel[0] - 1) - 1
-    output_width = size[1] + pads[1] + pads[3] - dilations[1] * (kernel[1] - 1) - 1
+    output_height = image_size[0] + pads[0] + pads[2] - dilations[0] * (kernel[0] - 1) - 1
+    output_width = image_size[1] + pads[1] + pads[3] - dilations[1] * (kernel[1] - 1) - 1
     return output_height // strides[0] + 1, output_width // strides[1] + 1
 
 
@@ -40,12 +40,12 @@ def extract_patches(
     strides: Pair = (1, 1),
     pads: Pads = (0, 0, 0, 0),
     dilations: Pair = (1, 1),
-    groups: int = 1,
+    group_count: int = 1,
 ) -> Array:
     """Return the patches, (n, positions, groups, terms), of `images` (n, channels, height, width), padded with 0.
 
-    `positions` run over the output row by row. `terms` run over channels of the group, then over rows and columns of
-    the kernel, as in weights of shape (output channels, channels / groups, kh, kw). The result is C-contiguous.
+    `positions` run over the output row by row. `term_count` run over channels of the group, then over rows and columns
+    of the kernel, as in weights of shape (output channels, channels / groups, kh, kw). The result is C-contiguous.
 
     >>> extract_patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]
     array([[0, 1, 3, 4],
@@ -70,10 +70,10 @@ def extract_patches(
         ),
         writeable=False,
     )
-    terms = channels // groups * kernel[0] * kernel[1]
+    term_count = channels // group_count * kernel[0] * kernel[1]
     # Copy, because compiled kernels refuse the read-only view.
     contiguous_windows = np.array(windows, order="C")
-    return contiguous_windows.reshape(image_count, output_height * output_width, groups, terms)
+    return contiguous_windows.reshape(image_count, output_height * output_width, group_count, term_count)
 
 
 def slide_window(images: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:

@@ -75,9 +75,9 @@ def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ..
         raise OutOfRange(f"layout HWC is for images, but the network takes {input_shape}")
 
 
-def _read_numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
+def _read_numbers(raw_data: npt.ArrayLike) -> npt.NDArray[np.generic]:
     try:
-        numbers = np.asarray(raw)
+        numbers = np.asarray(raw_data)
     except ValueError as error:
         raise InputError(f"the data are not an array: {error}", hint="Give rows of equal length") from error
     if numbers.dtype.kind not in "biuf":
@@ -87,11 +87,11 @@ def _read_numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
     return numbers
 
 
-def _reshape_for_channels(values: tuple[float, ...], dimensions: int) -> Floats:
-    return np.asarray(values, np.float32).reshape(-1, *(1,) * (dimensions - 2))
+def _reshape_for_channels(values: tuple[float, ...], axis_count: int) -> Floats:
+    return np.asarray(values, np.float32).reshape(-1, *(1,) * (axis_count - 2))
 
 
-def pack_named(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
+def pack_named_inputs(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     """Return raw inputs from named arrays: one for each input, or `x` for a network with one input.
 
     Raise `InputError` if they are missing or do not fit.
@@ -122,17 +122,17 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
         names = ", ".join(port.name for port in ports)
         given_names = ", ".join(sorted(arrays)) or "none"
         raise InputError(f"{network.name} takes the inputs {names}, but the data have {given_names}")
-    parts = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
-    if len({len(part) for part in parts}) > 1:
-        lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, parts, strict=True))
+    samples = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
+    if len({len(part) for part in samples}) > 1:
+        lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, samples, strict=True))
         raise InputError(f"inputs of {network.name} have different numbers of samples: {lengths}")
-    if len(parts) == 1:
-        return parts[0].reshape(len(parts[0]), *network.input_shape)
-    return np.concatenate([part.reshape(len(part), -1).astype(np.float32) for part in parts], axis=1)
+    if len(samples) == 1:
+        return samples[0].reshape(len(samples[0]), *network.input_shape)
+    return np.concatenate([part.reshape(len(part), -1).astype(np.float32) for part in samples], axis=1)
 
 
 def _check_samples(network: Network, port: Port, array: Array) -> Array:
-    if np.dtype(port.kind).kind in "iu" and array.size and np.abs(array).max() > LARGEST_EXACT_INTEGER:
+    if np.dtype(port.dtype).kind in "iu" and array.size and np.abs(array).max() > LARGEST_EXACT_INTEGER:
         raise InputError(
             f"{port.name} of {network.name} takes integers up to {LARGEST_EXACT_INTEGER:,}; the data exceed this"
         )

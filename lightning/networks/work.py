@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from lightning.networks.electronic import ELECTRONIC
-from lightning.networks.network import PHOTONIC, Network, Node
+from lightning.networks.network import PHOTONIC_OPERATIONS, Network, Node
 
 
 def count_macs(network: Network) -> Mapping[str, int]:
@@ -21,7 +21,7 @@ def count_macs(network: Network) -> Mapping[str, int]:
 def count_photonic_macs(network: Network) -> int:
     """Return the photonic multiply-accumulates of one image, in `Gemm` and `Conv`."""
     macs = count_macs(network)
-    return sum(macs[node.name] for node in network.nodes if node.operation in PHOTONIC)
+    return sum(macs[node.name] for node in network.nodes if node.operation in PHOTONIC_OPERATIONS)
 
 
 def compute_photonic_share(network: Network) -> float:
@@ -33,7 +33,7 @@ def compute_photonic_share(network: Network) -> float:
 def _count_node_macs(network: Network, node: Node) -> int:
     if node.operation == ELECTRONIC:
         return int(node.attributes["macs"])
-    if node.operation not in PHOTONIC | {"MatMul"}:
+    if node.operation not in PHOTONIC_OPERATIONS | {"MatMul"}:
         return 0
     output_size = prod(network.shapes[node.output])
     if node.operation == "MatMul":

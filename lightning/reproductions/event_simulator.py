@@ -27,18 +27,23 @@ class Processor:
     """A processor: its cores, their clock, and the fixed latency of a request in ns for each network."""
 
     name: str
-    cores: int
-    ghz: float
+    core_count: int
+    clock_ghz: float
     latency_ns: Mapping[str, float]
 
 
-_LAYERS = {
+_LAYER_COUNT_BY_MODEL = {
     "AlexNet": 8, "ResNet-18": 21, "VGG-16": 16, "VGG-19": 19, "BERT": 1 + 7 * 24, "GPT-2": 2 + 7 * 48, "DLRM": 8
 }  # fmt: skip
 """Number of successive layers, as published. Parallel heads of attention and embeddings count once."""
-_DATAPATH_NS = 115
+_DATAPATH_NS_PER_LAYER = 115
 """Latency of Lightning's datapath for one layer."""
-LIGHTNING = Processor("Lightning", 576, 97, {name: _DATAPATH_NS * count for name, count in _LAYERS.items()})
+LIGHTNING = Processor(
+    "Lightning",
+    576,
+    97,
+    {name: _DATAPATH_NS_PER_LAYER * count for name, count in _LAYER_COUNT_BY_MODEL.items()},
+)
 PROCESSORS = (
     LIGHTNING,
     Processor(
@@ -69,8 +74,8 @@ PROCESSORS = (
 class Arrival:
     """A request for a network, given by its index in `MODELS`, and its arrival time in ns."""
 
-    model: int
-    ns: float
+    model_index: int
+    time_ns: float
 
 
 def draw_arrivals(request_count: int, rate_gbps: float, seed: int) -> tuple[Arrival, ...]:
@@ -89,22 +94,26 @@ def draw_arrivals(request_count: int, rate_gbps: float, seed: int) -> tuple[Arri
 def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, float]:
     """Return the mean time in ns from arrival to answer, by network."""
     tables = _Tables.from_models(MODELS)
-    latency = [math.ceil(processor.latency_ns.get(model.name, 0.0) * processor.ghz) for model in MODELS]
+    latency_cycles = [
+        math.ceil(processor.latency_ns.get(model.name, 0.0) * processor.clock_ghz) for model in MODELS
+    ]
     end_cycles = _simulate_compiled(
-        np.array([arrival.model for arrival in arrivals], np.int64),
-        np.array([math.ceil(arrival.ns * processor.ghz) for arrival in arrivals], np.int64),
-        np.array(latency, np.int64),
-        tables.first,
-        tables.length,
-        tables.count,
+        np.array([arrival.model_index for arrival in arrivals], np.int64),
+        np.array([math.ceil(arrival.time_ns * processor.clock_ghz) for arrival in arrivals], np.int64),
+        np.array(latency_cycles, np.int64),
+        tables.first_layers,
+        tables.piece_lengths,
+        tables.piece_counts,
         tables.predecessor_counts,
         tables.successor_offsets,
         tables.successors,
-        processor.cores,
+        processor.core_count,
     )
     times: dict[str, list[float]] = {}
     for arrival, end in zip(arrivals, end_cycles.tolist(), strict=True):
-        times.setdefault(MODELS[arrival.model].name, []).append(end / processor.ghz - arrival.ns)
+        times.setdefault(MODELS[arrival.model_index].name, []).append(
+            end / processor.clock_ghz - arrival.time_ns
+        )
     return {name: sum(model_times) / len(model_times) for name, model_times in times.items()}
 
 
@@ -117,9 +126,9 @@ class _Tables:
     within the network.
     """
 
-    first: NDArray[np.int64]
-    length: NDArray[np.int64]
-    count: NDArray[np.int64]
+    first_layers: NDArray[np.int64]
+    piece_lengths: NDArray[np.int64]
+    piece_counts: NDArray[np.int64]
     predecessor_counts: NDArray[np.int64]
     successor_offsets: NDArray[np.int64]
     successors: NDArray[np.int64]
@@ -133,22 +142,29 @@ class _Tables:
                 for predecessor in layer.predecessors:
                     model_successors[predecessor].append(layer_index)
                 pieces.append(
-                    (layer.length, layer.count)
-                    if layer.length >= PIECE_PRODUCTS
+                    (layer.dot_product_length, layer.dot_product_count)
+                    if layer.dot_product_length >= PIECE_PRODUCTS
                     else (PIECE_PRODUCTS, -(-layer.product_count // PIECE_PRODUCTS))
                 )
                 predecessor_counts.append(len(layer.predecessors))
             successors_by_layer += model_successors
             first_layers.append(len(predecessor_counts))
-        length, count = np.array(pieces, np.int64).T.copy()
-        starts = np.cumsum([0, *map(len, successors_by_layer)])
+        piece_lengths, piece_counts = np.array(pieces, np.int64).T.copy()
+        successor_offsets = np.cumsum([0, *map(len, successors_by_layer)])
         flat_successors = [
             successor for model_successors in successors_by_layer for successor in model_successors
         ]
         return cls(
             *(
                 np.array(column, np.int64)
-                for column in (first_layers, length, count, predecessor_counts, starts, flat_successors)
+                for column in (
+                    first_layers,
+                    piece_lengths,
+                    piece_counts,
+                    predecessor_counts,
+                    successor_offsets,
+                    flat_successors,
+                )
             )
         )
 
@@ -171,23 +187,23 @@ def _add_load(
     free_cycles: NDArray[np.int64],
     range_count: int,
     first_core: int,
-    end: int,
-    cycle: int,
+    end_core: int,
+    start_cycle: int,
     cycles: int,
     last_cycle: int,
 ) -> tuple[int, int]:
-    """Add cycles of work to the cores `first_core` to `end` - 1.
+    """Add cycles of work to the cores `first_core` to `end_core` - 1.
 
     Return (number of ranges, cycle in which the last of these cores ends, or `last_cycle` if later).
     """
     range_count = _cut_range_compiled(first_cores, free_cycles, range_count, first_core)
-    if end < len(free_cycles):
-        range_count = _cut_range_compiled(first_cores, free_cycles, range_count, end)
+    if end_core < len(free_cycles):
+        range_count = _cut_range_compiled(first_cores, free_cycles, range_count, end_core)
     kept_range_count = 0
     for index in range(range_count):
         value = free_cycles[index]
-        if first_core <= first_cores[index] < end:
-            value = max(value, cycle) + cycles
+        if first_core <= first_cores[index] < end_core:
+            value = max(value, start_cycle) + cycles
             last_cycle = max(last_cycle, value)
         if kept_range_count and free_cycles[kept_range_count - 1] == value:
             continue
@@ -201,16 +217,16 @@ add_load = compile_function(_add_load)
 
 
 def _simulate(
-    models: NDArray[np.int64],
-    arrivals: NDArray[np.int64],
-    latency: NDArray[np.int64],
+    model_indices: NDArray[np.int64],
+    arrival_cycles: NDArray[np.int64],
+    latency_cycles: NDArray[np.int64],
     first_layers: NDArray[np.int64],
-    length: NDArray[np.int64],
-    count: NDArray[np.int64],
+    piece_lengths: NDArray[np.int64],
+    piece_counts: NDArray[np.int64],
     predecessor_counts: NDArray[np.int64],
     successor_offsets: NDArray[np.int64],
     successors: NDArray[np.int64],
-    cores: int,
+    core_count: int,
 ) -> NDArray[np.int64]:
     """Return the cycle in which each request ends.
 
@@ -218,65 +234,86 @@ def _simulate(
     mostly free from the same cycle on. `free_cycles` therefore has one value for each range of cores; `first_cores` has
     the first core of each range.
     """
-    first_cores, free_cycles = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
+    first_cores, free_cycles = np.zeros(core_count, np.int64), np.zeros(core_count, np.int64)
     range_count, next_core = 1, 0
-    end_cycles = np.zeros(len(models), np.int64)
-    max_layers = (first_layers[1:] - first_layers[:-1]).max()
-    pending_predecessors = np.zeros((len(models), max_layers), np.int64)
-    remaining_layers = np.zeros(len(models), np.int64)
-    events = [(arrivals[0], 0, 0, 0)]  # numba infers the type of all events from this event
+    end_cycles = np.zeros(len(model_indices), np.int64)
+    max_layer_count = (first_layers[1:] - first_layers[:-1]).max()
+    pending_predecessor_counts = np.zeros((len(model_indices), max_layer_count), np.int64)
+    remaining_layer_counts = np.zeros(len(model_indices), np.int64)
+    events = [(arrival_cycles[0], 0, 0, 0)]  # numba infers the type of all events from this event
     events.clear()
-    for request in range(len(models)):
-        begin, end = first_layers[models[request]], first_layers[models[request] + 1]
-        remaining_layers[request] = end - begin
+    for request_index in range(len(model_indices)):
+        begin, end = (
+            first_layers[model_indices[request_index]],
+            first_layers[model_indices[request_index] + 1],
+        )
+        remaining_layer_counts[request_index] = end - begin
         for layer_index in range(end - begin):
-            pending_predecessors[request, layer_index] = predecessor_counts[begin + layer_index]
+            pending_predecessor_counts[request_index, layer_index] = predecessor_counts[begin + layer_index]
             if predecessor_counts[begin + layer_index] == 0:
-                heappush(events, (arrivals[request] + latency[models[request]], request, 0, layer_index))
+                heappush(
+                    events,
+                    (
+                        arrival_cycles[request_index] + latency_cycles[model_indices[request_index]],
+                        request_index,
+                        0,
+                        layer_index,
+                    ),
+                )
     while events:
-        cycle, request, kind, layer_index = heappop(events)
-        layer = first_layers[models[request]] + layer_index
-        if kind == 0:
-            full_rounds, single_cores = count[layer] // cores, count[layer] % cores
+        cycle, request_index, event_kind, layer_index = heappop(events)
+        layer = first_layers[model_indices[request_index]] + layer_index
+        if event_kind == 0:
+            full_round_count, remaining_piece_count = (
+                piece_counts[layer] // core_count,
+                piece_counts[layer] % core_count,
+            )
             last_cycle = 0
-            if full_rounds:
+            if full_round_count:
                 range_count, last_cycle = add_load(
                     first_cores,
                     free_cycles,
                     range_count,
                     0,
-                    cores,
+                    core_count,
                     cycle,
-                    full_rounds * length[layer],
+                    full_round_count * piece_lengths[layer],
                     last_cycle,
                 )
-            wrapped_cores = max(next_core + single_cores - cores, 0)
-            if single_cores:
+            wrapped_core_count = max(next_core + remaining_piece_count - core_count, 0)
+            if remaining_piece_count:
                 range_count, last_cycle = add_load(
                     first_cores,
                     free_cycles,
                     range_count,
                     next_core,
-                    next_core + single_cores - wrapped_cores,
+                    next_core + remaining_piece_count - wrapped_core_count,
                     cycle,
-                    length[layer],
+                    piece_lengths[layer],
                     last_cycle,
                 )
-            if wrapped_cores:
+            if wrapped_core_count:
                 range_count, last_cycle = add_load(
-                    first_cores, free_cycles, range_count, 0, wrapped_cores, cycle, length[layer], last_cycle
+                    first_cores,
+                    free_cycles,
+                    range_count,
+                    0,
+                    wrapped_core_count,
+                    cycle,
+                    piece_lengths[layer],
+                    last_cycle,
                 )
-            next_core = (next_core + count[layer]) % cores
-            heappush(events, (last_cycle, request, 1, layer_index))
+            next_core = (next_core + piece_counts[layer]) % core_count
+            heappush(events, (last_cycle, request_index, 1, layer_index))
         else:
-            remaining_layers[request] -= 1
-            if remaining_layers[request] == 0:
-                end_cycles[request] = cycle
+            remaining_layer_counts[request_index] -= 1
+            if remaining_layer_counts[request_index] == 0:
+                end_cycles[request_index] = cycle
             for index in range(successor_offsets[layer], successor_offsets[layer + 1]):
                 successor = successors[index]
-                pending_predecessors[request, successor] -= 1
-                if pending_predecessors[request, successor] == 0:
-                    heappush(events, (cycle, request, 0, successor))
+                pending_predecessor_counts[request_index, successor] -= 1
+                if pending_predecessor_counts[request_index, successor] == 0:
+                    heappush(events, (cycle, request_index, 0, successor))
     return end_cycles
 
 

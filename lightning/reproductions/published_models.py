@@ -13,16 +13,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`count` dot products of `length` products each. They begin when the layers `predecessors` are done."""
+    """`dot_product_count` dot products of `dot_product_length` products each.
 
-    length: int
-    count: int
+    They begin when the layers `predecessors` are done.
+    """
+
+    dot_product_length: int
+    dot_product_count: int
     predecessors: tuple[int, ...] = ()
 
     @property
     def product_count(self) -> int:
         """The number of products of the layer."""
-        return self.length * self.count
+        return self.dot_product_length * self.dot_product_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +54,20 @@ def _make_chain(layers: Sequence[tuple[int, int]]) -> tuple[Layer, ...]:
     )
 
 
-def _make_convolution(input_channels: int, kernel: int, output_channels: int, size: int) -> tuple[int, int]:
+def _make_convolution_shape(
+    input_channels: int, kernel: int, output_channels: int, size: int
+) -> tuple[int, int]:
     return kernel * kernel, input_channels * output_channels * size * size
 
 
 def _make_alexnet() -> tuple[Layer, ...]:
     return _make_chain(
         [
-            _make_convolution(3, 11, 64, 55),
-            _make_convolution(64, 5, 192, 27),
-            _make_convolution(192, 3, 384, 13),
-            _make_convolution(384, 3, 256, 13),
-            _make_convolution(256, 3, 256, 13),
+            _make_convolution_shape(3, 11, 64, 55),
+            _make_convolution_shape(64, 5, 192, 27),
+            _make_convolution_shape(192, 3, 384, 13),
+            _make_convolution_shape(384, 3, 256, 13),
+            _make_convolution_shape(256, 3, 256, 13),
             (9216, 4096),
             (4096, 4096),
             (4096, 1000),
@@ -74,7 +79,7 @@ def _make_vgg(repeats: Sequence[int]) -> tuple[Layer, ...]:
     layers, input_channels, size = [], 3, 224
     for output_channels, repeat in zip((64, 128, 256, 512, 512), repeats, strict=True):
         for _ in range(repeat):
-            layers.append(_make_convolution(input_channels, 3, output_channels, size))
+            layers.append(_make_convolution_shape(input_channels, 3, output_channels, size))
             input_channels = output_channels
         size //= 2
     return _make_chain([*layers, (25088, 4096), (4096, 4096), (4096, 1000)])
@@ -82,48 +87,56 @@ def _make_vgg(repeats: Sequence[int]) -> tuple[Layer, ...]:
 
 def _make_resnet18() -> tuple[Layer, ...]:
     """Return ResNet-18. As in the published simulator, a projection follows the block that it is parallel to."""
-    layers, input_channels = [_make_convolution(3, 7, 64, 112)], 64
+    layers, input_channels = [_make_convolution_shape(3, 7, 64, 112)], 64
     for output_channels, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
         layers += [
-            _make_convolution(input_channels, 3, output_channels, size),
-            _make_convolution(output_channels, 3, output_channels, size),
+            _make_convolution_shape(input_channels, 3, output_channels, size),
+            _make_convolution_shape(output_channels, 3, output_channels, size),
         ]
         if input_channels != output_channels:
-            layers.append(_make_convolution(input_channels, 1, output_channels, size))
-        layers += [_make_convolution(output_channels, 3, output_channels, size)] * 2
+            layers.append(_make_convolution_shape(input_channels, 1, output_channels, size))
+        layers += [_make_convolution_shape(output_channels, 3, output_channels, size)] * 2
         input_channels = output_channels
     return _make_chain([*layers, (512, 1000)])
 
 
 def _make_transformer(
-    *, blocks: int, heads: int, width: int, tokens: int, embeddings: Sequence[int], vocabulary: int = 0
+    *,
+    block_count: int,
+    head_count: int,
+    width: int,
+    token_count: int,
+    embedding_lengths: Sequence[int],
+    vocabulary_size: int = 0,
 ) -> tuple[Layer, ...]:
     """Return a transformer: embeddings, then blocks of heads, projection and two dense layers.
 
-    `vocabulary` adds the layer that scores tokens.
+    `vocabulary_size` adds the layer that scores tokens.
     """
-    layers = [Layer(length, width) for length in embeddings]
+    layers = [Layer(length, width) for length in embedding_lengths]
     predecessors = tuple(range(len(layers)))
-    products_per_head = tokens * width // heads
-    for _ in range(blocks):
+    products_per_head = token_count * width // head_count
+    for _ in range(block_count):
         head_outputs = []
-        for _ in range(heads):
+        for _ in range(head_count):
             first_layer = len(layers)
             layers += [Layer(width, products_per_head, predecessors)] * 3
-            layers.append(Layer(width // heads, tokens * tokens, (first_layer, first_layer + 1)))
-            layers.append(Layer(tokens, products_per_head, (first_layer + 2, first_layer + 3)))
+            layers.append(
+                Layer(width // head_count, token_count * token_count, (first_layer, first_layer + 1))
+            )
+            layers.append(Layer(token_count, products_per_head, (first_layer + 2, first_layer + 3)))
             head_outputs.append(first_layer + 4)
         first_layer = len(layers)
-        layers.append(Layer(width, tokens * width, tuple(head_outputs)))
-        layers.append(Layer(width, tokens * 4 * width, (first_layer,)))
-        layers.append(Layer(4 * width, tokens * width, (first_layer + 1,)))
+        layers.append(Layer(width, token_count * width, tuple(head_outputs)))
+        layers.append(Layer(width, token_count * 4 * width, (first_layer,)))
+        layers.append(Layer(4 * width, token_count * width, (first_layer + 1,)))
         predecessors = (first_layer + 2,)
-    if vocabulary:
-        layers.append(Layer(width, tokens * vocabulary, predecessors))
+    if vocabulary_size:
+        layers.append(Layer(width, token_count * vocabulary_size, predecessors))
     return tuple(layers)
 
 
-_TABLES = (
+_EMBEDDING_TABLE_ROWS = (
     9980333, 36084, 17217, 7378, 20134, 3, 7112, 1442, 61, 9758201, 1333352, 313829, 10, 2208, 11156, 122, 4, 970, 14,
     11156, 7267859, 9946608, 415421, 12420, 101, 36,
 )  # fmt: skip
@@ -131,15 +144,15 @@ _TABLES = (
 
 
 def _make_dlrm() -> tuple[Layer, ...]:
-    tables = [Layer(rows, 64) for rows in _TABLES]
-    first_layer = len(tables)
+    embedding_layers = [Layer(rows, 64) for rows in _EMBEDDING_TABLE_ROWS]
+    first_layer = len(embedding_layers)
     bottom = [Layer(13, 512), Layer(512, 256, (first_layer,)), Layer(256, 64, (first_layer + 1,))]
     top = [Layer(415, 512, (*range(first_layer), first_layer + 2))]
     top += [
         Layer(*shape, (first_layer + 3 + index,))
         for index, shape in enumerate(((512, 512), (512, 256), (256, 1)))
     ]
-    return (*tables, *bottom, *top)
+    return (*embedding_layers, *bottom, *top)
 
 
 MODELS: tuple[PublishedModel, ...] = (
@@ -149,13 +162,20 @@ MODELS: tuple[PublishedModel, ...] = (
     PublishedModel("VGG-19", _make_vgg((2, 2, 4, 4, 4)), _IMAGE_BYTES),
     PublishedModel(
         "BERT",
-        _make_transformer(blocks=24, heads=16, width=1024, tokens=512, embeddings=(29056,)),
+        _make_transformer(
+            block_count=24, head_count=16, width=1024, token_count=512, embedding_lengths=(29056,)
+        ),
         512 * _TOKEN_BYTES,
     ),
     PublishedModel(
         "GPT-2",
         _make_transformer(
-            blocks=48, heads=25, width=1600, tokens=1024, embeddings=(50257, 1024), vocabulary=50257
+            block_count=48,
+            head_count=25,
+            width=1600,
+            token_count=1024,
+            embedding_lengths=(50257, 1024),
+            vocabulary_size=50257,
         ),
         1024 * _TOKEN_BYTES,
     ),

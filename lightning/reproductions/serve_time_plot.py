@@ -50,6 +50,6 @@ def plot_serve_times(rows: Sequence[Row]) -> Plot:
         figure,
         "Serve time over Lightning's",
         "seven networks, mean of traces; dashed: published",
-        simulated=True,
+        is_simulated=True,
     )
     return figure

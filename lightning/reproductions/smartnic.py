@@ -29,7 +29,7 @@ PUBLISHED_ENERGY_RATIOS = {"A100": 352.0, "A100X": 419.0, "Brainwave": 54.0}
 """Published ratios of the energy of an inference to Lightning's."""
 POWER_W_BY_PROCESSOR = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
 """The powers of Lightning and the A100 are from the released artifact, the others recalled from the paper."""
-ENERGY_CORES = 1024
+ENERGY_CORE_COUNT = 1024
 """Cores of Lightning in the published energies. The published schedules use 576 cores."""
 
 
@@ -44,38 +44,38 @@ class Row:
     note: str = ""
 
     @property
-    def difference(self) -> float | None:
+    def difference_percent(self) -> float | None:
         """Relative difference of our number from the published one, in per cent; None without a published number."""
         return None if not self.published else 100 * (self.ours / self.published - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ReproductionScale:
     """The size of a reproduction: traces at each network speed, requests in a trace, and whether the RTL runs."""
 
     trace_count: int
     request_count: int
     sweep_gbps: Sequence[float]
-    with_rtl: bool
+    runs_rtl: bool
 
 
-FULL_SCALE = Scale(trace_count=10, request_count=100, sweep_gbps=SWEEP_GBPS, with_rtl=True)
-QUICK_SCALE = Scale(trace_count=1, request_count=10, sweep_gbps=(0.01, 0.06), with_rtl=False)
+FULL_SCALE = ReproductionScale(trace_count=10, request_count=100, sweep_gbps=SWEEP_GBPS, runs_rtl=True)
+QUICK_SCALE = ReproductionScale(trace_count=1, request_count=10, sweep_gbps=(0.01, 0.06), runs_rtl=False)
 TITLE_BY_FIGURE = {
     1: "cycles of LeNet-300-100",
     2: "mean serve time of seven networks on five processors",
     3: "energy of an inference",
     4: "serve time over the speed of the network",
 }
-Times = Mapping[str, Mapping[str, float]]
+ServeTimes = Mapping[str, Mapping[str, float]]
 """Mean serve times of a trace in ns, by processor and network."""
 
 
-def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
+def reproduce(scale: ReproductionScale, report: Callable[[str], None]) -> tuple[Row, ...]:
     """Return the rows of all figures. Call `report` with the name of each part of the work."""
     report(TITLE_BY_FIGURE[1])
     rows = [*_count_cycles()]
-    if scale.with_rtl:
+    if scale.runs_rtl:
         if reason := explain_missing("verilator", "make", "g++"):
             report(f"without the RTL: {reason}")
         else:
@@ -86,7 +86,7 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
     rows += [*_compare_serve_times(traces), *_compare_energies(traces)]
     for speed_gbps in scale.sweep_gbps:
         report(f"{TITLE_BY_FIGURE[4]}: {speed_gbps:g} Gbit/s")
-        rows += _compare_ratios_at(
+        rows += _compare_ratios_at_speed(
             speed_gbps, traces if speed_gbps == SPEED_GBPS else _simulate_traces(scale, speed_gbps)
         )
     return tuple(rows)
@@ -95,32 +95,38 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
 def _count_cycles() -> Iterator[Row]:
     """Yield the cycles of LeNet: for products, for the datapath around them, and for its memory."""
     layers = calculate_cycles(LENET_SHAPES)
-    beats = sum(layer.beats for layer in layers)
-    total = sum(layer.total for layer in layers)
-    published = _compute_published_cycles()
+    beat_count = sum(layer.beats for layer in layers)
+    total_cycles = sum(layer.total for layer in layers)
+    published_cycles = _compute_published_cycles()
     beats_text = ", ".join(map(str, LENET_BEATS_PER_OUTPUT))
     yield Row(
         1,
         "cycles of products",
-        sum(published),
-        beats,
+        sum(published_cycles),
+        beat_count,
         f"published: {beats_text} cycles an output, in the released RTL",
     )
-    for number, (cycles, layer) in enumerate(zip(published, layers, strict=True), start=1):
+    for number, (cycles, layer) in enumerate(zip(published_cycles, layers, strict=True), start=1):
         yield Row(1, f"cycles of products, layer {number}", cycles, layer.beats)
-    latency = total - beats
+    datapath_cycles = total_cycles - beat_count
     yield Row(
         1,
         "latency of the datapath, ns a layer",
         115,
-        latency / len(layers) / CLOCK_HZ * 1e9,
+        datapath_cycles / len(layers) / CLOCK_HZ * 1e9,
         "published: a constant of the event simulator, for a clock of 97 GHz; ours: for 253.44 MHz, with "
         f"{layers[0].preamble} cycles of preamble and 7 cycles of the light's delay",
     )
     yield Row(1, "cycles of memory, a layer", None, MEMORY_CYCLES, "from an address to the converters")
-    yield Row(1, "cycles in all", None, total, "by formula; the project's tests count as many in the RTL")
     yield Row(
-        1, "time of an inference, us", None, total / CLOCK_HZ * 1e6, "of which all but 0.4 are products"
+        1, "cycles in all", None, total_cycles, "by formula; the project's tests count as many in the RTL"
+    )
+    yield Row(
+        1,
+        "time of an inference, us",
+        None,
+        total_cycles / CLOCK_HZ * 1e6,
+        "of which all but 0.4 are products",
     )
 
 
@@ -138,24 +144,24 @@ def _measure_rtl_cycles() -> Iterator[Row]:
     ]
     nic = SmartNic()
     frame = make_request(nic.settings, bytes(LENET_SHAPES[0][1]))
-    nic.load(NicProgram((NicModel("LeNet-300-100", tuple(layers), published=True),)))
+    nic.load(NicProgram((NicModel("LeNet-300-100", tuple(layers), follows_published_datapath=True),)))
     for memory_kind in ("DRAM: 160 ns, refresh 4.5 %", "ideal memory"):
         if memory_kind == "ideal memory":
             nic.set_input("memory_latency", 0)
             nic.set_input("memory_refresh_every", 0)
         trace = trace_request(nic, frame).trace
-        products = int(np.count_nonzero(np.diff(trace.counts["sequencer.send"])))
-        waiting = int(np.count_nonzero(trace.signals["sending"])) - products
-        total = int(trace.counts["latency.cycles"][-1])
+        product_cycles = int(np.count_nonzero(np.diff(trace.counts["sequencer.send"])))
+        waiting_cycles = int(np.count_nonzero(trace.signals["sending"])) - product_cycles
+        total_cycles = int(trace.counts["latency.cycles"][-1])
         yield Row(
             1,
             f"RTL, {memory_kind}: cycles of products",
             sum(_compute_published_cycles()),
-            products,
+            product_cycles,
             "measured",
         )
-        yield Row(1, f"RTL, {memory_kind}: cycles that wait for memory", None, waiting, "measured")
-        yield Row(1, f"RTL, {memory_kind}: cycles in all", None, total, "measured, without packets")
+        yield Row(1, f"RTL, {memory_kind}: cycles that wait for memory", None, waiting_cycles, "measured")
+        yield Row(1, f"RTL, {memory_kind}: cycles in all", None, total_cycles, "measured, without packets")
     nic.close()
 
 
@@ -164,18 +170,18 @@ def _compute_published_cycles() -> list[int]:
     return [beats * outputs for beats, (outputs, _) in zip(LENET_BEATS_PER_OUTPUT, LENET_SHAPES, strict=True)]
 
 
-def _simulate_traces(scale: Scale, speed_gbps: float) -> list[Times]:
+def _simulate_traces(scale: ReproductionScale, speed_gbps: float) -> list[ServeTimes]:
     """Return the serve times of each trace."""
     traces = (draw_arrivals(scale.request_count, speed_gbps, seed) for seed in range(scale.trace_count))
     return [{processor.name: simulate(processor, trace) for processor in PROCESSORS} for trace in traces]
 
 
-def _compute_ratios(traces: Sequence[Times], processor: str) -> list[list[float]]:
+def _compute_ratios(traces: Sequence[ServeTimes], processor: str) -> list[list[float]]:
     """Return the serve times of a processor over Lightning's, by network, for each trace."""
     return [[ns / times[LIGHTNING.name][name] for name, ns in times[processor].items()] for times in traces]
 
 
-def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
+def _compare_serve_times(traces: Sequence[ServeTimes]) -> Iterator[Row]:
     """Yield the mean serve times, and their ratios to Lightning's: mean and largest over networks."""
     for processor in PROCESSORS:
         for model in MODELS:
@@ -205,7 +211,7 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
         )
 
 
-def _compare_ratios_at(speed_gbps: float, traces: Sequence[Times]) -> Iterator[Row]:
+def _compare_ratios_at_speed(speed_gbps: float, traces: Sequence[ServeTimes]) -> Iterator[Row]:
     for processor in PROCESSORS[1:]:
         ratios, quantity = (
             _compute_ratios(traces, processor.name),
@@ -219,11 +225,13 @@ def _compare_ratios_at(speed_gbps: float, traces: Sequence[Times]) -> Iterator[R
         )
 
 
-def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
+def _compare_energies(traces: Sequence[ServeTimes]) -> Iterator[Row]:
     """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
-    cores = {processor.name: processor.cores for processor in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
+    cores = {processor.name: processor.core_count for processor in PROCESSORS} | {
+        LIGHTNING.name: ENERGY_CORE_COUNT
+    }
     power_per_core_ghz = {
-        processor.name: POWER_W_BY_PROCESSOR[processor.name] / (cores[processor.name] * processor.ghz)
+        processor.name: POWER_W_BY_PROCESSOR[processor.name] / (cores[processor.name] * processor.clock_ghz)
         for processor in PROCESSORS
         if processor.name in POWER_W_BY_PROCESSOR
     }
@@ -235,7 +243,7 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
             f"energy of {name} over Lightning's, products alone",
             published,
             power_per_core_ghz[name] / power_per_core_ghz[LIGHTNING.name],
-            f"power over products a second, as the released script computes it; {powers}, {ENERGY_CORES} cores",
+            f"power over products a second, as the released script computes it; {powers}, {ENERGY_CORE_COUNT} cores",
         )
         yield Row(
             3,
@@ -244,5 +252,5 @@ def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
             POWER_W_BY_PROCESSOR[name]
             / POWER_W_BY_PROCESSOR[LIGHTNING.name]
             * fmean(map(fmean, _compute_ratios(traces, name))),
-            f"{powers}; serve times of figure 2, with {LIGHTNING.cores} cores",
+            f"{powers}; serve times of figure 2, with {LIGHTNING.core_count} cores",
         )

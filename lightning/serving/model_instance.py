@@ -25,7 +25,7 @@ WARM_UP_TYPES = (np.uint8, np.float32, np.int64)
 """Types of warm-up arrays: bytes of packets and images, floats of clients, integers of JSON."""
 WARM_UP_VALUE = 127
 """Value of all numbers in a warm-up image. A kernel may skip zeros, which would make the measured time too short."""
-WARM_UP_BATCH = 4
+WARM_UP_IMAGE_COUNT = 4
 """Number of images in the warm-up batch."""
 TIMED_RUN_COUNT = 5
 """Number of timed runs. The shortest time counts, because other processes delay some runs."""
@@ -57,15 +57,17 @@ class FairLock:
     ) -> None:
         self.release()
 
-    def acquire(self, timeout: float = -1) -> bool:
-        """Wait for the lock for up to `timeout` seconds (negative: for ever); return whether it was acquired."""
-        deadline_s = monotonic() + timeout
+    def acquire(self, timeout_s: float = -1) -> bool:
+        """Wait for the lock for up to `timeout_s` seconds (negative: for ever); return whether it was acquired."""
+        deadline_s = monotonic() + timeout_s
         if not (
-            self._queue_lock.acquire(timeout=timeout) if timeout else self._queue_lock.acquire(blocking=False)
+            self._queue_lock.acquire(timeout=timeout_s)
+            if timeout_s
+            else self._queue_lock.acquire(blocking=False)
         ):
             return False
         try:
-            if timeout < 0:
+            if timeout_s < 0:
                 return self._owner_lock.acquire()
             return self._owner_lock.acquire(timeout=max(deadline_s - monotonic(), 0))
         finally:
@@ -156,7 +158,7 @@ class ModelInstance:
         if self.executor.fidelity in SLOW_FIDELITIES:
             self.seconds_per_image = math.inf
             return
-        for image_count in (WARM_UP_BATCH, 1):
+        for image_count in (WARM_UP_IMAGE_COUNT, 1):
             for datatype in WARM_UP_TYPES:
                 self._measure_seconds(image_count, datatype)
         self.seconds_per_image = min(

@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, urlsplit
 from fpga.errors import FpgaError
 from lightning.errors import AddressError, OutOfRange, ServingError, UnknownKey, UnknownScheme
 from lightning.serving.packets.codec import (
+    DecodedAnswer,
     Kind,
     Packet,
-    Scores,
     decode_answer,
     parse,
     serialise,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import RequestTrace
     from fpga.smartnic.simulator import Settings, SmartNic
-    from fpga.smartnic.tap import Stop
+    from fpga.smartnic.tap import StopSignal
     from lightning.compiler import CompiledModel
 
 SCHEME = "verilator"
@@ -208,7 +208,7 @@ def serve_nic(
     nic_address: NicAddress,
     namespace: str | None,
     report_ready: Callable[[], None],
-    stop: Stop,
+    stop: StopSignal,
 ) -> dict[str, int]:
     """Serve on a simulated NIC until `stop` is readable, and return its counters.
 
@@ -220,7 +220,7 @@ def serve_nic(
         with open_tap(nic_address.interface, nic_address.address, namespace) as tap:
             report_ready()
             serve_tap(nic, tap, stop)
-        return nic.counters()
+        return nic.read_counters()
 
 
 def trace_model(compiled: CompiledModel, name: str, image: bytes) -> RequestTrace:
@@ -245,7 +245,7 @@ def make_request(settings: Settings, image: bytes) -> bytes:
     return make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
 
 
-def decode_request_answer(request: RequestTrace) -> Scores:
+def decode_request_answer(request: RequestTrace) -> DecodedAnswer:
     """Return the answer to a request. Raise `PacketError` for a refusal."""
     from fpga.smartnic.frames import get_payload
 

@@ -18,7 +18,7 @@ from lightning.serving.model_instance import SLOW_FIDELITIES, FairLock, ModelIns
 Source = str | Path | CompiledModel
 """A file (`.lng`, or a network that compiles without samples), or a compiled model."""
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MODEL_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """Valid names of models. Names are parts of URLs and file names."""
 
 
@@ -50,7 +50,7 @@ class IndexEntry:
 
     name: str
     version: str
-    ready: bool
+    is_ready: bool
 
 
 class Repository:
@@ -198,7 +198,7 @@ class Repository:
 
     def _find_files(self) -> dict[str, Path]:
         paths: Iterable[Path] = () if self._directory is None else self._directory.glob("*.lng")
-        return {path.stem: path for path in paths if NAME.fullmatch(path.stem)}
+        return {path.stem: path for path in paths if MODEL_NAME_PATTERN.fullmatch(path.stem)}
 
     def _make_unknown_error(self, name: str | int, version: str | None = None) -> UnknownModel:
         wanted_model = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
@@ -213,7 +213,7 @@ class Repository:
 
 def check_name(name: str) -> None:
     """Raise `ServingError` for an invalid name of a model."""
-    if NAME.fullmatch(name) is None:
+    if MODEL_NAME_PATTERN.fullmatch(name) is None:
         raise ServingError(
             f"{name!r} is not a valid name for a model",
             hint="Use letters, digits, dots, dashes and underscores",

@@ -38,7 +38,7 @@ Bits = npt.NDArray[np.bool_]
 
 def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
     """Plot every cycle of a request. A long request has close-ups of its first and last cycles at the sides."""
-    spans = _choose_spans(request.cycles)
+    spans = _choose_spans(request.cycle_count)
     targets = request.find_targets()
     counts = {name: values for name, values in request.trace.counts.items() if targets[name].any()}
     figure = make_figure(4.0 + 3.2 * len(spans), 6.8)
@@ -55,7 +55,7 @@ def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
             _draw_count(panels[row][column], name, values, targets[name], span, is_named=column == 0)
         panels[-1][column].set_xlabel("cycle", color=INK_COLOUR, fontsize=9)
         panels[-1][column].set_xlim(span.start, span.stop)
-    add_heading(figure, title, device, simulated=len(spans) == 1)
+    add_heading(figure, title, device, is_simulated=len(spans) == 1)
     if len(spans) > 1:
         mark_simulated(panels[0][-1])
         for axes, text in zip(panels[-1], ("first cycles", "all cycles", "last cycles"), strict=True):
@@ -77,7 +77,7 @@ def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, is_named: bool
         axes.broken_barh(
             [(start, max(length, min_length)) for start, length in bars], (-row, 0.7), color=colour
         )
-    for start in request.starts:
+    for start in request.layer_start_cycles:
         axes.axvline(start, color=FAINT_COLOUR, linewidth=0.7, zorder=0)
     axes.set_ylim(-len(_SIGNAL_ROWS) + 0.8, 0.9)
     axes.set_yticks(

@@ -125,7 +125,11 @@ class HttpServer:
     """
 
     def __init__(
-        self, infer: Infer, host: str = "127.0.0.1", port: int = 0, read_packets: ReadPackets | None = None
+        self,
+        infer: Infer,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        read_packets: ReadPackets | None = None,
     ) -> None:
         self._socket = bind_socket(host, port)
         self.address = read_address(self._socket)

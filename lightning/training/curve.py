@@ -61,10 +61,10 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
     return Curve(tuple(sigmas), tuple(accuracies))
 
 
-def measure_mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
-    """Return the accuracy with noise on the test images, 0 .. 1, as mean over the seeds 0, 1, ..., `seeds` - 1."""
+def measure_mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seed_count: int) -> float:
+    """Return the accuracy with noise on the test images, 0 .. 1, as mean over the seeds 0, 1, ..., `seed_count` - 1."""
     accuracies = [
         evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy
-        for seed in range(seeds)
+        for seed in range(seed_count)
     ]
     return float(np.mean(accuracies))

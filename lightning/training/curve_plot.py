@@ -24,7 +24,7 @@ SIGMA_TICKS = (0.5, 1, 2, 5, 10, 20, 50)
 PER_CENT = 100
 
 
-class Accuracies(Protocol):
+class AccuracyCurve(Protocol):
     """Curve of accuracy over noise, such as `lightning.training.curve.Curve`."""
 
     @property
@@ -44,9 +44,9 @@ class Accuracies(Protocol):
 
 
 def plot_noise_curves(
-    curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None
+    curves: Mapping[str, AccuracyCurve], title: str, *, training_sigma: float | None = None
 ) -> Plot:
-    """Plot a curve for each name. Mark the sigma of Lightning's prototype, and the sigma `trained_at` if given."""
+    """Plot a curve for each name. Mark the sigma of Lightning's prototype, and the sigma `training_sigma` if given."""
     figure = make_figure(7.2, 4.4)
     axes = figure.subplots()
     for index, (name, curve) in enumerate(curves.items()):
@@ -63,7 +63,7 @@ def plot_noise_curves(
             label=name + half_label,
         )
     axes.axhline(PER_CENT / 2, color=FAINT_COLOUR, linewidth=0.8)
-    sigma_by_label = {"prototype": MEASURED_SIGMA} | ({"training": trained_at} if trained_at else {})
+    sigma_by_label = {"prototype": MEASURED_SIGMA} | ({"training": training_sigma} if training_sigma else {})
     for name, sigma in sigma_by_label.items():
         axes.vlines(sigma, PER_CENT / 2, PER_CENT, color=INK_COLOUR, linewidth=0.8, linestyle=":")
         axes.annotate(
@@ -86,5 +86,5 @@ def plot_noise_curves(
         y_label="accuracy (%)",
     )
     add_legend(axes, loc="lower left", bbox_to_anchor=(0, 0))
-    add_heading(figure, title, "executor: noisy", simulated=True)
+    add_heading(figure, title, "executor: noisy", is_simulated=True)
     return figure

@@ -17,9 +17,9 @@ from lightning.training.curve import measure_mean_accuracy
 from lightning.training.emulation import Emulation
 from lightning.training.fitting import Schedule, fit
 
-SAMPLE_COUNT = 512
+RANGE_SAMPLE_COUNT = 512
 """Number of training images that determine the compiler's ranges."""
-SEED_COUNT = 3
+NOISE_SEED_COUNT = 3
 """Number of noise seeds whose accuracies are averaged."""
 
 
@@ -123,10 +123,10 @@ def measure(
     *,
     noise: Noise,
     options: Options | None = None,
-    seed_count: int = SEED_COUNT,
+    seed_count: int = NOISE_SEED_COUNT,
 ) -> Outcome:
     """Compile a network and measure its accuracies on the test part. With noise, average over `seed_count` seeds."""
-    model = compile_network(network, dataset.train_x[:SAMPLE_COUNT], options)
+    model = compile_network(network, dataset.train_x[:RANGE_SAMPLE_COUNT], options)
     scores = run_float(network, preprocess(network, dataset.x))
     float32 = count_correct(scores, dataset.y) / len(dataset.y)
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy

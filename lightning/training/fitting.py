@@ -85,8 +85,8 @@ def _freeze_statistics(module: Any) -> None:
 
 def _train(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:
     optimiser = torch.optim.Adam(module.parameters(), schedule.rate)
-    steps = schedule.epochs * -(-len(x) // schedule.batch)
-    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    step_count = schedule.epochs * -(-len(x) // schedule.batch)
+    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, step_count)
     for indices in _shuffle_batches(len(x), schedule, seed):
         loss = schedule.loss(module(x[indices]), y[indices])
         optimiser.zero_grad()
@@ -95,7 +95,7 @@ def _train(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:
         annealing.step()
 
 
-def _shuffle_batches(images: int, schedule: Schedule, seed: int) -> Iterator[Any]:
+def _shuffle_batches(image_count: int, schedule: Schedule, seed: int) -> Iterator[Any]:
     for epoch in range(schedule.epochs):
-        order = np.random.default_rng([seed, epoch]).permutation(images)
+        order = np.random.default_rng([seed, epoch]).permutation(image_count)
         yield from torch.from_numpy(order).split(schedule.batch)

@@ -41,7 +41,7 @@ UNSUPPORTED_LAYERS = (
 """Layers with weights that cannot be emulated. They are refused, because they would be trained without noise."""
 
 
-class Range(Protocol):
+class ActivationRange(Protocol):
     """Range of the activations of a layer."""
 
     is_signed: bool
@@ -61,19 +61,23 @@ class FixedRange:
 
     def __init__(self, percentile: float = 100.0) -> None:
         self.percentile = percentile
-        self.largest: Tensor = None
+        self.largest_magnitude: Tensor = None
         self.is_signed = False
 
     def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return the value of one step, a scalar. Update the range first if `is_learning`, or at the first call."""
-        if is_learning or self.largest is None:
+        if is_learning or self.largest_magnitude is None:
             self._update(activations.detach())
-        return self.largest / FULL_VALUE
+        return self.largest_magnitude / FULL_VALUE
 
     def _update(self, activations: Tensor) -> None:
         largest = self._find_batch_range(activations.abs()).clamp_min(MIN_SCALE)
         self.is_signed = self.is_signed or bool((activations < 0).any())
-        self.largest = largest if self.largest is None else torch.maximum(largest, RANGE_DECAY * self.largest)
+        self.largest_magnitude = (
+            largest
+            if self.largest_magnitude is None
+            else torch.maximum(largest, RANGE_DECAY * self.largest_magnitude)
+        )
 
     def _find_batch_range(self, magnitudes: Tensor) -> Tensor:
         nonzero = magnitudes[magnitudes > 0]
@@ -85,17 +89,17 @@ class FixedRange:
 class ShiftedRange:
     """Range of the `published` scheme: each image is shifted so that its largest activation has 8 bits.
 
-    `compute_base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
+    `compute_base_step` returns the value of a step without a shift. The pixels before the first layer are not shifted.
     """
 
-    def __init__(self, base: Callable[[], Tensor], *, is_shifted: bool) -> None:
-        self.compute_base = base
+    def __init__(self, compute_base_step: Callable[[], Tensor], *, is_shifted: bool) -> None:
+        self.compute_base_step = compute_base_step
         self.is_shifted = is_shifted
         self.is_signed = False
 
     def compute_step(self, activations: Tensor, *, is_learning: bool) -> Tensor:
         """Return a scale for each image, (images, 1, ...), or a scalar for pixels."""
-        base = self.compute_base()
+        base = self.compute_base_step()
         if not self.is_shifted:
             return base
         largest = activations.detach().flatten(1).amax(1).clamp_min(MIN_SCALE) / base
@@ -107,9 +111,9 @@ class ShiftedRange:
 functional = torch.nn.functional
 
 
-def pass_gradient(values: Tensor, rounded: Tensor) -> Tensor:
-    """Return `rounded` with the gradient of `values`."""
-    return values + (rounded - values).detach()
+def pass_gradient(values: Tensor, rounded_values: Tensor) -> Tensor:
+    """Return `rounded_values` with the gradient of `values`."""
+    return values + (rounded_values - values).detach()
 
 
 def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
@@ -127,16 +131,16 @@ def compute_weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
     return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(MIN_SCALE) / FULL_VALUE
 
 
-def count_readouts(steps: Tensor, *, sends_zeros: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
+def count_readouts(steps: Tensor, *, sends_zeros: bool, wavelength_count: int) -> tuple[Tensor, Tensor]:
     """Return (number of readouts, added minus subtracted readouts), both (rows,), for weights `steps` (rows, terms).
 
     Products that share a readout have the same sign. If `sends_zeros`, weights of 0 are also sent, in added readouts.
     """
-    added = -(-(steps > 0).sum(1) // wavelengths)
-    subtracted = -(-(steps < 0).sum(1) // wavelengths)
+    added = -(-(steps > 0).sum(1) // wavelength_count)
+    subtracted = -(-(steps < 0).sum(1) // wavelength_count)
     readouts = added + subtracted
     if sends_zeros:
-        readouts = readouts.clamp_min(-(-steps.shape[1] // wavelengths))
+        readouts = readouts.clamp_min(-(-steps.shape[1] // wavelength_count))
     return readouts, readouts - 2 * subtracted
 
 
@@ -145,7 +149,7 @@ class PhotonicForward:
     """Replacement of `layer.forward` for a `Linear` or `Conv2d` layer."""
 
     layer: Any
-    range: Range
+    activation_range: ActivationRange
     emulation: Emulation
     generator: Any
     compute_common_scale: Callable[[], Tensor] | None = None
@@ -153,7 +157,7 @@ class PhotonicForward:
 
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
-        step = self.range.compute_step(activations, is_learning=self.layer.training)
+        step = self.activation_range.compute_step(activations, is_learning=self.layer.training)
         row_steps = self._compute_weight_scale()
         steps = round_to_steps(activations, step)
         weight_steps = row_steps.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
@@ -189,11 +193,11 @@ class PhotonicForward:
         noise = self.emulation.noise
         draws = torch.randn(sums.shape, generator=self.generator)
         if not noise.place_properties.per_readout:
-            return self._draw_per_output(sums, draws)
+            return self._draw_output_noise(sums, draws)
         mean, variance = self._find_noise_moments(steps, weights)
         return mean + (variance / noise.average).sqrt() * draws
 
-    def _draw_per_output(self, sums: Tensor, draws: Tensor) -> Tensor:
+    def _draw_output_noise(self, sums: Tensor, draws: Tensor) -> Tensor:
         """Return the noise of sums x, sign(x) * ||x| + n| - x, in units where the largest sum of an image is 255."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL_VALUE
@@ -204,30 +208,36 @@ class PhotonicForward:
         return sums.sign() * noisy * step - sums
 
     def _find_noise_moments(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        noise, pass_count = self.emulation.noise, 2 if self.range.is_signed else 1
+        noise, pass_count = self.emulation.noise, 2 if self.activation_range.is_signed else 1
         readouts, net_signs = count_readouts(
             weights.flatten(1),
             sends_zeros=noise.place_properties.sends_zeros,
-            wavelengths=self.emulation.options.hardware.wavelengths,
+            wavelength_count=self.emulation.options.hardware.wavelengths,
         )
         # With two passes, the mean errors of the positive and the negative part cancel.
-        mean = torch.zeros(()) if self.range.is_signed else noise.mean * self._align_with_results(net_signs)
+        mean = (
+            torch.zeros(())
+            if self.activation_range.is_signed
+            else noise.mean * self._align_with_results(net_signs)
+        )
         constant, *light_coefficients = noise.coefficients
         variance = constant * pass_count * self._align_with_results(readouts)
         for power, coefficient in enumerate(light_coefficients, 1):
             if coefficient:
                 # A product of steps is 256 times its level in LSB.
-                light = self._multiply(steps.abs() ** power, weights.abs() ** power)
-                variance = variance + coefficient * light / 256**power
+                power_sums = self._multiply(steps.abs() ** power, weights.abs() ** power)
+                variance = variance + coefficient * power_sums / 256**power
         return mean, variance
 
 
-class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+class ForeignProductCheck(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
     """Context in which a product with one of these parameters, or with a view of it, raises `CompileError`."""
 
-    def __init__(self, outliers: Mapping[str, Any]) -> None:
+    def __init__(self, foreign_parameters: Mapping[str, Any]) -> None:
         super().__init__()
-        self._names = {_find_storage_address(parameter): name for name, parameter in outliers.items()}
+        self._names = {
+            _find_storage_address(parameter): name for name, parameter in foreign_parameters.items()
+        }
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
@@ -245,10 +255,10 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
             elif isinstance(factor, torch.Tensor):
                 name = self._names.get(_find_storage_address(factor))
                 if name is not None:
-                    raise _make_outlier_error(name)
+                    raise _make_foreign_parameter_error(name)
 
 
-def find_outliers(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
+def find_foreign_parameters(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters with two or more axes outside these layers, such as embeddings, by name."""
     weights = {id(layer.weight) for layer in layers.values()}
     return {
@@ -263,7 +273,7 @@ def _find_storage_address(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _make_outlier_error(name: str) -> CompileError:
+def _make_foreign_parameter_error(name: str) -> CompileError:
     return CompileError(
         (
             f"parameter {name} is multiplied outside a Linear or Conv2d layer, so it cannot be trained "
@@ -294,9 +304,9 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
     for index, layer in enumerate(layers.values()):
         layer_range = joint_scale.find_range(index) if joint_scale else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, layer_range, emulation, generator, joint_scale)
-    outliers = find_outliers(module, layers)
+    foreign_parameters = find_foreign_parameters(module, layers)
     try:
-        with OutlierProducts(outliers) if outliers else nullcontext():
+        with ForeignProductCheck(foreign_parameters) if foreign_parameters else nullcontext():
             yield module
     finally:
         for layer in layers.values():
@@ -308,7 +318,7 @@ class JointScale:
     """Common scale of all weights in the `published` scheme: max(1, largest magnitude) / 255."""
 
     layers: tuple[Any, ...]
-    raw_level: float
+    raw_level_value: float
     """Value of one step of an activation before the first layer."""
 
     def __call__(self) -> Tensor:
@@ -322,7 +332,7 @@ class JointScale:
 
         Each earlier layer multiplies the value of a step by 256 times the common scale.
         """
-        return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, is_shifted=index > 0)
+        return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level_value, is_shifted=index > 0)
 
 
 def find_photonic_layers(module: Any) -> dict[str, Any]:

@@ -73,36 +73,36 @@ def _resolve_host(host: str) -> str:
         return host
 
 
-def make_lock_path(address: str) -> Path:
+def make_lock_path(lock_name: str) -> Path:
     """Return the lock file of a device address: readable, and distinct for distinct addresses."""
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", address)[:80].strip("-")
-    return find_lock_directory() / f"{readable}-{sha256(address.encode()).hexdigest()[:8]}.lock"
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", lock_name)[:80].strip("-")
+    return find_lock_directory() / f"{readable}-{sha256(lock_name.encode()).hexdigest()[:8]}.lock"
 
 
 class _NameLock:
     """Lock on one name of a device: a re-entrant thread lock, and a file lock while any thread holds it."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, lock_name: str) -> None:
+        self.address = lock_name
         self.thread_lock = threading.RLock()
-        self.depth = 0
+        self.hold_count = 0
         self.descriptor: int | None = None
 
     def acquire(self) -> None:
         self.thread_lock.acquire()
         try:
-            if self.depth == 0:
+            if self.hold_count == 0:
                 self.descriptor = _lock_file(self.address)
-            self.depth += 1
+            self.hold_count += 1
         except BaseException:
             self.thread_lock.release()
             raise
 
     def release(self) -> None:
-        self.depth -= 1
+        self.hold_count -= 1
         descriptor = self.descriptor
         try:
-            if self.depth == 0 and descriptor is not None:
+            if self.hold_count == 0 and descriptor is not None:
                 self.descriptor = None
                 _unlock_file(descriptor)
         finally:
@@ -137,15 +137,15 @@ class DeviceLock:
                 stack.callback(lock.release)
 
 
-def _lock_file(address: str) -> int:
-    path = make_lock_path(address)
+def _lock_file(lock_name: str) -> int:
+    path = make_lock_path(lock_name)
     descriptor = _open_lock_file(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = _read_pid(descriptor)
         os.close(descriptor)
-        raise _make_held_error(address, path, pid) from None
+        raise _make_held_error(lock_name, path, pid) from None
     _write_pid(descriptor, f"{os.getpid()}\n")
     return descriptor
 
@@ -176,11 +176,11 @@ def _read_pid(descriptor: int) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _make_held_error(address: str, path: Path, pid: int | None) -> SwitchHeld:
+def _make_held_error(lock_name: str, path: Path, pid: int | None) -> SwitchHeld:
     holder = f"process {pid}" if pid is not None else "another process"
     return SwitchHeld(
         f"{holder} is changing this switch now; nothing was sent",
         pid=pid,
-        device=address,
+        device=lock_name,
         hint=f"Wait for it to finish, then read and plan again (lock file {path}).",
     )

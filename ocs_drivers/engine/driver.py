@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 RETRY_PAUSES_S = (0.1, 0.4)
 """Pauses before the second and third attempt at a read that failed on a broken connection or invalid data."""
 
-MAX_SILENCE_S = 8.0
+MIN_SILENCE_LIMIT_S = 8.0
 """Silence after which a device counts as dead during a move, so that its loss is reported within 10 s."""
 
 MIN_OUTAGE_S = 2.0
@@ -134,7 +134,7 @@ class SwitchDriver(ABC):
     poll_s = 0.5
     """Longest pause between two reads of a switch that is still moving, in seconds."""
 
-    reaction_to_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
+    connection_loss_recovery: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
     """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
     time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read until
     nothing moves, for devices that report moves. With `watch`, do this after a refusal too, which may concern only a
@@ -151,9 +151,9 @@ class SwitchDriver(ABC):
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
         self._last_snapshot: Snapshot | None = None
-        self._counts_at_read = (0, 0)
-        self._claimed_pairs: set[tuple[int, int]] = set()
-        self._silence = Silence(max(MAX_SILENCE_S, timeout_s), clock)
+        self._counters_at_last_read = (0, 0)
+        self._disconnecting_pairs: set[tuple[int, int]] = set()
+        self._silence = Silence(max(MIN_SILENCE_LIMIT_S, timeout_s), clock)
         self._progress = ProgressLog(None, address, clock, self._silence)
 
     # -- parts that a vendor adds
@@ -187,9 +187,9 @@ class SwitchDriver(ABC):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their state now."""
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True while the device is executing the step. Raise `RobotFault` if it cannot complete it."""
-        del step, read_back
+        del step, snapshot
         return False
 
     # -- parts that all drivers share
@@ -244,13 +244,15 @@ class SwitchDriver(ABC):
 
     def read(self) -> Snapshot:
         """Return the configuration the device holds now. If the connection breaks, retry on a new connection."""
-        self._last_snapshot = snapshot = self._read_current(self._read)
-        self._record_claimed_pairs(snapshot.pending)
+        self._last_snapshot = snapshot = self._query_circuits(self._read)
+        self._record_disconnecting_pairs(snapshot.pending)
         return snapshot
 
-    def _record_claimed_pairs(self, pending: Iterable[PendingMove]) -> None:
+    def _record_disconnecting_pairs(self, pending_moves: Iterable[PendingMove]) -> None:
         """Record the circuits that queued robot requests will remove, because this removal is not a conflict."""
-        self._claimed_pairs |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
+        self._disconnecting_pairs |= {
+            move.pair for move in pending_moves if move.pair and move.kind == "disconnect"
+        }
 
     def _read_after_outage(self) -> Snapshot:
         """Read the configuration; retry through a short network outage, during which a robot's move continues."""
@@ -266,23 +268,23 @@ class SwitchDriver(ABC):
                 self._progress.log_wait()
                 self._clock.sleep(min(self.poll_s, MAX_OUTAGE_PAUSE_S, remaining_s))
 
-    def _read_current(self, query: Callable[[], _T]) -> _T:
+    def _query_circuits(self, query: Callable[[], _T]) -> _T:
         """Return the result of `query`, which reads all circuits. First store the counts of events and connections.
 
         If either count has changed, the next step may read again (see `_needs_read`).
         """
-        return self._retry(lambda: self._read_current_once(query))
+        return self._retry(lambda: self._query_circuits_once(query))
 
-    def _read_current_once(self, query: Callable[[], _T]) -> _T:
+    def _query_circuits_once(self, query: Callable[[], _T]) -> _T:
         session = self._session
         with session.lock():
             events = session.event_count
             answer = query()
-            self._counts_at_read = events, session.connection_count
+            self._counters_at_last_read = events, session.connection_count
         return answer
 
     @contextmanager
-    def _check_one_connection(self) -> Iterator[None]:
+    def _require_same_connection(self) -> Iterator[None]:
         """Raise `ConnectionLost` after the block if it reconnected.
 
         The queries of one read share a connection: after a reconnection reports may be missing, so the caller repeats
@@ -321,12 +323,12 @@ class SwitchDriver(ABC):
         current: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Return the steps from `current` to `target`; see `planning.plan`, and `check_undisturbed` for robots."""
+        """Return the steps from `current` to `target`; see `planning.plan`. Robots also `check_target_undisturbed`."""
         steps = planning.plan(
             target, current, capabilities=self.capabilities, scope=scope, device=self._address
         )
         if self.capabilities.serial_robot and isinstance(current, Snapshot):
-            transaction.check_undisturbed(target, current, steps, scope, device=self._address)
+            transaction.check_target_undisturbed(target, current, steps, scope, device=self._address)
         return steps
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
@@ -337,29 +339,33 @@ class SwitchDriver(ABC):
                 self._last_snapshot,
                 None,
             )  # unknown until the step is verified
-            self._claimed_pairs = set()
-            self._silence = Silence(max(MAX_SILENCE_S, self._timeout_s), self._clock)
+            self._disconnecting_pairs = set()
+            self._silence = Silence(max(MIN_SILENCE_LIMIT_S, self._timeout_s), self._clock)
             self._progress = ProgressLog(step, self._address, self._clock, self._silence)
             outcome = StepExecution(
                 step, guard, self._make_hooks(), device=self._address, clock=self._clock
             ).run()
             if self.capabilities.serial_robot and snapshot_before is not None:
-                self._record_claimed_pairs(snapshot_before.pending)
-                outcome = transaction.add_lost_circuits(step, snapshot_before, outcome, self._claimed_pairs)
+                self._record_disconnecting_pairs(snapshot_before.pending)
+                outcome = transaction.add_lost_circuits(
+                    step, snapshot_before, outcome, self._disconnecting_pairs
+                )
             self._last_snapshot = outcome.read_back
             return outcome
 
     def _make_hooks(self) -> StepHooks:
         return StepHooks(
-            perform=self._perform,
+            send_step=self._perform,
             read_configuration=self._read_back,
-            read_again=self._read_after_step,
+            read_after_step=self._read_after_step,
             is_moving=self._is_moving,
             explain_error=self._explain,
             find_timeout_s=self._compute_timeout_s,
-            pauses_s=self._yield_pauses(),
-            settle_s=self.capabilities.switch_time_s[1] if self.reaction_to_loss == "settle" else 0.0,
-            is_watched_after_failure=self.reaction_to_loss == "watch",
+            poll_intervals_s=self._yield_pauses(),
+            settling_time_s=self.capabilities.switch_time_s[1]
+            if self.connection_loss_recovery == "settle"
+            else 0.0,
+            watches_after_failure=self.connection_loss_recovery == "watch",
             silence=self._silence,
             progress=self._progress,
         )
@@ -373,19 +379,19 @@ class SwitchDriver(ABC):
         if self._last_snapshot is None or self._needs_read(step):
             self.read()
         if self._last_snapshot is not None:
-            self._check_as_planned(step, self._last_snapshot)
+            self._check_ports_unchanged(step, self._last_snapshot)
         guard()
 
-    def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
+    def _check_ports_unchanged(self, step: Step, snapshot: Snapshot) -> None:
         """Raise `Conflict`, or a more specific error, if somebody else has changed the ports of a step."""
-        transaction.check_unmoved(step, snapshot.connections, device=self._address)
+        transaction.check_ports_unmoved(step, snapshot.connections, device=self._address)
         if self.capabilities.serial_robot:
-            transaction.check_unclaimed(step, snapshot, device=self._address)
+            transaction.check_ports_unrequested(step, snapshot, device=self._address)
 
     def _needs_read(self, step: Step) -> bool:
         """Return True if the device must be read before a step: a change was reported, or may have been missed."""
         del step
-        events, connections = self._counts_at_read
+        events, connections = self._counters_at_last_read
         if self._session.connection_count != connections:
             return True
         new_events = self.events(events) if self._session.event_count > events else ()
@@ -416,11 +422,11 @@ class SwitchDriver(ABC):
         except OcsError:  # the refusal matters more than the failure to explain it
             current = {}
         for state in (PortState.LOCKED, PortState.DISABLED, PortState.FAILED):
-            unfit = [port for port in step_ports if port in current and current[port].state is state]
-            if unfit:
+            unfit_ports = [port for port in step_ports if port in current and current[port].state is state]
+            if unfit_ports:
                 return planning.make_unfit_error(
                     state,
-                    unfit,
+                    unfit_ports,
                     device=self._address,
                     sent=refusal.sent,
                     received=refusal.received or refusal.problem,
@@ -461,7 +467,7 @@ class SwitchDriver(ABC):
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return None for every port; drivers of devices with power monitors override this."""
-        planning.check_known(ports, self.capabilities, device=self._address)
+        planning.check_ports_exist(ports, self.capabilities, device=self._address)
         return dict.fromkeys(ports)
 
     def attenuation(self, port: int) -> Attenuation:

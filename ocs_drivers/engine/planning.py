@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
     """Raise `UnknownPort` or `WrongSide` unless all ports are inputs, 1..inputs."""
     ports = tuple(ports)
-    check_known(ports, capabilities, device=device)
+    check_ports_exist(ports, capabilities, device=device)
     wrong_ports = [port for port in ports if port > capabilities.inputs]
     if wrong_ports:
         raise WrongSide(
@@ -39,7 +39,7 @@ def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: st
 def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
     """Raise `UnknownPort` or `WrongSide` unless all ports are outputs, inputs+1..inputs+outputs."""
     ports = tuple(ports)
-    check_known(ports, capabilities, device=device)
+    check_ports_exist(ports, capabilities, device=device)
     wrong_ports = [port for port in ports if port <= capabilities.inputs]
     if wrong_ports:
         raise WrongSide(
@@ -50,15 +50,15 @@ def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: s
         )
 
 
-def check_known(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
+def check_ports_exist(ports: Iterable[int], capabilities: Capabilities, *, device: str = "") -> None:
     """Raise `UnknownPort` unless the device has all these ports."""
     highest = capabilities.inputs + capabilities.outputs
-    unknown = [port for port in ports if not 1 <= port <= highest]
-    if unknown:
+    unknown_ports = [port for port in ports if not 1 <= port <= highest]
+    if unknown_ports:
         raise UnknownPort(
             "the switch has no such port",
             device=device,
-            ports=unknown,
+            ports=unknown_ports,
             hint=f"Inputs are {_format_input_range(capabilities)}, outputs {_format_output_range(capabilities)}.",
         )
 
@@ -80,28 +80,28 @@ def check_target(
     if scope is None:
         return
     check_inputs(scope, capabilities, device=device)
-    outside = [port for port in target if port not in scope]
-    if outside:
+    ports_outside_scope = [port for port in target if port not in scope]
+    if ports_outside_scope:
         raise PortError(
             "the target contains inputs outside its scope",
             device=device,
-            ports=outside,
+            ports=ports_outside_scope,
             hint="Widen the scope or leave these inputs out of the target.",
         )
 
 
 def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: str) -> None:
-    width = capabilities.bank_outputs
-    if width is None:
+    channel_count = capabilities.bank_outputs
+    if channel_count is None:
         return
     for source, output in target.items():
-        first_output = capabilities.inputs + (source - 1) * width + 1
-        if not first_output <= output < first_output + width:
+        first_output = capabilities.inputs + (source - 1) * channel_count + 1
+        if not first_output <= output < first_output + channel_count:
             raise PortError(
                 f"input {source} cannot reach output {output}",
                 device=device,
                 ports=(source, output),
-                hint=f"Its bank has outputs {first_output}..{first_output + width - 1}.",
+                hint=f"Its bank has outputs {first_output}..{first_output + channel_count - 1}.",
             )
 
 
@@ -130,8 +130,8 @@ def plan(
     """Return the steps from `snapshot` to `target`, each atomic on the device; none if both agree in the scope.
 
     If the scope is the whole switch and the device supports it, the only step is a `replace`. Otherwise the inputs in
-    `scope` get `remove` steps, then `add` steps (break before make): one step of each kind if a command takes a list
-    of pairs, else one step per pair or tied group.
+    `scope` get `removed_pairs` steps, then `added_pairs` steps (break before make): one step of each kind if a command
+    takes a list of pairs, else one step per pair or tied group.
 
     Raises the errors of `check_target`, and:
 
@@ -142,26 +142,37 @@ def plan(
     check_target(target, scope, capabilities, device=device)
     if isinstance(snapshot, CrossConnects):
         snapshot = Snapshot(snapshot, 0.0)
-    current = snapshot.connections
+    current_connections = snapshot.connections
     if scope is None or len(set(scope)) == capabilities.inputs:
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
-            _check_fit(snapshot, target.pairs - current.pairs, current.pairs - target.pairs, device)
-            return _plan_replacement(target, current, capabilities)
-    remove, add = _find_difference(target, snapshot, frozenset(scope), device)
+            _check_port_states(
+                snapshot,
+                target.pairs - current_connections.pairs,
+                current_connections.pairs - target.pairs,
+                device,
+            )
+            return _plan_replacement(target, current_connections, capabilities)
+    removed_pairs, added_pairs = _find_difference(target, snapshot, frozenset(scope), device)
     if not capabilities.disconnects:
-        remove = _omit_disconnects(remove, add, device)
-    _check_fit(snapshot, add, remove, device)
-    _check_outputs_free(add, CrossConnects(current.pairs - remove - _find_moved(current, add)), device)
-    return _plan_break_then_make(remove, add, snapshot, capabilities)
+        removed_pairs = _omit_disconnects(removed_pairs, added_pairs, device)
+    _check_port_states(snapshot, added_pairs, removed_pairs, device)
+    _check_outputs_free(
+        added_pairs,
+        CrossConnects(
+            current_connections.pairs - removed_pairs - _find_moved_pairs(current_connections, added_pairs)
+        ),
+        device,
+    )
+    return _plan_break_then_make(removed_pairs, added_pairs, snapshot, capabilities)
 
 
 def _plan_replacement(
-    target: CrossConnects, current: CrossConnects, capabilities: Capabilities
+    target: CrossConnects, current_connections: CrossConnects, capabilities: Capabilities
 ) -> tuple[Step, ...]:
-    if target == current:
+    if target == current_connections:
         return ()
-    return (Step("replace", target, current, target, capabilities.switch_time_s[0]),)
+    return (Step("replace", target, current_connections, target, capabilities.switch_time_s[0]),)
 
 
 def _find_difference(
@@ -169,11 +180,13 @@ def _find_difference(
 ) -> tuple[frozenset[Pair], frozenset[Pair]]:
     """Return the pairs to remove and to add within the scope; pairs tied to a removed pair are removed too."""
     current = snapshot.connections
-    remove = {(i, o) for i, o in current.items() if i in scope and target.get(i) != o}
-    tied = {pair for group in snapshot.tied if group & remove for pair in group & current.pairs} - remove
-    outside = sorted(pair for pair in tied if pair[0] not in scope)
-    if outside:
-        source, output = outside[0]
+    removed_pairs = {(i, o) for i, o in current.items() if i in scope and target.get(i) != o}
+    tied_pairs = {
+        pair for group in snapshot.tied if group & removed_pairs for pair in group & current.pairs
+    } - removed_pairs
+    pairs_outside_scope = sorted(pair for pair in tied_pairs if pair[0] not in scope)
+    if pairs_outside_scope:
+        source, output = pairs_outside_scope[0]
         raise PortBusy(
             f"input {source} shares a two-way circuit with a circuit that is to be removed",
             peer=output,
@@ -181,56 +194,63 @@ def _find_difference(
             ports=(source, output),
             hint="Include that input in the scope, or keep the circuit.",
         )
-    remove |= tied
-    return frozenset(remove), frozenset(target.pairs - (current.pairs - remove))
+    removed_pairs |= tied_pairs
+    return frozenset(removed_pairs), frozenset(target.pairs - (current.pairs - removed_pairs))
 
 
-def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
+def _omit_disconnects(
+    removed_pairs: frozenset[Pair], added_pairs: frozenset[Pair], device: str
+) -> frozenset[Pair]:
     """Return no pairs to remove, because a new circuit of an input replaces the input's old circuit.
 
-    Raise `Unsupported` if an input of `remove` gets no new circuit.
+    Raise `Unsupported` if an input of `removed_pairs` gets no new circuit.
     """
-    moved_inputs = {source for source, _ in add}
-    unmoved = sorted(source for source, _ in remove if source not in moved_inputs)
-    if unmoved:
+    moved_inputs = {source for source, _ in added_pairs}
+    unmoved_inputs = sorted(source for source, _ in removed_pairs if source not in moved_inputs)
+    if unmoved_inputs:
         raise Unsupported(
             "every input of this switch is always connected to an output",
             device=device,
-            ports=unmoved,
+            ports=unmoved_inputs,
             hint="Name an output for each of these inputs, or leave them out of the scope.",
         )
     return frozenset()
 
 
-def _find_moved(connections: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
+def _find_moved_pairs(connections: CrossConnects, added_pairs: frozenset[Pair]) -> frozenset[Pair]:
     """Return the pairs that end because their input moves to another output."""
-    sources = {source for source, _ in add}
+    sources = {source for source, _ in added_pairs}
     return frozenset(pair for pair in connections.items() if pair[0] in sources)
 
 
 def _plan_break_then_make(
-    remove: frozenset[Pair], add: frozenset[Pair], snapshot: Snapshot, capabilities: Capabilities
+    removed_pairs: frozenset[Pair],
+    added_pairs: frozenset[Pair],
+    snapshot: Snapshot,
+    capabilities: Capabilities,
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
-    current, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
-    for pairs in _group_commands(remove, snapshot.tied, is_bulk=capabilities.bulk_add):
-        remaining = CrossConnects(current.pairs - pairs.pairs)
-        steps.append(Step("remove", pairs, current, remaining, switch_time_s))
-        current = remaining
-    for pairs in _group_commands(add, frozenset(), is_bulk=capabilities.bulk_add):
-        remaining = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
-        steps.append(Step("add", pairs, current, remaining, switch_time_s))
-        current = remaining
+    connections_before, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
+    for pairs in _group_commands(removed_pairs, snapshot.tied, is_bulk=capabilities.bulk_add):
+        connections_after = CrossConnects(connections_before.pairs - pairs.pairs)
+        steps.append(Step("remove", pairs, connections_before, connections_after, switch_time_s))
+        connections_before = connections_after
+    for pairs in _group_commands(added_pairs, frozenset(), is_bulk=capabilities.bulk_add):
+        connections_after = CrossConnects(
+            (connections_before.pairs - _find_moved_pairs(connections_before, pairs.pairs)) | pairs.pairs
+        )
+        steps.append(Step("add", pairs, connections_before, connections_after, switch_time_s))
+        connections_before = connections_after
     return tuple(steps)
 
 
 def _group_commands(
-    pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, is_bulk: bool
+    pairs: frozenset[Pair], tied_groups: frozenset[frozenset[Pair]], *, is_bulk: bool
 ) -> list[CrossConnects]:
     """Return the pairs of each command: all pairs in one command if `is_bulk`, else one pair or one tied group each."""
     if is_bulk:
         return [CrossConnects(pairs)] if pairs else []
-    groups = {pair: group & pairs for group in tied for pair in group & pairs}
+    groups = {pair: group & pairs for group in tied_groups for pair in group & pairs}
     commands = {groups.get(pair, frozenset({pair})) for pair in pairs}
     return [CrossConnects(group) for group in sorted(commands, key=sorted)]
 
@@ -242,10 +262,12 @@ _UNFIT_ERRORS = {
 }
 
 
-def _check_fit(snapshot: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
+def _check_port_states(
+    snapshot: Snapshot, added_pairs: Collection[Pair], removed_pairs: Collection[Pair], device: str
+) -> None:
     """Raise an error if a circuit is added on an unfit port or removed from a locked one, as the device would."""
-    added_ports = {port for pair in add for port in pair}
-    removed_ports = {port for pair in remove for port in pair}
+    added_ports = {port for pair in added_pairs for port in pair}
+    removed_ports = {port for pair in removed_pairs for port in pair}
     for state in _UNFIT_ERRORS:
         checked_ports = added_ports | removed_ports if state is PortState.LOCKED else added_ports
         ports = sorted(port for port in checked_ports if snapshot.unfit.get(port) is state)
@@ -265,9 +287,11 @@ def make_unfit_error(
     return error_class(problem, device=device, ports=ports, sent=sent, received=received, hint=hint)
 
 
-def _check_outputs_free(add: Collection[Pair], remaining: CrossConnects, device: str) -> None:
-    inputs_by_output = remaining.inputs_by_output
-    for source, output in sorted(add):
+def _check_outputs_free(
+    added_pairs: Collection[Pair], remaining_connections: CrossConnects, device: str
+) -> None:
+    inputs_by_output = remaining_connections.inputs_by_output
+    for source, output in sorted(added_pairs):
         if output in inputs_by_output:
             raise PortBusy(
                 f"output {output}, needed for input {source}, is used by input {inputs_by_output[output]}",

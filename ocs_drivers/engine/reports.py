@@ -23,7 +23,7 @@ Pair = tuple[int, int]
 
 def make_report(
     target: CrossConnects,
-    initial: Snapshot,
+    initial_snapshot: Snapshot,
     steps: tuple[Step, ...],
     outcomes: Collection[Outcome],
     *,
@@ -34,34 +34,37 @@ def make_report(
     The report covers the pairs of all steps, and the pairs in `scope` that somebody else changed meanwhile.
     """
     outcomes = tuple(outcomes)
-    pairs: dict[Pair, Status] = {}
+    status_by_pair: dict[Pair, Status] = {}
     for outcome in outcomes:
-        pairs.update(outcome.pairs)
-    read_back = outcomes[-1].read_back if outcomes else initial
+        status_by_pair.update(outcome.pairs)
+    read_back = outcomes[-1].read_back if outcomes else initial_snapshot
     if outcomes and read_back is not None:
         current = read_back.connections
-        pairs |= _find_undone(pairs, current, steps[len(outcomes) - 1].after)
-        foreign = _find_foreign_changes(target, initial.connections, current, scope)
-        pairs |= dict.fromkeys(sorted(foreign - pairs.keys()), Status.FAILED)
+        status_by_pair |= _find_undone_pairs(status_by_pair, current, steps[len(outcomes) - 1].after)
+        foreign_pairs = _find_foreign_changes(target, initial_snapshot.connections, current, scope)
+        status_by_pair |= dict.fromkeys(sorted(foreign_pairs - status_by_pair.keys()), Status.FAILED)
     for step in steps[len(outcomes) :]:  # never sent
-        pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
-    return ApplyReport(target, initial, steps, outcomes, read_back, pairs)
+        status_by_pair.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
+    return ApplyReport(target, initial_snapshot, steps, outcomes, read_back, status_by_pair)
 
 
-def _find_undone(
-    pairs: Mapping[Pair, Status], current: CrossConnects, goal: CrossConnects
+def _find_undone_pairs(
+    status_by_pair: Mapping[Pair, Status], current: CrossConnects, goal: CrossConnects
 ) -> dict[Pair, Status]:
     """Return the completed pairs that the last read-back contradicts, each with the status FAILED."""
-    completed = (pair for pair, status in pairs.items() if status is Status.DONE)
+    completed = (pair for pair, status in status_by_pair.items() if status is Status.DONE)
     return {pair: Status.FAILED for pair in completed if (pair in current.pairs) != (pair in goal.pairs)}
 
 
 def _find_foreign_changes(
-    target: CrossConnects, initial: CrossConnects, current: CrossConnects, scope: Collection[int] | None
+    target: CrossConnects,
+    initial_connections: CrossConnects,
+    current: CrossConnects,
+    scope: Collection[int] | None,
 ) -> frozenset[Pair]:
     """Return pairs of the target that existed before and are gone, and new pairs in the scope outside the target."""
-    lost_pairs = (target.pairs & initial.pairs) - current.pairs
-    added_pairs = current.pairs - initial.pairs - target.pairs
+    lost_pairs = (target.pairs & initial_connections.pairs) - current.pairs
+    added_pairs = current.pairs - initial_connections.pairs - target.pairs
     return lost_pairs | {pair for pair in added_pairs if scope is None or pair[0] in scope}
 
 
@@ -80,40 +83,40 @@ def make_failure(report: ApplyReport, *, device: str) -> OcsError:
     if isinstance(error, Conflict):
         error.report = report
         return error.locate(device=device)
-    if Status.UNKNOWN in report.pairs.values() or (error is not None and _has_changed(report)):
-        return _make_partial(report, device)
+    if Status.UNKNOWN in report.pairs.values() or (error is not None and _has_executed_step(report)):
+        return _make_partial_apply(report, device)
     failure: OcsError
     if isinstance(error, DeviceError | AuthError | PortError | RobotFault | Unsupported):
         failure = error
     elif isinstance(error, OcsError):
-        failure = _make_partial(report, device)
+        failure = _make_partial_apply(report, device)
     else:
         failure = _make_mismatch(report, device)
     failure.report = report
     return failure
 
 
-def _has_changed(report: ApplyReport) -> bool:
+def _has_executed_step(report: ApplyReport) -> bool:
     if report.read_back is None:
         return True
     return report.read_back.connections != report.initial.connections
 
 
-def _make_partial(report: ApplyReport, device: str) -> PartialApply:
-    open_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
-    done_count = len(report.pairs) - len(open_pairs)
-    unknown = [pair for pair in open_pairs if report.pairs[pair] is Status.UNKNOWN]
-    failed = [pair for pair in open_pairs if report.pairs[pair] is Status.FAILED]
+def _make_partial_apply(report: ApplyReport, device: str) -> PartialApply:
+    undone_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
+    done_count = len(report.pairs) - len(undone_pairs)
+    unknown_pairs = [pair for pair in undone_pairs if report.pairs[pair] is Status.UNKNOWN]
+    failed_pairs = [pair for pair in undone_pairs if report.pairs[pair] is Status.FAILED]
     parts = [f"{done_count} of {len(report.pairs)} pairs done"]
-    parts += [f"failed: {describe_pairs(failed)}"] if failed else []
-    parts += [f"unknown: {describe_pairs(unknown)}"] if unknown else []
+    parts += [f"failed: {describe_pairs(failed_pairs)}"] if failed_pairs else []
+    parts += [f"unknown: {describe_pairs(unknown_pairs)}"] if unknown_pairs else []
     error = report.outcomes[-1].error
     parts += [f"because: {error}"] if error else []
     return PartialApply(
         "; ".join(parts),
         report=report,
         device=device,
-        ports=list_ports(open_pairs),
+        ports=list_ports(undone_pairs),
         hint="Read the switch and plan again from what it holds; nothing was sent twice.",
     )
 
@@ -121,14 +124,14 @@ def _make_partial(report: ApplyReport, device: str) -> PartialApply:
 def _make_mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
     wrong_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
     target_pairs = report.target.pairs
-    missing = {i: o for i, o in wrong_pairs if (i, o) in target_pairs}
-    extra = {i: o for i, o in wrong_pairs if (i, o) not in target_pairs}
-    parts = [f"missing {describe_pairs(missing.items())}"] if missing else []
-    parts += [f"not removed or not ours {describe_pairs(extra.items())}"] if extra else []
+    missing_pairs = {i: o for i, o in wrong_pairs if (i, o) in target_pairs}
+    extra_pairs = {i: o for i, o in wrong_pairs if (i, o) not in target_pairs}
+    parts = [f"missing {describe_pairs(missing_pairs.items())}"] if missing_pairs else []
+    parts += [f"not removed or not ours {describe_pairs(extra_pairs.items())}"] if extra_pairs else []
     return VerifyMismatch(
         f"the switch reported no error but does not hold what was asked for: {'; '.join(parts)}",
-        missing=missing,
-        extra=extra,
+        missing=missing_pairs,
+        extra=extra_pairs,
         device=device,
         ports=list_ports(wrong_pairs),
         hint="Read the switch and plan again; if it repeats, look at these ports on the device.",

@@ -29,10 +29,10 @@ logger = logging.getLogger("ocs_drivers.progress")
 LOG_INTERVAL_S = 5.0
 """Seconds between two progress lines of one wait."""
 
-DUE_TOLERANCE_S = 0.001
+LOG_TIME_TOLERANCE_S = 0.001
 """Seconds by which a progress line may be early, because sums of floating-point seconds are not exact."""
 
-_VERBS = {"add": "connect", "remove": "disconnect", "replace": "replace"}
+_VERB_BY_STEP_KIND = {"add": "connect", "remove": "disconnect", "replace": "replace"}
 
 
 class State(Enum):
@@ -86,21 +86,21 @@ TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
 class StepHooks:
     """The vendor's part of a step: methods of `SwitchDriver`, and times.
 
-    `settle_s` is the time that mirrors need to settle after the connection broke; 0 if reads show movement.
-    With `is_watched_after_failure`, the driver reads until the device stops, even after a failed command. The wait ends
+    `settling_time_s` is the time that mirrors need to settle after the connection broke; 0 if reads show movement.
+    With `watches_after_failure`, the driver reads until the device stops, even after a failed command. The wait ends
     when the device has not answered for the limit of `silence`; `progress` logs long waits. `explain_error` adds what
     the driver knows about an error; `find_timeout_s` returns the longest time that the step may take.
     """
 
-    perform: Callable[[Step, Guard], None]
+    send_step: Callable[[Step, Guard], None]
     read_configuration: Callable[[Step], tuple[Snapshot | None, OcsError | None]]
-    read_again: Callable[[Step], Snapshot]
+    read_after_step: Callable[[Step], Snapshot]
     is_moving: Callable[[Step, Snapshot], bool]
     explain_error: Callable[[OcsError, Step], OcsError]
     find_timeout_s: Callable[[Snapshot], float]
-    pauses_s: Iterator[float]
-    settle_s: float
-    is_watched_after_failure: bool
+    poll_intervals_s: Iterator[float]
+    settling_time_s: float
+    watches_after_failure: bool
     silence: Silence
     progress: ProgressLog
 
@@ -130,9 +130,9 @@ class StepExecution:
         self._device = device
         self._clock = clock
         self._started_s = clock.now()
-        self._read_after_s = 0.0
+        self._last_read_s = 0.0
         self._failure: OcsError | None = None
-        self._read_back: Snapshot | None = None
+        self._last_snapshot: Snapshot | None = None
         self._deadline: Deadline | None = None
         self._outcome: Outcome | None = None
         self._actions = {
@@ -148,7 +148,7 @@ class StepExecution:
         Raise `Conflict` if the device refused because its circuits had changed; then nothing was done.
         """
         state = State.SENDING
-        with self._hooks.silence.watch(self._hooks.progress.log_query):
+        with self._hooks.silence.limit_waits(self._hooks.progress.log_query):
             while state is not State.FINISHED:
                 state = self._advance(state)
         assert self._outcome is not None  # every transition to FINISHED follows a read or its failure
@@ -159,7 +159,7 @@ class StepExecution:
 
     def _send(self) -> StepEvent:
         try:
-            self._hooks.perform(self._step, self._guard)
+            self._hooks.send_step(self._step, self._guard)
         except Exception as failure:
             if failure is self._guard.refusal:
                 self._failure = self._make_stop_error(failure)
@@ -187,26 +187,28 @@ class StepExecution:
         return stop_error
 
     def _settle(self) -> StepEvent:
-        if self._hooks.settle_s:
-            settled_s = self._started_s + self._hooks.settle_s
+        if self._hooks.settling_time_s:
+            settled_s = self._started_s + self._hooks.settling_time_s
             self._clock.sleep(max(settled_s - self._clock.now(), 0.0))
         return StepEvent.SETTLED
 
     def _read(self) -> StepEvent:
-        self._read_after_s = self._clock.now() - self._started_s
-        self._read_back = self._read_configuration()
+        self._last_read_s = self._clock.now() - self._started_s
+        self._last_snapshot = self._read_configuration()
         error = self._failure and self._hooks.explain_error(self._failure, self._step)
         outcome = self._judge(error)
-        if self._read_back is None:
+        if self._last_snapshot is None:
             return StepEvent.UNREADABLE
         self._hooks.silence.record_answer()  # for third-party sessions that do not note answers themselves
         if outcome.status is Status.DONE:
             return StepEvent.COMPLETE
-        self._deadline = self._deadline or Deadline(self._hooks.find_timeout_s(self._read_back), self._clock)
-        if self._failure is not None and not self._hooks.is_watched_after_failure:
+        self._deadline = self._deadline or Deadline(
+            self._hooks.find_timeout_s(self._last_snapshot), self._clock
+        )
+        if self._failure is not None and not self._hooks.watches_after_failure:
             return StepEvent.STOPPED
         try:
-            is_moving = self._hooks.is_moving(self._step, self._read_back)
+            is_moving = self._hooks.is_moving(self._step, self._last_snapshot)
         except OcsError as fault:
             return self._judge_fault(fault)
         return StepEvent.MOVING if is_moving else StepEvent.STOPPED
@@ -215,14 +217,14 @@ class StepExecution:
         """Return the configuration of the device, or None if it no longer answers. Record the error as the failure."""
         if not isinstance(self._failure, TransportError):
             try:
-                read_back, step_error = self._hooks.read_configuration(self._step)
+                snapshot, step_error = self._hooks.read_configuration(self._step)
             except OcsError as error:
                 self._failure = self._failure or error
             else:
                 self._failure = self._failure or step_error
-                return read_back
+                return snapshot
         try:
-            return self._hooks.read_again(self._step)
+            return self._hooks.read_after_step(self._step)
         except OcsError as second_error:
             second_error.__context__ = self._failure
             if isinstance(self._failure, Timeout) and isinstance(second_error, Timeout):
@@ -234,7 +236,7 @@ class StepExecution:
     def _wait(self) -> StepEvent:
         assert self._deadline is not None  # set by the read before this wait
         try:
-            pause_s = next(self._hooks.pauses_s)
+            pause_s = next(self._hooks.poll_intervals_s)
         except OcsError as fault:
             return self._judge_fault(fault)
         if self._deadline.is_over:
@@ -245,7 +247,7 @@ class StepExecution:
             )
             self._judge(timeout)
             return StepEvent.OVERDUE
-        pending_count = len(self._read_back.pending) if self._read_back else 0
+        pending_count = len(self._last_snapshot.pending) if self._last_snapshot else 0
         remaining_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
         self._hooks.progress.sleep(min(pause_s, max(remaining_s, 0.001)), pending_count)
         return StepEvent.PAUSE_OVER
@@ -256,7 +258,7 @@ class StepExecution:
         return StepEvent.FAULT
 
     def _judge(self, error: OcsError | None) -> Outcome:
-        self._outcome = judge_step(self._step, self._read_back, device_s=self._read_after_s, error=error)
+        self._outcome = judge_step(self._step, self._last_snapshot, device_s=self._last_read_s, error=error)
         return self._outcome
 
 
@@ -280,26 +282,26 @@ class ProgressLog:
     def log_query(self) -> float:
         """Log a line if one is due while an answer is awaited; return the seconds until the next line."""
         self._log("no answer yet")
-        return self._due_s()
+        return self._compute_wait_s()
 
     def sleep(self, seconds: float, pending_count: int = 0) -> None:
         """Wait between two queries; log a line whenever one is due."""
-        while (due_s := self._due_s()) < seconds:
+        while (due_s := self._compute_wait_s()) < seconds:
             self._clock.sleep(due_s)
             seconds -= due_s
             self._log(_describe_queue(pending_count))
         self._clock.sleep(seconds)
 
-    def _due_s(self) -> float:
+    def _compute_wait_s(self) -> float:
         due_s = self._logged_s + LOG_INTERVAL_S - self._clock.now()
-        return due_s if due_s > DUE_TOLERANCE_S else 0.0
+        return due_s if due_s > LOG_TIME_TOLERANCE_S else 0.0
 
     def _log(self, detail: str) -> None:
-        if self._due_s():
+        if self._compute_wait_s():
             return
         self._logged_s = now_s = self._clock.now()
         if self._step is not None:
-            action = f"{_VERBS[self._step.kind]} {describe_pairs(self._step.pairs.items())}"
+            action = f"{_VERB_BY_STEP_KIND[self._step.kind]} {describe_pairs(self._step.pairs.items())}"
             text = f"{action}: {now_s - self._start_s:.0f} s so far"
             logger.info("%s: %s", self._device, "; ".join(filter(None, (text, detail))))
 

@@ -39,29 +39,29 @@ class Executor(Protocol):
 
 def judge_step(
     step: Step,
-    read_back: Snapshot | None,
+    snapshot: Snapshot | None,
     *,
     device_s: float = 0.0,
     error: Exception | None = None,
 ) -> Outcome:
-    """Return the outcome of a step, judged by `read_back`.
+    """Return the outcome of a step, judged by `snapshot`.
 
     A pair that differs from `step.after` has failed. Its status is unknown if nothing could be read, and after a
     timeout, because a slow device may still execute the command.
     """
-    if read_back is None:
-        pairs = dict.fromkeys(_list_moved_pairs(step, step.after), Status.UNKNOWN)
-        return Outcome(Status.UNKNOWN, pairs, None, device_s, error)
+    if snapshot is None:
+        status_by_pair = dict.fromkeys(_list_moved_pairs(step, step.after), Status.UNKNOWN)
+        return Outcome(Status.UNKNOWN, status_by_pair, None, device_s, error)
     mismatch_status = Status.UNKNOWN if isinstance(error, Timeout) else Status.FAILED
-    current, goal = read_back.connections.pairs, step.after.pairs
-    pairs = {
+    current, goal = snapshot.connections.pairs, step.after.pairs
+    status_by_pair = {
         pair: Status.DONE if (pair in current) == (pair in goal) else mismatch_status
-        for pair in _list_moved_pairs(step, read_back.connections)
+        for pair in _list_moved_pairs(step, snapshot.connections)
     }
-    return Outcome(_find_worst_status(pairs.values()), pairs, read_back, device_s, error)
+    return Outcome(_find_worst_status(status_by_pair.values()), status_by_pair, snapshot, device_s, error)
 
 
-def check_undisturbed(
+def check_target_undisturbed(
     target: CrossConnects,
     snapshot: Snapshot,
     steps: tuple[Step, ...],
@@ -93,17 +93,19 @@ def check_undisturbed(
 
 
 def add_lost_circuits(
-    step: Step, snapshot_before: Snapshot, outcome: Outcome, claimed: Collection[Pair]
+    step: Step, snapshot_before: Snapshot, outcome: Outcome, disconnecting_pairs: Collection[Pair]
 ) -> Outcome:
     """Return the outcome of a robot's step. Circuits that the step keeps, but that disappeared, count as failed.
 
-    `claimed` contains the pairs that other requests in the robot's queue remove.
+    `disconnecting_pairs` contains the pairs that other requests in the robot's queue remove.
     """
     if outcome.read_back is None:
         return outcome
     current = outcome.read_back.connections
-    expected = snapshot_before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
-    lost_pairs = sorted(expected - current.pairs - frozenset(claimed))
+    expected_pairs = (
+        snapshot_before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
+    )
+    lost_pairs = sorted(expected_pairs - current.pairs - frozenset(disconnecting_pairs))
     if not lost_pairs:
         return outcome
     error = outcome.error or Conflict(
@@ -113,8 +115,10 @@ def add_lost_circuits(
         ports=list_ports(lost_pairs),
         hint="The device or somebody else removed these circuits: read, and connect them again if they are wanted.",
     )
-    pairs = {**outcome.pairs, **dict.fromkeys(lost_pairs, Status.FAILED)}
-    return replace(outcome, status=_find_worst_status(pairs.values()), pairs=pairs, error=error)
+    status_by_pair = {**outcome.pairs, **dict.fromkeys(lost_pairs, Status.FAILED)}
+    return replace(
+        outcome, status=_find_worst_status(status_by_pair.values()), pairs=status_by_pair, error=error
+    )
 
 
 def _list_moved_pairs(step: Step, current: CrossConnects) -> list[Pair]:
@@ -135,7 +139,8 @@ def apply(
     """Set the circuits of `scope` to `target`. If nothing differs, only the read is sent.
 
     Ports are checked before the first byte. Stops at the first step that is not done. Raises `Conflict` if somebody
-    else has changed the ports of the next step or the switch does not hold `expect`, and the errors of `make_failure`.
+    else has changed the ports of the next step or the switch does not hold `expect`, and the errors of
+    `make_failure`.
     """
     switch.plan(target, target, scope)
     initial_snapshot = switch.read()
@@ -146,7 +151,7 @@ def apply(
     for step in steps:
         try:
             if outcomes:
-                check_unmoved(step, _get_read_back(outcomes[-1]), device=switch.address)
+                check_ports_unmoved(step, _get_read_back(outcomes[-1]), device=switch.address)
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
@@ -166,14 +171,14 @@ def _get_read_back(outcome: Outcome) -> CrossConnects:
     return outcome.read_back.connections
 
 
-def check_unmoved(step: Step, current: CrossConnects, *, device: str) -> None:
+def check_ports_unmoved(step: Step, current: CrossConnects, *, device: str) -> None:
     """Raise `Conflict` unless the ports that `step` touches are connected as in `step.before`."""
     touched_ports = list_ports(step.pairs.items()) if step.kind != "replace" else None
-    if _select_touching(current, touched_ports) != _select_touching(step.before, touched_ports):
+    if _select_touching_pairs(current, touched_ports) != _select_touching_pairs(step.before, touched_ports):
         raise make_conflict(step.before, current, device=device)
 
 
-def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
+def check_ports_unrequested(step: Step, snapshot: Snapshot, *, device: str) -> None:
     """Raise `Conflict` if the device's queue holds a request for ports of the step, whoever sent the request."""
     touched_ports = list_ports(step.pairs.items())
     for request in snapshot.pending:
@@ -192,26 +197,28 @@ def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
             )
 
 
-def _select_touching(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
+def _select_touching_pairs(connections: CrossConnects, ports: Collection[int] | None) -> frozenset[Pair]:
     return connections.pairs if ports is None else connections.touching(ports)
 
 
-def make_conflict(expected: CrossConnects, current: CrossConnects, *, device: str) -> Conflict:
+def make_conflict(expect: CrossConnects, current_connections: CrossConnects, *, device: str) -> Conflict:
     """Return the error for a switch that somebody else has changed."""
-    differing_pairs = sorted(current.pairs ^ expected.pairs)
+    differing_pairs = sorted(current_connections.pairs ^ expect.pairs)
     return Conflict(
         f"the switch is not as expected: {describe_pairs(differing_pairs)} differ; nothing more was sent",
-        expected=expected,
-        actual=current,
+        expected=expect,
+        actual=current_connections,
         device=device,
         ports=list_ports(differing_pairs),
         hint="Somebody else changed it: read again, and plan from what is there now.",
     )
 
 
-def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, device: str) -> None:
+def check_light(report: ApplyReport, power_by_port: Mapping[int, Power | None], *, device: str) -> None:
     """Raise `NoLight`, with the report, if a connected output of the target is dark."""
-    dark_ports = tuple(port for port, reading in sorted(readings.items()) if reading and reading.below_floor)
+    dark_ports = tuple(
+        port for port, reading in sorted(power_by_port.items()) if reading and reading.below_floor
+    )
     if not dark_ports:
         return
     error = NoLight(
@@ -224,8 +231,8 @@ def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, de
     raise error
 
 
-_SEVERITY = (Status.DONE, Status.FAILED, Status.UNKNOWN)
+_STATUSES_BY_SEVERITY = (Status.DONE, Status.FAILED, Status.UNKNOWN)
 
 
 def _find_worst_status(statuses: Iterable[Status]) -> Status:
-    return max(statuses, key=_SEVERITY.index, default=Status.DONE)
+    return max(statuses, key=_STATUSES_BY_SEVERITY.index, default=Status.DONE)

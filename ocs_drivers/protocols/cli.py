@@ -22,7 +22,7 @@ MAX_PROMPT_LENGTH = 256
 """Maximum length of a prompt, in characters."""
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_PLAIN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{MAX_PROMPT_LENGTH}}}")
+_PLAIN_RUN = re.compile(rf"[^\x00-\x1f\x7f-\x9f]{{1,{MAX_PROMPT_LENGTH}}}")
 _COLOUR = re.compile(r"\x1b\[[ -?]{0,32}[@-~]")
 """A complete control sequence; a partial or longer one is processed character by character."""
 
@@ -85,17 +85,17 @@ class Decoder:
         self._skip_blanks = False  # the blanks after a prompt
         self._sequence_length = 0
         self._events: list[CliEvent] = []
-        self._broken: ProtocolDesync | None = None
+        self._first_error: ProtocolDesync | None = None
 
     def feed(self, data: bytes) -> list[CliEvent]:
         """Return the lines and prompts that `data` completes. Raise `ProtocolDesync` for a line that is too long."""
-        if self._broken is None:
+        if self._first_error is None:
             try:
                 self._decode_text(self._utf8.decode(data))
             except ProtocolDesync as desync:
-                self._broken = desync
-        if self._broken is not None:
-            raise self._broken
+                self._first_error = desync
+        if self._first_error is not None:
+            raise self._first_error
         events, self._events = self._events, []
         return events
 
@@ -111,7 +111,7 @@ class Decoder:
     def _decode_runs(self, text: str, position: int) -> int:
         """Decode runs of plain text and colours; return the position after them."""
         while self._context is _Context.TEXT:
-            if run := _PLAIN.match(text, position):
+            if run := _PLAIN_RUN.match(text, position):
                 if not self._append_run(run[0]):
                     break
             elif not (run := _COLOUR.match(text, position)):

@@ -63,25 +63,25 @@ class CliSession(TransportSession):
         timeout_s: float,
         prompt: re.Pattern[str],
         clock: Clock = SYSTEM_CLOCK,
-        unsolicited: re.Pattern[str] | None = None,
+        unsolicited_pattern: re.Pattern[str] | None = None,
         login: Login | None = None,
         idle_limit_s: float | None = None,
-        pager: re.Pattern[str] | None = None,
-        logout: str = "",
+        pager_prompt: re.Pattern[str] | None = None,
+        logout_command: str = "",
         has_echo: bool = True,
         line_end: bytes = b"\r",
     ) -> None:
         super().__init__(transport, device=device, timeout_s=timeout_s, clock=clock)
-        self._unsolicited = unsolicited
+        self._unsolicited_pattern = unsolicited_pattern
         self._login = login
         self._idle_limit_s = idle_limit_s
-        self._pager = pager
-        self._logout = logout
+        self._pager_prompt = pager_prompt
+        self._logout_command = logout_command
         self._has_echo = has_echo
         self._line_end = line_end
         login_prompts = (login.user_prompt, login.password_prompt) if login else ()
-        self._prompts = _join_patterns(prompt, pager, *login_prompts)
-        self._decoder = Decoder(self._prompts)
+        self._prompt_pattern = _join_patterns(prompt, pager_prompt, *login_prompts)
+        self._decoder = Decoder(self._prompt_pattern)
         self._pending_events: deque[CliEvent] = deque()
         self._last_exchange_s = clock.now()
 
@@ -109,7 +109,7 @@ class CliSession(TransportSession):
             self.make_ready()
             deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._close_on_failure(command):
-                lines = self._converse(command, deadline)
+                lines = self._exchange(command, deadline)
                 record_answer()
                 try:
                     return decode(lines)
@@ -129,13 +129,13 @@ class CliSession(TransportSession):
     # -- connecting
 
     def _log_out(self) -> None:
-        if self._transport.is_open and self._logout:
+        if self._transport.is_open and self._logout_command:
             deadline = Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock)
             with contextlib.suppress(OcsError):
-                self._type(self._logout, deadline)
+                self._send_line(self._logout_command, deadline)
 
     def _start(self) -> None:
-        self._decoder = Decoder(self._prompts)
+        self._decoder = Decoder(self._prompt_pattern)
         self._pending_events.clear()
         try:
             with self._close_on_failure(""):
@@ -157,9 +157,9 @@ class CliSession(TransportSession):
                 if has_sent_user:
                     raise self._make_login_failed(login.credentials)
                 has_sent_user = True
-                self._type(login.credentials.user, deadline)
+                self._send_line(login.credentials.user, deadline)
             elif login and login.password_prompt.fullmatch(prompt):
-                self._type(login.credentials.password, deadline, is_secret=True)
+                self._send_line(login.credentials.password, deadline, is_secret=True)
             else:
                 return
 
@@ -169,8 +169,8 @@ class CliSession(TransportSession):
             event = self._read_event(deadline)
             if isinstance(event, Line):
                 if not (has_sent_user and self._login and event.text == self._login.credentials.user):
-                    self._keep_line(event.text)
-            elif not self._turn_page(event, deadline):
+                    self._store_unsolicited_line(event.text)
+            elif not self._request_next_page(event, deadline):
                 return event.text
 
     def _make_login_failed(self, credentials: Credentials) -> LoginFailed:
@@ -182,15 +182,15 @@ class CliSession(TransportSession):
 
     # -- exchanging
 
-    def _converse(self, command: str, deadline: Deadline) -> tuple[str, ...]:
+    def _exchange(self, command: str, deadline: Deadline) -> tuple[str, ...]:
         """Send one command and return all lines of its reply."""
-        self._type(command, deadline)
+        self._send_line(command, deadline)
         if self._has_echo:
             self._await_echo(command, deadline)
         lines: list[str] = []
         while (line := self._read_line(deadline)) is not None:
-            if self._unsolicited is not None and self._unsolicited.match(line):
-                self._keep_line(line)
+            if self._unsolicited_pattern is not None and self._unsolicited_pattern.match(line):
+                self._store_unsolicited_line(line)
             else:
                 lines.append(line)
         self._last_exchange_s = self._clock.now()
@@ -205,7 +205,7 @@ class CliSession(TransportSession):
             elif _is_echo(event.text, command):
                 return
             else:
-                self._keep_line(event.text)
+                self._store_unsolicited_line(event.text)
 
     def _read_line(self, deadline: Deadline) -> str | None:
         """Return the next line of a reply; None at its end."""
@@ -214,12 +214,12 @@ class CliSession(TransportSession):
             if isinstance(event, Line):
                 return event.text
             self._check_logged_in(event)
-            if not self._turn_page(event, deadline):
+            if not self._request_next_page(event, deadline):
                 return None
 
-    def _turn_page(self, prompt: Prompt, deadline: Deadline) -> bool:
+    def _request_next_page(self, prompt: Prompt, deadline: Deadline) -> bool:
         """Return True at the end of a page, after requesting the next page."""
-        if self._pager is None or not self._pager.fullmatch(prompt.text):
+        if self._pager_prompt is None or not self._pager_prompt.fullmatch(prompt.text):
             return False
         self._transport.send(b" ", deadline)
         return True
@@ -234,7 +234,7 @@ class CliSession(TransportSession):
             pattern.fullmatch(prompt.text) for pattern in (login.user_prompt, login.password_prompt)
         )
 
-    def _type(self, command: str, deadline: Deadline, *, is_secret: bool = False) -> None:
+    def _send_line(self, command: str, deadline: Deadline, *, is_secret: bool = False) -> None:
         wire.log_sent(self._device, "***" if is_secret else command)
         self._transport.send(encode_command(command, self._line_end), deadline)
 
@@ -260,13 +260,13 @@ class CliSession(TransportSession):
         while self._pending_events:
             event = self._pending_events.popleft()
             if isinstance(event, Line):
-                self._keep_line(event.text)
+                self._store_unsolicited_line(event.text)
             elif self._is_login_prompt(event):
                 self._transport.close()
 
-    def _keep_line(self, line: str) -> None:
-        match = self._unsolicited.match(line) if self._unsolicited else None
-        self._keep_event((match.groupdict().get("kind") if match else None) or "line", (line,))
+    def _store_unsolicited_line(self, line: str) -> None:
+        match = self._unsolicited_pattern.match(line) if self._unsolicited_pattern else None
+        self._store_event((match.groupdict().get("kind") if match else None) or "line", (line,))
 
 
 def _join_patterns(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:

@@ -101,12 +101,12 @@ class CookieJar:
         return bool(self._values)
 
     @property
-    def header(self) -> Headers:
+    def headers(self) -> Headers:
         """The `Cookie` header, or no header without cookies.
 
         >>> jar = CookieJar()
         >>> jar.store("JSESSIONID=1A2B; Path=/rest; HttpOnly")
-        >>> jar.header
+        >>> jar.headers
         (('Cookie', 'JSESSIONID=1A2B'),)
         """
         pairs = "; ".join(f"{name}={value}" for name, value in self._values.items())

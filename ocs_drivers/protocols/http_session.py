@@ -161,13 +161,13 @@ class HttpSession(TransportSession):
             before_resending=before_resending,
         )
 
-    def make_refusal(self, reply: HttpReply, sent: str) -> DeviceError:
+    def make_refusal(self, reply: HttpReply, sent_request: str) -> DeviceError:
         """Return the error for an unsuccessful reply; its `device_code` is the status."""
         return DeviceError(
             f"the device refused: {reply.status} {reply.reason}".rstrip(),
             device_code=str(reply.status),
             device=self._device,
-            sent=sent,
+            sent=sent_request,
             received=reply.text[:_MAX_TEXT_SHOWN],
         )
 
@@ -228,7 +228,7 @@ class HttpSession(TransportSession):
     def _make_login_headers(self) -> Headers:
         """Return the headers of the login: the account, if there is one, and the cookies."""
         basic = () if self._credentials is None else (make_basic_authorization(self._credentials),)
-        return (*basic, *self._cookies.header)
+        return (*basic, *self._cookies.headers)
 
     def _check_authorized(self, reply: HttpReply) -> None:
         if reply.status == 403:
@@ -256,7 +256,7 @@ class HttpSession(TransportSession):
         )
 
     @contextmanager
-    def _close_on_failure(self, sent: str) -> Iterator[None]:
+    def _close_on_failure(self, sent_request: str) -> Iterator[None]:
         """Close the connection on an error, unless the reply is a complete refusal; add the request to the error."""
         try:
             yield
@@ -264,7 +264,7 @@ class HttpSession(TransportSession):
             if not isinstance(error, LoginFailed | SessionExpired | PermissionDenied | DeviceError):
                 self._transport.close()
             if isinstance(error, OcsError):
-                error.locate(device=self._device, sent=sent)
+                error.locate(device=self._device, sent=sent_request)
             raise
 
 

@@ -40,16 +40,16 @@ class ReplyReader:
 
     def __init__(self) -> None:
         self._line = bytearray()
-        self._broken: ProtocolDesync | None = None
+        self._first_error: ProtocolDesync | None = None
 
     def feed(self, data: bytes) -> list[str]:
         """Return the replies completed by these bytes, in order."""
-        if self._broken is not None:
-            raise self._broken
+        if self._first_error is not None:
+            raise self._first_error
         try:
             return self._feed(data)
         except ProtocolDesync as error:
-            self._broken = error
+            self._first_error = error
             raise
 
     def _feed(self, data: bytes) -> list[str]:
@@ -123,7 +123,7 @@ def decode_error(reply: str) -> QueuedError:
     return QueuedError(int(match[1]), match[2])
 
 
-def decode_complete(reply: str) -> None:
+def check_completion(reply: str) -> None:
     """Check the answer to `COMPLETION_QUERY`: exactly `1`."""
     if reply != "1":
         raise _make_desync("not 1, which means complete", reply)

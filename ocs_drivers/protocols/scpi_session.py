@@ -105,18 +105,18 @@ class ScpiSession(TransportSession):
         except ConnectionLost:
             return self.ask(query, decode)
 
-    def ask_together_with_retry(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+    def ask_all_with_retry(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
         """Return the decoded answers to several queries in one round trip, repeated as in `ask_with_retry`."""
         try:
-            return self._ask_together(queries, decode)
+            return self._ask_all(queries, decode)
         except ConnectionLost:
-            return self._ask_together(queries, decode)
+            return self._ask_all(queries, decode)
 
-    def _ask_together(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
+    def _ask_all(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
         with self._exchange(";".join(queries)) as next_reply:
             return decode([next_reply() for _ in queries])
 
-    def ask_checked(
+    def ask_with_errors(
         self, query: str, decode: Callable[[str], _T]
     ) -> tuple[_T | None, tuple[DeviceError, ...]]:
         """Return the answer, or None if the query was refused, and the errors in the queue.
@@ -133,25 +133,25 @@ class ScpiSession(TransportSession):
             entry = scpi.decode_error(reply)
             if answer is None and entry.number == 0:
                 raise ProtocolDesync("the device sent neither an answer nor an error", received=reply)
-        return answer, self._read_rest_of_queue(entry, query)
+        return answer, self._read_remaining_errors(entry, query)
 
     def drain_errors(self, command: str) -> tuple[DeviceError, ...]:
         """Read the device's error queue until it is empty; return its errors, oldest first."""
-        return self._read_rest_of_queue(self.ask(self._dialect.error_query, scpi.decode_error), command)
+        return self._read_remaining_errors(self.ask(self._dialect.error_query, scpi.decode_error), command)
 
-    def _read_rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
+    def _read_remaining_errors(self, entry: scpi.QueuedError, sent_command: str) -> tuple[DeviceError, ...]:
         errors: list[DeviceError] = []
         while entry.number != 0 and len(errors) < _MAX_QUEUE_ENTRIES:
-            errors.append(self._make_device_error(entry, sent))
+            errors.append(self._make_device_error(entry, sent_command))
             entry = self.ask(self._dialect.error_query, scpi.decode_error)
         return tuple(errors)
 
-    def _make_device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
+    def _make_device_error(self, entry: scpi.QueuedError, sent_command: str) -> DeviceError:
         return DeviceError(
             f"the device refused: {entry.number}, {entry.text}",
             device_code=str(entry.number),
             device=self._device,
-            sent=sent,
+            sent=sent_command,
         )
 
     def _start(self) -> None:

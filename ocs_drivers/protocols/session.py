@@ -138,18 +138,18 @@ class TransportSession(ABC):
                     raise
         raise make_timeout(self._device, deadline)
 
-    def _keep_event(self, kind: str, lines: tuple[str, ...]) -> None:
+    def _store_event(self, kind: str, lines: tuple[str, ...]) -> None:
         """Store an unsolicited message for `events`."""
         self._event_count += 1
         self._events.append(Event(self._event_count, self._clock.now(), kind, lines))
 
     @contextmanager
-    def _close_on_failure(self, sent: str) -> Iterator[None]:
+    def _close_on_failure(self, sent_command: str) -> Iterator[None]:
         """Close the connection on any exception, even Ctrl-C; add the device and the text sent to an `OcsError`."""
         try:
             yield
         except BaseException as error:
             self._transport.close()
             if isinstance(error, OcsError):
-                error.locate(device=self._device, sent=sent)
+                error.locate(device=self._device, sent=sent_command)
             raise

@@ -1,7 +1,7 @@
 """Codec of TL1, the telecommunications language of optical switches, without any I/O.
 
 `Command` is an input message. `Decoder` decodes chunks of bytes of any size to events: `Reply` answers the command
-with the same correlation tag, `Autonomous` is an unsolicited message, `Acknowledgement` confirms that the device
+with the same correlation tag, `AutonomousMessage` is an unsolicited message, `Acknowledgement` confirms that the device
 received a command. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes or a comment does not end a block. Bytes
 that are not TL1 raise `ProtocolDesync`.
 
@@ -48,7 +48,7 @@ class Command:
     'ENT-PATCH:"OCS1":1&2,17&18:1:;'
     >>> Command("dlt-crs-fiber", tag=5, aid="10001", is_short=True).text
     'dlt-crs-fiber::10001:5;'
-    >>> Command("RTRV-EQPT", tag=1, aid="SYSTEM", keywords="PARAMETER=SIZE").text
+    >>> Command("RTRV-EQPT", tag=1, aid="SYSTEM", keyword_block="PARAMETER=SIZE").text
     'RTRV-EQPT::SYSTEM:1:::PARAMETER=SIZE;'
     """
 
@@ -56,12 +56,12 @@ class Command:
     tag: int
     aid: str = ""
     tid: str = ""
-    positional: str = ""
-    keywords: str = ""
+    positional_block: str = ""
+    keyword_block: str = ""
     is_short: bool = False
 
     def __post_init__(self) -> None:
-        for value in (self.verb, self.aid, self.tid, self.positional, self.keywords):
+        for value in (self.verb, self.aid, self.tid, self.positional_block, self.keyword_block):
             reserved = _RESERVED.search(value)
             if reserved:
                 raise ValueError(f"{reserved.group()!r} cannot be sent inside a TL1 field")
@@ -70,9 +70,9 @@ class Command:
     def text(self) -> str:
         """The message without its line end."""
         tid = f'"{self.tid}"' if self.tid else ""
-        tail = f"::{self.positional}" if self.positional else "" if self.is_short else ":"
-        if self.keywords:
-            tail = f"::{self.positional}:{self.keywords}"
+        tail = f"::{self.positional_block}" if self.positional_block else "" if self.is_short else ":"
+        if self.keyword_block:
+            tail = f"::{self.positional_block}:{self.keyword_block}"
         return f"{self.verb}:{tid}:{self.aid}:{self.tag}{tail};"
 
 
@@ -116,7 +116,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Autonomous:
+class AutonomousMessage:
     """An unsolicited message with an alarm code (`A`, `*`, `**`, `*C`), its own tag and a verb (`REPT DBCHG`)."""
 
     alarm_code: str
@@ -134,7 +134,7 @@ class Acknowledgement:
     tag: str
 
 
-Tl1Event = Reply | Autonomous | Acknowledgement
+Tl1Event = Reply | AutonomousMessage | Acknowledgement
 
 _DATE_AND_TIME = re.compile(r"\d{2,4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _RESPONSE = re.compile(r"M\s+(?P<tag>\S+)\s+(?P<completion>COMPLD|DENY|PRTL|DELAY|RTRV)\s*")
@@ -157,14 +157,14 @@ class _BlockPart(Enum):
 class _Context(Enum):
     """Position in a line: a `;` ends a block only outside of quotes and comments."""
 
-    NOTHING = auto()
+    PLAIN_TEXT = auto()
     QUOTES = auto()
     ESCAPE = auto()
     COMMENT = auto()
 
 
-_PLAIN = {
-    _Context.NOTHING: re.compile(r'[^\r\n;<>"/*]+'),
+_PLAIN_RUN_BY_CONTEXT = {
+    _Context.PLAIN_TEXT: re.compile(r'[^\r\n;<>"/*]+'),
     _Context.QUOTES: re.compile(r'[^\r\n"\\]+'),
     _Context.ESCAPE: re.compile(r"(?!)"),
     _Context.COMMENT: re.compile(r"[^*/]+"),
@@ -179,24 +179,24 @@ class Decoder:
 
     def __init__(self) -> None:
         self._events: list[Tl1Event] = []
-        self._broken: ProtocolDesync | None = None
+        self._first_error: ProtocolDesync | None = None
         self._start_block()
 
     def feed(self, data: bytes) -> list[Tl1Event]:
         """Return the events completed by these bytes, in order."""
-        if self._broken is not None:
-            raise self._broken
+        if self._first_error is not None:
+            raise self._first_error
         try:
             self._decode_text(data.decode("latin-1"))
         except ProtocolDesync as error:
-            self._broken = error
+            self._first_error = error
             raise
         events, self._events = self._events, []
         return events
 
     def _start_block(self) -> None:
         self._part = _BlockPart.HEADER
-        self._context = _Context.NOTHING
+        self._context = _Context.PLAIN_TEXT
         self._line = ""
         self._comment_start = 0
         self._identification: re.Match[str] | None = None
@@ -207,7 +207,7 @@ class Decoder:
         """Decode runs of ordinary characters at once, and special characters one by one."""
         position = 0
         while position < len(text):
-            run = _PLAIN[self._context].match(text, position)
+            run = _PLAIN_RUN_BY_CONTEXT[self._context].match(text, position)
             piece = run[0] if run else text[position]
             position += len(piece)
             self._size_bytes += len(piece)
@@ -224,10 +224,10 @@ class Decoder:
         if self._context is _Context.COMMENT:
             self._line += character
             if self._line.endswith("*/", self._comment_start):
-                self._context = _Context.NOTHING
+                self._context = _Context.PLAIN_TEXT
         elif character in "\r\n":
             self._end_line()
-        elif self._context is _Context.NOTHING:
+        elif self._context is _Context.PLAIN_TEXT:
             self._decode_plain_character(character)
         else:
             self._decode_quoted_character(character)
@@ -239,7 +239,7 @@ class Decoder:
         elif character == "\\":
             self._context = _Context.ESCAPE
         else:  # the closing quote: `_decode_text` consumes all other characters in runs
-            self._context = _Context.NOTHING
+            self._context = _Context.PLAIN_TEXT
 
     def _decode_plain_character(self, character: str) -> None:
         if character == ";":
@@ -264,7 +264,7 @@ class Decoder:
 
     def _end_line(self) -> None:
         line, self._line = self._line, ""
-        self._context = _Context.NOTHING  # a quoted string does not cross a line end
+        self._context = _Context.PLAIN_TEXT  # a quoted string does not cross a line end
         if not line.strip():
             return
         if self._part is _BlockPart.HEADER:
@@ -309,7 +309,7 @@ def _make_event(identification: re.Match[str], text: list[str], *, has_more: boo
     lines, comments = _split_text(text)
     if identification.re is _REPORT:
         verb = " ".join(identification["verb"].split())
-        return Autonomous(identification["alarm"], identification["tag"], verb, lines, comments)
+        return AutonomousMessage(identification["alarm"], identification["tag"], verb, lines, comments)
     completion = cast("Completion", identification["completion"])
     code = ""
     if completion == "DENY" and lines and _CODE.fullmatch(lines[0]):

@@ -38,27 +38,27 @@ CLOSE_TIMEOUT_S = 0.5
 class Dialect:
     """Properties of TL1 that differ between vendors.
 
-    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in. A
-    denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
-    `logged_in_text` ("Already logged in") counts as a success. With `is_short`, commands lack the final colon (see
-    `tl1.Command`).
+    A denial with one of `login_required_codes`, or with a text that matches `login_required_text`, means that nobody
+    is logged in. A denial with one of `unsupported_codes` means that the function does not exist. A denied login whose
+    text matches `already_logged_in_text` ("Already logged in") counts as a success. With `omits_trailing_blocks`,
+    commands lack the final colon (see `tl1.Command`).
     """
 
-    login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
-    login_text: re.Pattern[str] | None = None
+    login_required_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
+    login_required_text: re.Pattern[str] | None = None
     unsupported_codes: frozenset[str] = frozenset({"IICM", "ICNV"})
-    logged_in_text: re.Pattern[str] | None = None
-    is_short: bool = False
+    already_logged_in_text: re.Pattern[str] | None = None
+    omits_trailing_blocks: bool = False
 
     def needs_login(self, reply: tl1.Reply) -> bool:
         """Return True if the reply means that nobody is logged in."""
         if reply.completion != "DENY":
             return False
-        return reply.code in self.login_codes or _matches(self.login_text, reply)
+        return reply.code in self.login_required_codes or _matches(self.login_required_text, reply)
 
     def is_logged_in(self, reply: tl1.Reply) -> bool:
         """Return True if the reply is a denied login that means that we are already logged in."""
-        return reply.completion == "DENY" and _matches(self.logged_in_text, reply)
+        return reply.completion == "DENY" and _matches(self.already_logged_in_text, reply)
 
 
 def _matches(pattern: re.Pattern[str] | None, reply: tl1.Reply) -> bool:
@@ -110,7 +110,12 @@ class Tl1Session(TransportSession):
         command is denied.
         """
         command = tl1.Command(
-            verb, 0, aid=aid, positional=positional, keywords=keywords, is_short=self._dialect.is_short
+            verb,
+            0,
+            aid=aid,
+            positional_block=positional,
+            keyword_block=keywords,
+            is_short=self._dialect.omits_trailing_blocks,
         )
         with self._lock:
             self.make_ready()
@@ -137,7 +142,7 @@ class Tl1Session(TransportSession):
         if self._transport.is_open:
             with contextlib.suppress(OcsError):
                 logout = self._make_command("CANC-USER", aid=self._credentials.user)
-                self._converse(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
+                self._exchange(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
 
     def _start(self) -> None:
         self._decoder = tl1.Decoder()
@@ -166,7 +171,7 @@ class Tl1Session(TransportSession):
                 device=self._device,
                 hint="Use letters, digits and punctuation other than , ; : quotes and backslash.",
             ) from None
-        reply = self._converse(command, make_answer_deadline(self._timeout_s, self._clock))
+        reply = self._exchange(command, make_answer_deadline(self._timeout_s, self._clock))
         if self._dialect.is_logged_in(reply):
             return
         if self._dialect.needs_login(reply):
@@ -191,7 +196,7 @@ class Tl1Session(TransportSession):
             hint="Check that the account still exists and has not been logged in elsewhere.",
         )
 
-    def _check_reply(self, reply: tl1.Reply, sent: str) -> None:
+    def _check_reply(self, reply: tl1.Reply, sent_command: str) -> None:
         """Raise `SessionExpired`, `Unsupported` or `DeviceError` for a denial or a partial completion."""
         if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
             return
@@ -199,9 +204,9 @@ class Tl1Session(TransportSession):
             raise self._make_expired_error()
         if reply.code in self._dialect.unsupported_codes:
             raise Unsupported(
-                f"this switch does not support the command {sent.partition(':')[0]}",
+                f"this switch does not support the command {sent_command.partition(':')[0]}",
                 device=self._device,
-                sent=sent,
+                sent=sent_command,
                 received=_format_denial(reply),
                 hint="See `capabilities`.",
             )
@@ -209,12 +214,16 @@ class Tl1Session(TransportSession):
             f"the device refused: {_format_denial(reply)}",
             device_code=reply.code or reply.completion,
             device=self._device,
-            sent=sent,
+            sent=sent_command,
         )
 
     def _make_command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
         return tl1.Command(
-            verb, self._make_tag(), aid=aid, positional=positional, is_short=self._dialect.is_short
+            verb,
+            self._make_tag(),
+            aid=aid,
+            positional_block=positional,
+            is_short=self._dialect.omits_trailing_blocks,
         )
 
     def _make_tag(self) -> int:
@@ -223,11 +232,11 @@ class Tl1Session(TransportSession):
 
     def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
         deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
-        reply = self._converse(replace(command, tag=self._make_tag()), deadline)
+        reply = self._exchange(replace(command, tag=self._make_tag()), deadline)
         record_answer()
         return reply
 
-    def _converse(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
+    def _exchange(self, command: tl1.Command, deadline: Deadline) -> tl1.Reply:
         """Send one command and return its reply, with all parts joined."""
         with self._close_on_failure(wire.redact(command.text)):
             wire.log_sent(self._device, command.text)
@@ -264,8 +273,8 @@ class Tl1Session(TransportSession):
         for event in self._decoder.feed(data):
             if isinstance(event, tl1.Reply):
                 self._replies.append(event)
-            elif isinstance(event, tl1.Autonomous):
-                self._keep_event(event.verb, event.lines)
+            elif isinstance(event, tl1.AutonomousMessage):
+                self._store_event(event.verb, event.lines)
             elif event.code in {"NA", "NG", "RL"}:
                 refusal = f"refused with {event.code} before it was read"
                 self._replies.append(tl1.Reply(event.tag, "DENY", event.code, (), (refusal,)))

@@ -38,13 +38,13 @@ class GuardRefused(Exception):
 ALWAYS_CONNECTED = "every input of this switch is always connected, so the test cannot start without circuits"
 
 
-def _exclude_free(connections: CrossConnects, free: FreePorts) -> CrossConnects:
+def _exclude_free(connections: CrossConnects, free_ports: FreePorts) -> CrossConnects:
     """Return the circuits of inputs that are not free."""
-    return CrossConnects((i, o) for i, o in connections.items() if i not in free.inputs)
+    return CrossConnects((i, o) for i, o in connections.items() if i not in free_ports.inputs)
 
 
-def _list_all_pairs(free: FreePorts) -> set[tuple[int, int]]:
-    return {(source, output) for source in free.inputs for output in free.outputs}
+def _list_all_pairs(free_ports: FreePorts) -> set[tuple[int, int]]:
+    return {(source, output) for source in free_ports.inputs for output in free_ports.outputs}
 
 
 class OnFreePorts:
@@ -73,7 +73,7 @@ class OnFreePorts:
         assert switch.read().connections == other_circuits
 
     @staticmethod
-    def read_held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
+    def read_free_circuits(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
         """Return the circuits of the free ports."""
         connections = switch.read().connections
         return CrossConnects(connections.pairs - _exclude_free(connections, free).pairs)
@@ -106,101 +106,101 @@ class SwitchContract(OnFreePorts):
     # -- planning is pure
 
     def test_a_plan_moves_nothing(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        assert empty.plan(free.full(), empty.read(), free.scope)
-        assert self.read_held(empty, free) == CrossConnects()
+        assert empty.plan(free.make_full_pairs(), empty.read(), free.scope)
+        assert self.read_free_circuits(empty, free) == CrossConnects()
 
     def test_nothing_to_do_is_no_step(self, switch: OpticalSwitch, free: FreePorts) -> None:
-        assert switch.plan(free.full(), free.full()) == ()
+        assert switch.plan(free.make_full_pairs(), free.make_full_pairs()) == ()
 
     def test_a_plan_ends_where_it_should(self, switch: OpticalSwitch, free: FreePorts) -> None:
-        steps = switch.plan(free.full(1), free.full())
-        assert steps[0].before == free.full()
-        assert steps[-1].after == free.full(1)
+        steps = switch.plan(free.make_full_pairs(1), free.make_full_pairs())
+        assert steps[0].before == free.make_full_pairs()
+        assert steps[-1].after == free.make_full_pairs(1)
         assert [step.before for step in steps[1:]] == [step.after for step in steps[:-1]]
 
     def test_whole_configuration_is_one_step_where_the_device_can(
         self, switch: OpticalSwitch, free: FreePorts
     ) -> None:
-        kinds = [step.kind for step in switch.plan(free.full(1), free.full())]
-        commands = 1 if switch.capabilities.bulk_add else len(free.full())
+        kinds = [step.kind for step in switch.plan(free.make_full_pairs(1), free.make_full_pairs())]
+        commands = 1 if switch.capabilities.bulk_add else len(free.make_full_pairs())
         in_turn = ["remove"] * commands + ["add"] * commands
         assert kinds == (["replace"] if switch.capabilities.atomic_whole else in_turn)
 
     def test_break_before_make_within_the_scope(self, switch: OpticalSwitch, free: FreePorts) -> None:
-        current = free.pairs(1, 2, 3)
-        steps = switch.plan(free.pairs(2, 1), current, {free.input(1), free.input(2)})
+        current = free.make_pairs(1, 2, 3)
+        steps = switch.plan(free.make_pairs(2, 1), current, {free.get_input(1), free.get_input(2)})
         removals = [step for step in steps if step.kind == "remove"]
         additions = steps[len(removals) :]
         assert {step.kind for step in additions} == {"add"}
-        assert [pair for step in removals for pair in step.pairs.items()] == [*free.pairs(1, 2).items()]
-        assert [pair for step in additions for pair in step.pairs.items()] == [*free.pairs(2, 1).items()]
+        assert [pair for step in removals for pair in step.pairs.items()] == [*free.make_pairs(1, 2).items()]
+        assert [pair for step in additions for pair in step.pairs.items()] == [*free.make_pairs(2, 1).items()]
         # A device may remove or add both pairs by one request.
         assert 2 <= len(steps) <= (2 if switch.capabilities.bulk_add else 4)
-        assert steps[-1].after == free.pairs(2, 1, 3)
+        assert steps[-1].after == free.make_pairs(2, 1, 3)
 
     def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
         unknown_port = switch.capabilities.inputs + switch.capabilities.outputs + 1
         with pytest.raises(UnknownPort) as caught:
-            switch.plan(CrossConnects({free.input(1): unknown_port}), CrossConnects())
+            switch.plan(CrossConnects({free.get_input(1): unknown_port}), CrossConnects())
         assert caught.value.ports == (unknown_port,)
 
     def test_wrong_side_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
         with pytest.raises(WrongSide) as caught:
-            switch.plan(CrossConnects({free.input(1): free.input(2)}), CrossConnects())
-        assert caught.value.ports == (free.input(2),)
+            switch.plan(CrossConnects({free.get_input(1): free.get_input(2)}), CrossConnects())
+        assert caught.value.ports == (free.get_input(2),)
 
     def test_target_outside_its_scope_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
         with pytest.raises(PortError) as caught:
-            switch.plan(free.pairs(1, 2), CrossConnects(), {free.input(1)})
-        assert caught.value.ports == (free.input(2),)
+            switch.plan(free.make_pairs(1, 2), CrossConnects(), {free.get_input(1)})
+        assert caught.value.ports == (free.get_input(2),)
 
     def test_output_of_a_foreign_circuit_is_busy(self, switch: OpticalSwitch, free: FreePorts) -> None:
         with pytest.raises(PortBusy) as caught:
-            switch.plan(free.pairs(3), free.pairs(0, 0, 3), {free.input(1)})
-        assert caught.value.peer == free.input(3)
-        assert caught.value.ports == (free.input(1), free.output(3))
+            switch.plan(free.make_pairs(3), free.make_pairs(0, 0, 3), {free.get_input(1)})
+        assert caught.value.peer == free.get_input(3)
+        assert caught.value.ports == (free.get_input(1), free.get_output(3))
 
     # -- applying
 
     def test_apply_makes_it_so(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        report = empty.apply(free.full(), scope=free.scope)
+        report = empty.apply(free.make_full_pairs(), scope=free.scope)
         assert report.complete
         assert report.changed
         assert report.read_back is not None
-        assert report.read_back.connections.pairs >= free.full().pairs
+        assert report.read_back.connections.pairs >= free.make_full_pairs().pairs
         assert set(report.pairs.values()) == {Status.DONE}
-        assert self.read_held(empty, free) == free.full()
+        assert self.read_free_circuits(empty, free) == free.make_full_pairs()
 
     def test_apply_moves_from_one_to_another(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.full(), scope=free.scope)
-        empty.apply(free.full(1), scope=free.scope)
-        assert self.read_held(empty, free) == free.full(1)
+        empty.apply(free.make_full_pairs(), scope=free.scope)
+        empty.apply(free.make_full_pairs(1), scope=free.scope)
+        assert self.read_free_circuits(empty, free) == free.make_full_pairs(1)
 
     def test_applying_again_sends_nothing(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.full(), scope=free.scope)
+        empty.apply(free.make_full_pairs(), scope=free.scope)
         calls: list[str] = []
-        report = empty.apply(free.full(), guard=lambda: calls.append("write"), scope=free.scope)
+        report = empty.apply(free.make_full_pairs(), guard=lambda: calls.append("write"), scope=free.scope)
         assert not report.changed
         assert report.complete
         assert calls == []
 
     def test_scope_leaves_other_circuits_alone(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.pairs(1, 2, 3), scope=free.scope)
-        empty.apply(free.pairs(2, 1), scope={free.input(1), free.input(2)})
-        assert self.read_held(empty, free) == free.pairs(2, 1, 3)
+        empty.apply(free.make_pairs(1, 2, 3), scope=free.scope)
+        empty.apply(free.make_pairs(2, 1), scope={free.get_input(1), free.get_input(2)})
+        assert self.read_free_circuits(empty, free) == free.make_pairs(2, 1, 3)
 
     def test_guard_is_asked_before_every_write(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.pairs(1, 2), scope=free.scope)
+        empty.apply(free.make_pairs(1, 2), scope=free.scope)
         configurations: list[CrossConnects] = []
         report = empty.apply(
-            free.pairs(2, 1),
-            guard=lambda: configurations.append(self.read_held(empty, free)),
+            free.make_pairs(2, 1),
+            guard=lambda: configurations.append(self.read_free_circuits(empty, free)),
             scope=free.scope,
         )
         distinct_configurations = [
             configuration for configuration, _ in groupby(configurations)
         ]  # some steps take several commands
-        expected = [free.pairs(1, 2), *(step.after for step in report.steps[:-1])]
+        expected = [free.make_pairs(1, 2), *(step.after for step in report.steps[:-1])]
         assert [circuits.pairs for circuits in distinct_configurations] == [
             circuits.pairs & _list_all_pairs(free) for circuits in expected
         ]
@@ -210,43 +210,43 @@ class SwitchContract(OnFreePorts):
             raise GuardRefused
 
         with pytest.raises(GuardRefused):
-            empty.apply(free.full(), guard=refuse, scope=free.scope)
-        assert self.read_held(empty, free) == CrossConnects()
+            empty.apply(free.make_full_pairs(), guard=refuse, scope=free.scope)
+        assert self.read_free_circuits(empty, free) == CrossConnects()
 
     def test_compare_and_set(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.pairs(1), scope=free.scope)
+        empty.apply(free.make_pairs(1), scope=free.scope)
         with pytest.raises(Conflict) as caught:
-            empty.apply(free.full(), expect=free.pairs(2), scope=free.scope)
+            empty.apply(free.make_full_pairs(), expect=free.make_pairs(2), scope=free.scope)
         assert caught.value.actual == dict(empty.read().connections)
-        assert caught.value.expected == dict(free.pairs(2))
-        assert self.read_held(empty, free) == free.pairs(1)
-        assert empty.apply(free.full(), expect=empty.read().connections, scope=free.scope).complete
+        assert caught.value.expected == dict(free.make_pairs(2))
+        assert self.read_free_circuits(empty, free) == free.make_pairs(1)
+        assert empty.apply(free.make_full_pairs(), expect=empty.read().connections, scope=free.scope).complete
 
     def test_execute_judges_by_reading_back(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        (step,) = empty.plan(free.pairs(1), empty.read(), {free.input(1)})
+        (step,) = empty.plan(free.make_pairs(1), empty.read(), {free.get_input(1)})
         outcome = empty.execute(step)
         assert outcome.status is Status.DONE
-        assert outcome.pairs == dict.fromkeys(free.pairs(1).items(), Status.DONE)
+        assert outcome.pairs == dict.fromkeys(free.make_pairs(1).items(), Status.DONE)
         assert outcome.read_back is not None
-        assert outcome.read_back.connections.pairs >= free.pairs(1).pairs
+        assert outcome.read_back.connections.pairs >= free.make_pairs(1).pairs
         assert outcome.device_s >= 0
 
     def test_connect_and_disconnect_touch_only_what_they_name(
         self, empty: OpticalSwitch, free: FreePorts
     ) -> None:
-        empty.connect(free.pairs(1, 2, 3))
-        empty.connect(free.pairs(4))
-        assert self.read_held(empty, free) == free.pairs(4, 2, 3)
-        empty.disconnect([free.input(2)])
-        assert self.read_held(empty, free) == free.pairs(4, 0, 3)
-        assert not empty.disconnect([free.input(2)]).changed
+        empty.connect(free.make_pairs(1, 2, 3))
+        empty.connect(free.make_pairs(4))
+        assert self.read_free_circuits(empty, free) == free.make_pairs(4, 2, 3)
+        empty.disconnect([free.get_input(2)])
+        assert self.read_free_circuits(empty, free) == free.make_pairs(4, 0, 3)
+        assert not empty.disconnect([free.get_input(2)]).changed
 
     def test_connect_refuses_an_output_in_use(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.connect(free.pairs(0, 2))
+        empty.connect(free.make_pairs(0, 2))
         with pytest.raises(PortBusy) as caught:
-            empty.connect(free.pairs(2))
-        assert caught.value.peer == free.input(2)
-        assert self.read_held(empty, free) == free.pairs(0, 2)
+            empty.connect(free.make_pairs(2))
+        assert caught.value.peer == free.get_input(2)
+        assert self.read_free_circuits(empty, free) == free.make_pairs(0, 2)
 
     # -- light
 
@@ -263,24 +263,24 @@ class SwitchContract(OnFreePorts):
     def test_shutter_closes_and_opens(self, empty: OpticalSwitch, free: FreePorts) -> None:
         if not empty.capabilities.shutter:
             with pytest.raises(Unsupported):
-                empty.shutter([free.input(1)], is_open=False)
+                empty.shutter([free.get_input(1)], is_open=False)
             return
-        empty.shutter([free.input(1), free.output(1)], is_open=False)
-        assert empty.ports()[free.input(1)].state is PortState.DISABLED
-        assert empty.ports()[free.input(2)].state is PortState.ENABLED
-        empty.shutter([free.input(1), free.output(1)], is_open=True)
-        assert empty.ports()[free.input(1)].state is PortState.ENABLED
+        empty.shutter([free.get_input(1), free.get_output(1)], is_open=False)
+        assert empty.ports()[free.get_input(1)].state is PortState.DISABLED
+        assert empty.ports()[free.get_input(2)].state is PortState.ENABLED
+        empty.shutter([free.get_input(1), free.get_output(1)], is_open=True)
+        assert empty.ports()[free.get_input(1)].state is PortState.ENABLED
 
     def test_attenuator_is_set_and_cleared(self, empty: OpticalSwitch, free: FreePorts) -> None:
         setting = Attenuation("relative", -3.0)
         if not empty.capabilities.attenuator:
             with pytest.raises(Unsupported):
-                empty.set_attenuation(free.output(1), setting)
+                empty.set_attenuation(free.get_output(1), setting)
             return
-        empty.set_attenuation(free.output(1), setting)
-        assert empty.attenuation(free.output(1)) == setting
-        empty.set_attenuation(free.output(1), Attenuation("none"))
-        assert empty.attenuation(free.output(1)) == Attenuation("none")
+        empty.set_attenuation(free.get_output(1), setting)
+        assert empty.attenuation(free.get_output(1)) == setting
+        empty.set_attenuation(free.get_output(1), Attenuation("none"))
+        assert empty.attenuation(free.get_output(1)) == Attenuation("none")
 
     # -- events, sessions, threads
 
@@ -289,26 +289,26 @@ class SwitchContract(OnFreePorts):
     ) -> None:
         """A device may send no report to the session that made the change. Whether a Polatis does is unknown."""
         last_number = max((event.number for event in empty.events()), default=0)
-        empty.apply(free.pairs(1), scope=free.scope)
+        empty.apply(free.make_pairs(1), scope=free.scope)
         new_events = empty.events(since=last_number)
         assert empty.capabilities.async_events or not new_events
         assert all(event.number > last_number for event in new_events)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.full(), scope=free.scope)
+        empty.apply(free.make_full_pairs(), scope=free.scope)
         empty.close()
         empty.close()
         with pytest.raises(ConnectionLost):
             empty.read()
         empty.open()
-        assert self.read_held(empty, free) == free.full()
+        assert self.read_free_circuits(empty, free) == free.make_full_pairs()
 
     def test_threads_get_their_own_answers(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.full(), scope=free.scope)
+        empty.apply(free.make_full_pairs(), scope=free.scope)
         identity = copy.copy(empty.identity())
         failures: list[object] = []
         checks = [
-            lambda: self.read_held(empty, free) == free.full(),
+            lambda: self.read_free_circuits(empty, free) == free.make_full_pairs(),
             lambda: empty.identity() == identity,
             lambda: len(empty.ports()) == empty.capabilities.inputs + empty.capabilities.outputs,
             lambda: set(empty.power([1, 2])) == {1, 2},
@@ -327,7 +327,7 @@ class SwitchContract(OnFreePorts):
         assert failures == []
 
     def test_equal_configurations_have_equal_revisions(self, empty: OpticalSwitch, free: FreePorts) -> None:
-        empty.apply(free.pairs(2, 1), scope=free.scope)
+        empty.apply(free.make_pairs(2, 1), scope=free.scope)
         first_read, second_read = empty.read(), empty.read()
         assert first_read.revision == second_read.revision == Snapshot(second_read.connections, 0.0).revision
         assert second_read.monotonic_s >= first_read.monotonic_s

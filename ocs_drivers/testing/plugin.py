@@ -49,12 +49,12 @@ class RecordError(OcsError, code="ocs.record", who="user"):
 
 @dataclass(slots=True)
 class Record:
-    """Results of one run; `results` maps each test to passed, failed or skipped with the reason."""
+    """Results of one run; `result_by_test` maps each test to passed, failed or skipped with the reason."""
 
     address: str
-    results: dict[str, str] = field(default_factory=dict)
+    result_by_test: dict[str, str] = field(default_factory=dict)
     switch: dict[str, Any] = field(default_factory=dict)
-    started: str = field(default_factory=format_utc_now)
+    start_time: str = field(default_factory=format_utc_now)
 
     def describe(self, switch: OpticalSwitch) -> None:
         """Add the address, identity, capabilities and driver of the switch."""
@@ -66,7 +66,7 @@ class Record:
             "simulated": switch.identity().serial.startswith("SIM"),
         }
 
-    def document(self) -> dict[str, Any]:
+    def make_document(self) -> dict[str, Any]:
         """Return the record with its digest, as a JSON document."""
         content = {
             "record": NAMESPACE,
@@ -74,17 +74,17 @@ class Record:
             "switch": self.switch,
             "lightbed": _find_version(),
             "python": platform.python_version(),
-            "started": self.started,
+            "started": self.start_time,
             "ended": format_utc_now(),
-            "results": dict(sorted(self.results.items())),
+            "results": dict(sorted(self.result_by_test.items())),
         }
-        return {**content, "sha256": digest(content)}
+        return {**content, "sha256": compute_digest(content)}
 
 
-def digest(content: Mapping[str, Any]) -> str:
+def compute_digest(content: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the content as canonical JSON, without its own `sha256`.
 
-    >>> digest({"a": 1}) == digest({"a": 1, "sha256": "anything"})
+    >>> compute_digest({"a": 1}) == compute_digest({"a": 1, "sha256": "anything"})
     True
     """
     signed_content = {key: value for key, value in content.items() if key != "sha256"}
@@ -92,12 +92,12 @@ def digest(content: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -> None:
+def write_record(record: Record, path: Path, *, signing_key: Path | None = None) -> None:
     """Write the record, and its signature if a key is given. Raise `RecordError` if signing fails."""
-    write_output(path, json.dumps(record.document(), indent=1, sort_keys=True) + "\n")
-    if sign_with is None:
+    write_output(path, json.dumps(record.make_document(), indent=1, sort_keys=True) + "\n")
+    if signing_key is None:
         return
-    command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(sign_with), "-n", NAMESPACE, str(path)]
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(signing_key), "-n", NAMESPACE, str(path)]
     path.with_name(path.name + ".sig").unlink(missing_ok=True)
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -112,7 +112,7 @@ def write_record(record: Record, path: Path, *, sign_with: Path | None = None) -
 def read_record(path: Path) -> dict[str, Any]:
     """Read a record. Raise `RecordError` if its digest does not match."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if document.get("sha256") != digest(document):
+    if document.get("sha256") != compute_digest(document):
         raise RecordError(f"{path} was modified after it was written", hint="Run the suite again.")
     return document
 
@@ -151,7 +151,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
     """Record the result of each test; a test with a failed setup or teardown is failed."""
     report = yield
-    results = item.config.stash[_record].results
+    results = item.config.stash[_record].result_by_test
     if report.when == "call" or not report.passed:
         reason = f": {report.longrepr[2]}" if report.skipped and isinstance(report.longrepr, tuple) else ""
         if results.get(item.name) != "failed":
@@ -162,10 +162,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the record."""
     path = session.config.getoption("--record-to")
-    if path is not None and session.config.stash[_record].results:
+    if path is not None and session.config.stash[_record].result_by_test:
         key = session.config.getoption("--sign-with")
         try:
-            write_record(session.config.stash[_record], path, sign_with=key)
+            write_record(session.config.stash[_record], path, signing_key=key)
         except OcsError as error:
             pytest.exit(str(error), returncode=1)
 

@@ -18,9 +18,9 @@ class FreePorts:
     """Inputs and outputs that a test may use; `is_whole_switch` is True if they are all ports of the switch.
 
     >>> free = FreePorts((3, 4, 7, 8), (49, 50, 51, 52), is_whole_switch=False)
-    >>> free.pairs(2, 1)
+    >>> free.make_pairs(2, 1)
     CrossConnects({3: 50, 4: 49})
-    >>> free.full(1)
+    >>> free.make_full_pairs(1)
     CrossConnects({3: 50, 4: 51, 7: 52, 8: 49})
     """
 
@@ -33,21 +33,25 @@ class FreePorts:
         """Scope for `apply`: None if the whole switch may be used."""
         return None if self.is_whole_switch else frozenset(self.inputs)
 
-    def input(self, number: int) -> int:
+    def get_input(self, number: int) -> int:
         """Return the port of the free input with this number, from 1."""
         return self.inputs[number - 1]
 
-    def output(self, number: int) -> int:
+    def get_output(self, number: int) -> int:
         """Return the port of the free output with this number, from 1."""
         return self.outputs[number - 1]
 
-    def pairs(self, *outputs: int) -> CrossConnects:
+    def make_pairs(self, *outputs: int) -> CrossConnects:
         """Return circuits from the first free inputs to these free outputs, counted from 1; 0 leaves an input out."""
         return CrossConnects(
-            {self.input(number): self.output(output) for number, output in enumerate(outputs, 1) if output}
+            {
+                self.get_input(number): self.get_output(output)
+                for number, output in enumerate(outputs, 1)
+                if output
+            }
         )
 
-    def full(self, shift: int = 0) -> CrossConnects:
+    def make_full_pairs(self, shift: int = 0) -> CrossConnects:
         """Return as many circuits as the free ports can hold, with the outputs rotated by `shift`."""
         count = min(len(self.inputs), len(self.outputs))
         return CrossConnects({self.inputs[n]: self.outputs[(n + shift) % count] for n in range(count)})
@@ -68,13 +72,13 @@ def parse_free_ports(text: str) -> FreePorts:
     (49, 50, 51, 52)
     """
     inputs, colon, outputs = text.partition(":")
-    free = FreePorts(_parse_ports(inputs), _parse_ports(outputs), is_whole_switch=False)
-    if not colon or min(len(free.inputs), len(free.outputs)) < MIN_PORTS_PER_SIDE:
+    free_ports = FreePorts(_parse_ports(inputs), _parse_ports(outputs), is_whole_switch=False)
+    if not colon or min(len(free_ports.inputs), len(free_ports.outputs)) < MIN_PORTS_PER_SIDE:
         raise AddressError(
             f"{text!r} does not name {MIN_PORTS_PER_SIDE} free inputs and {MIN_PORTS_PER_SIDE} free outputs",
             hint="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
         )
-    return free
+    return free_ports
 
 
 def find_free_ports(switch: OpticalSwitch, text: str) -> FreePorts:
@@ -84,19 +88,19 @@ def find_free_ports(switch: OpticalSwitch, text: str) -> FreePorts:
     """
     if text == "all":
         return list_all_ports(switch.capabilities)
-    free = parse_free_ports(text)
+    free_ports = parse_free_ports(text)
     switch.plan(
-        free.full(), CrossConnects(), frozenset(free.inputs)
+        free_ports.make_full_pairs(), CrossConnects(), frozenset(free_ports.inputs)
     )  # raises for unknown ports or the wrong side
-    ports = {*free.inputs, *free.outputs}
-    busy = ports & {port for pair in switch.read().connections.items() for port in pair}
-    if busy:
+    ports = {*free_ports.inputs, *free_ports.outputs}
+    busy_ports = ports & {port for pair in switch.read().connections.items() for port in pair}
+    if busy_ports:
         raise AddressError(
-            f"ports {sorted(busy)} carry circuits, so they are not free; they were not changed",
+            f"ports {sorted(busy_ports)} carry circuits, so they are not free; they were not changed",
             device=switch.address,
             hint="Name other ports with --free-ports.",
         )
-    return free
+    return free_ports
 
 
 def _parse_ports(text: str) -> tuple[int, ...]:

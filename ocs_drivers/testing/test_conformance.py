@@ -29,7 +29,7 @@ class TestUnderFaults(OnFreePorts):
         return free_ports
 
     def test_what_is_read_is_the_truth(self, empty: OpticalSwitch, free: FreePorts, control: Control) -> None:
-        empty.apply(free.full(), scope=free.scope)
+        empty.apply(free.make_full_pairs(), scope=free.scope)
         assert dict(empty.read().connections) == dict(control("truth")["connections"])
 
     def test_a_command_that_is_ignored_is_not_called_done(
@@ -38,10 +38,10 @@ class TestUnderFaults(OnFreePorts):
         _skip_unless_reading_back(empty)
         control("set_fault", fault="drop_command")
         with pytest.raises(OcsError) as caught:
-            empty.apply(free.pairs(1), scope=free.scope)
+            empty.apply(free.make_pairs(1), scope=free.scope)
         assert caught.value.report is not None
         assert set(caught.value.report.pairs.values()) == {Status.FAILED}
-        assert self.read_held(empty, free) == CrossConnects()
+        assert self.read_free_circuits(empty, free) == CrossConnects()
 
     @pytest.mark.parametrize("executed", [True, False])
     def test_a_line_cut_in_a_write_is_judged_by_reading(
@@ -49,7 +49,7 @@ class TestUnderFaults(OnFreePorts):
     ) -> None:
         control("set_fault", fault="close_connection", after_commands=2, executed=executed)
         try:
-            report = empty.apply(free.pairs(1, 2), scope=free.scope)
+            report = empty.apply(free.make_pairs(1, 2), scope=free.scope)
         except OcsError as error:
             assert error.report is not None
             report = error.report
@@ -62,16 +62,16 @@ class TestUnderFaults(OnFreePorts):
     ) -> None:
         _skip_unless_reading_back(empty)
         connections = empty.read().connections
-        control("operator", connect=[[free.input(1), free.output(2)]])
+        control("operator", connect=[[free.get_input(1), free.get_output(2)]])
         with pytest.raises(Conflict):
-            empty.apply(free.pairs(1), scope=free.scope, expect=connections)
+            empty.apply(free.make_pairs(1), scope=free.scope, expect=connections)
 
     def test_noise_on_the_line_costs_nothing_but_time(
         self, empty: OpticalSwitch, free: FreePorts, control: Control
     ) -> None:
-        empty.apply(free.full(), scope=free.scope)
+        empty.apply(free.make_full_pairs(), scope=free.scope)
         control("set_fault", fault="garbage", count=1)
-        assert self.read_held(empty, free) == free.full()
+        assert self.read_free_circuits(empty, free) == free.make_full_pairs()
 
 
 def _skip_unless_reading_back(switch: OpticalSwitch) -> None:

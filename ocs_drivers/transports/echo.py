@@ -19,9 +19,9 @@ class EchoCanceller:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._expected = b""
+        self._expected_echo = b""
         self._may_hide_password = False
-        self._pending = b""
+        self._partial_echo = b""
 
     @property
     def is_open(self) -> bool:
@@ -30,7 +30,7 @@ class EchoCanceller:
 
     def open(self, timeout_s: float) -> None:
         """Connect."""
-        self._expected = self._pending = b""
+        self._expected_echo = self._partial_echo = b""
         self._transport.open(timeout_s)
 
     def close(self) -> None:
@@ -44,29 +44,29 @@ class EchoCanceller:
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send a command, and expect its echo."""
         login = _LOGIN.match(data)
-        self._expected, self._may_hide_password = (login[0], True) if login else (data.strip(), False)
+        self._expected_echo, self._may_hide_password = (login[0], True) if login else (data.strip(), False)
         self._transport.send(data, deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, without the echo or a beginning of the echo; possibly empty."""
-        received = self._pending + self._transport.receive(deadline)
+        received = self._partial_echo + self._transport.receive(deadline)
         text_before, echo, text_after = (
-            received.partition(self._expected) if self._expected else (received, b"", b"")
+            received.partition(self._expected_echo) if self._expected_echo else (received, b"", b"")
         )
         if echo and self._may_hide_password:
             _, end, remainder = text_after.partition(b";")
             if not end:
-                self._pending = echo + text_after
+                self._partial_echo = echo + text_after
                 return text_before
             text_after = remainder
         if echo:
-            self._expected = self._pending = b""
+            self._expected_echo = self._partial_echo = b""
             return text_before + text_after
-        partial = self._count_partial_echo(received)
-        self._pending = received[len(received) - partial :]
-        return received[: len(received) - partial]
+        partial_length = self._count_partial_echo(received)
+        self._partial_echo = received[len(received) - partial_length :]
+        return received[: len(received) - partial_length]
 
     def _count_partial_echo(self, received: bytes) -> int:
         """Return the number of bytes at the end that may be the beginning of the echo."""
-        longest = min(len(received), len(self._expected) - 1)
-        return next((n for n in range(longest, 0, -1) if received.endswith(self._expected[:n])), 0)
+        longest = min(len(received), len(self._expected_echo) - 1)
+        return next((n for n in range(longest, 0, -1) if received.endswith(self._expected_echo[:n])), 0)

@@ -57,7 +57,7 @@ def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
 
     The port is always set, so that a device has one address and one lock. Raises `AddressError` unless `tls` is 0 or 1.
     """
-    return address.with_port(tls_port if _is_on(address, "tls") else port)
+    return address.with_port(tls_port if _is_option_set(address, "tls") else port)
 
 
 def make_http_line(address: Address, *, port: int, tls_port: int) -> Transport:
@@ -66,7 +66,7 @@ def make_http_line(address: Address, *, port: int, tls_port: int) -> Transport:
     With TLS, `ca=FILE` names the trusted certificate authority, and `insecure=1` accepts any certificate. Raises
     `AddressError` unless `tls` and `insecure` are 0 or 1.
     """
-    if not _is_on(address, "tls"):
+    if not _is_option_set(address, "tls"):
         return make_tcp_line(address, port)
     from ocs_drivers.transports.tls import TlsTransport
 
@@ -75,12 +75,12 @@ def make_http_line(address: Address, *, port: int, tls_port: int) -> Transport:
         address.port or tls_port,
         device=str(address),
         ca=address.options.get("ca"),
-        insecure=_is_on(address, "insecure"),
+        insecure=_is_option_set(address, "insecure"),
     )
     return record(line, str(address))
 
 
-def _is_on(address: Address, option: str) -> bool:
+def _is_option_set(address: Address, option: str) -> bool:
     text = address.options.get(option, "0")
     if text not in {"0", "1"}:
         raise AddressError(f"option {option} must be 0 or 1, not {text!r}", device=str(address))
@@ -96,7 +96,7 @@ def make_ssh_line(address: Address, default_port: int, credentials: Credentials)
         address.port or default_port,
         device=str(address),
         credentials=credentials,
-        key=address.options.get("key"),
+        key_file=address.options.get("key"),
         known_hosts=address.options.get("known_hosts"),
     )
     return record(line, str(address))

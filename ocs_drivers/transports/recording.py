@@ -6,7 +6,7 @@
 
 Each line is a JSON object: seconds since the start, the event (`open`, `sent`, `received`, `closed`, `lost`),
 and the bytes as Latin-1 text. Passwords, HTTP authorisation and cookies are redacted before they are written.
-`Replay` is a transport that answers from a recording, and refuses commands that were not recorded.
+`ReplayTransport` is a transport that answers from a recording, and refuses commands that were not recorded.
 """
 
 from __future__ import annotations
@@ -92,33 +92,33 @@ class _RecordingTransport:
     """A transport that records its traffic."""
 
     def __init__(self, transport: Transport, device: str, recorder: Recorder) -> None:
-        self._inner = transport
+        self._transport = transport
         self._device = device
         self._recorder = recorder
 
     @property
     def is_open(self) -> bool:
-        return self._inner.is_open
+        return self._transport.is_open
 
     def open(self, timeout_s: float) -> None:
-        self._inner.open(timeout_s)
+        self._transport.open(timeout_s)
         self._recorder.write_entry(self._device, "open")
 
     def close(self) -> None:
-        if self._inner.is_open:
+        if self._transport.is_open:
             self._recorder.write_entry(self._device, "closed")
-        self._inner.close()
+        self._transport.close()
 
     def has_input(self) -> bool:
-        return self._inner.has_input()
+        return self._transport.has_input()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         self._recorder.write_entry(self._device, "sent", data)
-        self._inner.send(data, deadline)
+        self._transport.send(data, deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
         try:
-            data = self._inner.receive(deadline)
+            data = self._transport.receive(deadline)
         except OcsError as error:
             if not (deadline.is_part and isinstance(error, Timeout)):
                 self._recorder.write_entry(self._device, "lost")
@@ -127,7 +127,7 @@ class _RecordingTransport:
         return data
 
 
-class Replay:
+class ReplayTransport:
     """A transport that replays a recording to a driver that repeats the same operations.
 
     Raises `ProtocolDesync` if the driver does not send the recorded bytes.
@@ -142,7 +142,7 @@ class Replay:
             if entry["what"] in {"sent", "received", "lost"}
         ]
         self._device = f"replay of {path.name}"
-        self._next = 0
+        self._next_index = 0
         self._is_open = False
 
     @property
@@ -153,7 +153,7 @@ class Replay:
     @property
     def is_finished(self) -> bool:
         """True once every recorded byte was sent and received."""
-        return self._next == len(self._entries)
+        return self._next_index == len(self._entries)
 
     def open(self, timeout_s: float) -> None:
         """Start, or continue after a lost connection."""
@@ -166,7 +166,7 @@ class Replay:
 
     def has_input(self) -> bool:
         """Return True if the next entry of the recording was received, or is a lost connection."""
-        return self._next < len(self._entries) and self._entries[self._next][0] != "sent"
+        return self._next_index < len(self._entries) and self._entries[self._next_index][0] != "sent"
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Compare with the recorded bytes; redacted parts count as equal. Raise `ProtocolDesync` if they differ."""
@@ -179,20 +179,20 @@ class Replay:
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes received at this point of the recording. Raise `ConnectionLost` if it broke there."""
         del deadline
-        if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
-            self._next += 1
+        if self._next_index < len(self._entries) and self._entries[self._next_index][0] == "lost":
+            self._next_index += 1
             raise make_connection_lost(self._device, "as recorded")
         return self._use_entry("received", b"")
 
     def _use_entry(self, expected_kind: str, data: bytes) -> bytes:
-        if self._next == len(self._entries):
+        if self._next_index == len(self._entries):
             raise self._make_mismatch(b"the end of the recording", data)
-        kind, recorded_data = self._entries[self._next]
+        kind, recorded_data = self._entries[self._next_index]
         if kind != expected_kind:
             raise self._make_mismatch(
                 f"{kind} {recorded_data!r}".encode(), data or b"(waiting for an answer)"
             )
-        self._next += 1
+        self._next_index += 1
         return recorded_data
 
     def _make_mismatch(self, expected: bytes, actual: bytes) -> ProtocolDesync:

@@ -65,19 +65,21 @@ class HostKeys:
 
     def __init__(self, device: str, known_hosts: str | None) -> None:
         self._device = device
-        self._file = known_hosts
-        self._in_file = False  # True if a known_hosts file decides, so `accept` must refuse
+        self._known_hosts_file = known_hosts
+        self._is_in_known_hosts = (
+            False  # True if a known_hosts file decides, so `accept_host_key` must refuse
+        )
         self._first_key: bytes | None = None
         self.refusal: OcsError | None = None
 
-    def find_trusted(self, port: int) -> Any:
+    def make_known_hosts(self, port: int) -> Any:
         """Return asyncssh's `known_hosts`: the file of the address, or a lookup of the host in the user's file.
 
-        For a host without an entry asyncssh calls `accept`.
+        For a host without an entry asyncssh calls `accept_host_key`.
         """
-        self.refusal, self._in_file = None, self._file is not None
-        if self._file is not None:
-            return self._file
+        self.refusal, self._is_in_known_hosts = None, self._known_hosts_file is not None
+        if self._known_hosts_file is not None:
+            return self._known_hosts_file
         users_file = Path("~/.ssh/known_hosts").expanduser()
         named_port = None if port == DEFAULT_PORT else port
 
@@ -88,14 +90,14 @@ class HostKeys:
                 keys = import_asyncssh().match_known_hosts(str(users_file), host, address, asked_port)
             except OSError:
                 return [], [], []
-            self._in_file = any(keys)
+            self._is_in_known_hosts = any(keys)
             return keys
 
         return look_up
 
-    def accept(self, key: asyncssh.SSHKey) -> bool:
+    def accept_host_key(self, key: asyncssh.SSHKey) -> bool:
         """Return True if the host has no entry and `key` is its first key. Set `refusal` for a different key."""
-        if self._in_file:
+        if self._is_in_known_hosts:
             return False
         if self._first_key is None:
             self._first_key = key.public_data
@@ -135,8 +137,10 @@ class _EventLoopThread:
 
 
 @cache
-def _get_loop(process: int) -> _EventLoopThread:
-    del process  # It is only a cache key: a forked child inherits the loop of its parent, but not the thread.
+def _get_loop(process_id: int) -> _EventLoopThread:
+    del (
+        process_id
+    )  # It is only a cache key: a forked child inherits the loop of its parent, but not the thread.
     return _EventLoopThread()
 
 
@@ -146,7 +150,7 @@ class _Inbox:
     def __init__(self) -> None:
         self._data = bytearray()
         self._changed = threading.Condition()
-        self.end: str | None = None
+        self.end_reason: str | None = None
 
     def put(self, data: bytes) -> None:
         """Add received bytes."""
@@ -157,17 +161,17 @@ class _Inbox:
     def finish(self, reason: str) -> None:
         """Record that nothing more will arrive, and the reason."""
         with self._changed:
-            self.end = self.end or reason
+            self.end_reason = self.end_reason or reason
             self._changed.notify_all()
 
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Return True if there are bytes, or if the shell has ended."""
-        return bool(self._data) or self.end is not None
+        return bool(self._data) or self.end_reason is not None
 
-    def take(self, timeout_s: float) -> bytes:
+    def receive_data(self, timeout_s: float) -> bytes:
         """Wait for bytes and return all of them; empty at the end of the shell and after `timeout_s`."""
         with self._changed:
-            self._changed.wait_for(self.ready, timeout_s)
+            self._changed.wait_for(self.is_ready, timeout_s)
             data = bytes(self._data)
             self._data.clear()
         return data
@@ -187,14 +191,14 @@ class SshTransport:
         *,
         device: str,
         credentials: Credentials,
-        key: str | None = None,
+        key_file: str | None = None,
         known_hosts: str | None = None,
     ) -> None:
         self._asyncssh = import_asyncssh()
         self._target = (host, port)
         self._device = device
         self._credentials = credentials
-        self._key = key
+        self._key_file = key_file
         self._host_keys = HostKeys(device, known_hosts)
         self._inbox = _Inbox()
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -234,24 +238,24 @@ class SshTransport:
     def has_input(self) -> bool:
         """Return True if `receive` would not wait. Raise `ConnectionLost` if the transport is closed."""
         self._require_connection()
-        return self._inbox.ready()
+        return self._inbox.is_ready()
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Queue `data` on the event loop, which sends it. Raise `ConnectionLost` if the shell has ended."""
         del deadline
         channel = self._require_connection()
-        if self._inbox.end is not None:
-            raise make_connection_lost(self._device, self._inbox.end)
+        if self._inbox.end_reason is not None:
+            raise make_connection_lost(self._device, self._inbox.end_reason)
         self._loop.call(_write, channel, data)
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         self._require_connection()
-        data = self._inbox.take(deadline.remaining_s())
+        data = self._inbox.receive_data(deadline.remaining_s())
         if data:
             return data
-        if self._inbox.end is not None:
-            raise make_connection_lost(self._device, self._inbox.end)
+        if self._inbox.end_reason is not None:
+            raise make_connection_lost(self._device, self._inbox.end_reason)
         raise make_timeout(self._device, deadline)
 
     @property
@@ -281,10 +285,10 @@ class SshTransport:
             host,
             port,
             client_factory=lambda: _make_client(inbox, self._host_keys),
-            known_hosts=self._host_keys.find_trusted(port),
+            known_hosts=self._host_keys.make_known_hosts(port),
             username=self._credentials.user,
             password=self._credentials.password,
-            client_keys=[self._key] if self._key else None,
+            client_keys=[self._key_file] if self._key_file else None,
             agent_path=None,
             config=None,
             connect_timeout=timeout_s,
@@ -334,7 +338,7 @@ def _make_client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
         """Callbacks of the connection: host key and end."""
 
         def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-            return host_keys.accept(key)
+            return host_keys.accept_host_key(key)
 
         def connection_lost(self, exc: Exception | None) -> None:
             inbox.finish(str(exc) if exc else "the device closed the connection")

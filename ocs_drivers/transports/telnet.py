@@ -37,8 +37,8 @@ class Negotiator:
     def __init__(self) -> None:
         self._context = _Context.DATA
         self._request = 0
-        self._skipped = 0
-        self._enabled: set[int] = set()  # options of the device that we accepted
+        self._skipped_byte_count = 0
+        self._enabled_options: set[int] = set()  # options of the device that we accepted
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the data, and the answer to send. Raise `ProtocolDesync` for a negotiation that is too long."""
@@ -67,7 +67,7 @@ class Negotiator:
         if byte in {DO, DONT, WILL, WONT}:
             self._request, self._context = byte, _Context.OPTION
         elif byte == SB:
-            self._skipped, self._context = 0, _Context.NEGOTIATION
+            self._skipped_byte_count, self._context = 0, _Context.NEGOTIATION
         else:  # IAC IAC is a byte of data; every other command is ignored
             if byte == IAC:
                 text.append(byte)
@@ -76,19 +76,19 @@ class Negotiator:
     def _answer(self, option: int) -> bytes:
         if self._request == DO:
             return bytes([IAC, WONT, option])
-        if self._request == WILL and option not in self._enabled:
+        if self._request == WILL and option not in self._enabled_options:
             if option not in {ECHO, SUPPRESS_GO_AHEAD}:
                 return bytes([IAC, DONT, option])
-            self._enabled.add(option)
+            self._enabled_options.add(option)
             return bytes([IAC, DO, option])
-        if self._request == WONT and option in self._enabled:
-            self._enabled.discard(option)
+        if self._request == WONT and option in self._enabled_options:
+            self._enabled_options.discard(option)
             return bytes([IAC, DONT, option])
         return b""  # a request that changes nothing must not be answered (RFC 854)
 
     def _skip_negotiation(self, byte: int) -> None:
-        self._skipped += 1
-        if self._skipped > LONGEST_NEGOTIATION_BYTES:
+        self._skipped_byte_count += 1
+        if self._skipped_byte_count > LONGEST_NEGOTIATION_BYTES:
             raise ProtocolDesync(
                 "the device sent a telnet negotiation without end", hint="Check that the port speaks telnet."
             )
@@ -101,31 +101,31 @@ class Negotiator:
 class TelnetTransport:
     """A telnet connection on any transport."""
 
-    def __init__(self, carrier: Transport) -> None:
-        self._carrier = carrier
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
         self._negotiator = Negotiator()
         self._text = b""
 
     @property
     def is_open(self) -> bool:
         """True if there is a connection that is not known to be broken."""
-        return self._carrier.is_open
+        return self._transport.is_open
 
     def open(self, timeout_s: float) -> None:
         """Connect."""
         self._negotiator = Negotiator()
         self._text = b""
-        self._carrier.open(timeout_s)
+        self._transport.open(timeout_s)
 
     def close(self) -> None:
         """Close the connection. Do nothing if it is closed."""
-        self._carrier.close()
+        self._transport.close()
 
     def has_input(self) -> bool:
         """Return True if `receive` would not wait; answer pending negotiations."""
         negotiations = Deadline(LONGEST_NEGOTIATION_S)
         try:
-            while not self._text and self._carrier.has_input() and not negotiations.is_over:
+            while not self._text and self._transport.has_input() and not negotiations.is_over:
                 self._process(Deadline(0))
         except ConnectionLost:
             return True  # the next `receive` raises it
@@ -133,7 +133,7 @@ class TelnetTransport:
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`, with each byte 255 doubled."""
-        self._carrier.send(data.replace(b"\xff", b"\xff\xff"), deadline)
+        self._transport.send(data.replace(b"\xff", b"\xff\xff"), deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the data that has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`, `ProtocolDesync`."""
@@ -147,7 +147,7 @@ class TelnetTransport:
         return text
 
     def _process(self, deadline: Deadline) -> None:
-        text, answer = self._negotiator.feed(self._carrier.receive(deadline))
+        text, answer = self._negotiator.feed(self._transport.receive(deadline))
         self._text += text
         if answer:
-            self._carrier.send(answer, deadline)
+            self._transport.send(answer, deadline)

@@ -40,7 +40,7 @@ class TlsTransport:
         self._ca = ca
         self._insecure = insecure
         self._socket: ssl.SSLSocket | None = None
-        self._early_data = b""
+        self._buffered_data = b""
 
     @property
     def is_open(self) -> bool:
@@ -60,7 +60,7 @@ class TlsTransport:
         except OSError as error:
             tcp_socket.close()
             raise self._make_handshake_error(error) from error
-        self._early_data = b""
+        self._buffered_data = b""
         if self._insecure:
             logger.warning("%s: the certificate is not verified (insecure=1)", self._device)
 
@@ -85,11 +85,11 @@ class TlsTransport:
         TLS messages without data, such as session tickets, do not count. Early data is kept for `receive`.
         """
         connection = self._require_connection()
-        if self._early_data:
+        if self._buffered_data:
             return True
         connection.settimeout(0)
         try:
-            self._early_data = connection.recv(_CHUNK_BYTES)
+            self._buffered_data = connection.recv(_CHUNK_BYTES)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError:
@@ -110,7 +110,7 @@ class TlsTransport:
     def receive(self, deadline: Deadline) -> bytes:
         """Return the data that has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
         connection = self._require_connection()
-        data, self._early_data = self._early_data, b""
+        data, self._buffered_data = self._buffered_data, b""
         try:
             data = data or self._receive_data(connection, deadline)
         except OSError as error:

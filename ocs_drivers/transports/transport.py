@@ -91,7 +91,7 @@ def make_not_open(device: str) -> ConnectionLost:
 
 def make_timeout(device: str, deadline: Deadline) -> Timeout:
     """Return the error for a device that has not answered by the deadline."""
-    if deadline.is_flooded:
+    if deadline.has_refused_read:
         return Timeout(
             f"the device sent bytes for {deadline.timeout_s:.3g} s, but no answer was among them; "
             "the connection was closed",

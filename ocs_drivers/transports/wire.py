@@ -25,7 +25,7 @@ class Listener(Protocol):
 _listener: Listener | None = None
 
 
-def listen(listener: Listener | None) -> None:
+def set_listener(listener: Listener | None) -> None:
     """Set the listener for all traffic; None removes it."""
     global _listener  # noqa: PLW0603  one for the process, as loggers are
     _listener = listener

@@ -27,8 +27,8 @@ DEFAULT_PORT = 5025
 DEFAULT_BAUD = 9600
 
 COMMANDS = CommandSet(
-    select="ROUT{bank}:SCAN {channel}",
-    query="ROUT{bank}:SCAN?",
+    select_command="ROUT{bank}:SCAN {channel}",
+    channel_query="ROUT{bank}:SCAN?",
     terminator=b"\r",
     vendor="DiCon",
     model="MXS-9100",
@@ -64,4 +64,6 @@ def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwi
         commands = replace(commands, open_state=OPEN_STATE)
     if not read_flag(address, "identity", default=True):
         commands = replace(commands, identity="")
-    return BankSwitch(str(address), line, commands, banks=banks, channels=channels, timeout_s=timeout_s)
+    return BankSwitch(
+        str(address), line, commands, bank_count=banks, channel_count=channels, timeout_s=timeout_s
+    )

@@ -18,14 +18,14 @@ from ocs_drivers.vendors.banks.driver import BankSwitch, read_size
 
 __all__ = ["tcp_switch"]
 
-PORT = 8100
+SCPI_PORT = 8100
 """Default SCPI port of a MAP chassis (an assumption)."""
 
 COMMANDS = CommandSet(
-    select=":ROUTe:CLOSe {bank},1,{channel}",
-    query=":ROUTe:CLOSe? {bank}",
-    errors=":SYSTem:ERRor?",
-    monitor=":ROUTe:MONitor? {bank}",
+    select_command=":ROUTe:CLOSe {bank},1,{channel}",
+    channel_query=":ROUTe:CLOSe? {bank}",
+    error_query=":SYSTem:ERRor?",
+    power_query=":ROUTe:MONitor? {bank}",
     vendor="Viavi",
     model="mOSW",
 )
@@ -37,6 +37,8 @@ def tcp_switch(
     """Return an unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
     banks, channels = read_size(address.check_options("banks", "channels"))
-    address = address.with_port(PORT)
-    line = make_visa_line(address, PORT)
-    return BankSwitch(str(address), line, COMMANDS, banks=banks, channels=channels, timeout_s=timeout_s)
+    address = address.with_port(SCPI_PORT)
+    line = make_visa_line(address, SCPI_PORT)
+    return BankSwitch(
+        str(address), line, COMMANDS, bank_count=banks, channel_count=channels, timeout_s=timeout_s
+    )

@@ -21,7 +21,7 @@ from ocs_drivers.errors import AddressError
 from ocs_drivers.transports.lines import make_serial_line, make_visa_line
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.banks.codec import CommandSet
-from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_apart, read_size
+from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_addressable, read_size
 
 __all__ = ["serial_switch", "tcp_switch"]
 
@@ -29,43 +29,43 @@ DEFAULT_PORT = 5025
 
 
 @dataclass(frozen=True, slots=True)
-class Make:
+class Preset:
     """Commands of a known make, and the rate of its serial line in baud."""
 
     commands: CommandSet
-    baud: int = 9600
+    baud_rate: int = 9600
 
 
-PRESETS: Mapping[str, Make] = {
-    "scpi": Make(CommandSet(":ROUTe:CHANnel {channel}", ":ROUTe:CHANnel?")),
+PRESETS: Mapping[str, Preset] = {
+    "scpi": Preset(CommandSet(":ROUTe:CHANnel {channel}", ":ROUTe:CHANnel?")),
     # LEONI EOL manual, page 8
-    "leoni-eol": Make(
+    "leoni-eol": Preset(
         CommandSet(
             "ch{channel}", "ch?", identity="firmware?", terminator=b"\r\n", vendor="LEONI", model="EOL 1xN"
         ),
         57600,
     ),
-    "thorlabs-osw": Make(
+    "thorlabs-osw": Preset(
         CommandSet("S {channel}", "S?", identity="", terminator=b"\n", vendor="Thorlabs", model="OSW"), 115200
     ),
-    "dicon-module": Make(
+    "dicon-module": Preset(
         CommandSet(
             "I1 {channel}", "I1?", identity="ID?", terminator=b"\r", vendor="DiCon", model="MEMS 1xN module"
         ),
         115200,
     ),
-    "jds-sb": Make(CommandSet("CLOSE {channel}", "CLOSE?", identity="IDN?", vendor="JDSU", model="SB")),
-    "santec-sx1": Make(CommandSet("CLOSe {channel}", "CLOSe?", vendor="Santec", model="SX1")),
+    "jds-sb": Preset(CommandSet("CLOSE {channel}", "CLOSE?", identity="IDN?", vendor="JDSU", model="SB")),
+    "santec-sx1": Preset(CommandSet("CLOSe {channel}", "CLOSe?", vendor="Santec", model="SX1")),
 }
 """Makes by name. `scpi` is the default; public clients use the commands of the others (see the evidence page)."""
 
 _LINE_ENDS = {"lf": b"\n", "cr": b"\r", "crlf": b"\r\n"}
 _FIELDS_BY_OPTION = {
-    "set": "select",
-    "query": "query",
+    "set": "select_command",
+    "query": "channel_query",
     "idn": "identity",
-    "errors": "errors",
-    "monitor": "monitor",
+    "errors": "error_query",
+    "monitor": "power_query",
 }
 OPTIONS = ("banks", "channels", "preset", "end", *_FIELDS_BY_OPTION)
 
@@ -85,21 +85,23 @@ def serial_switch(
     """Return an unopened 1xN switch on a serial line; the option `baud` overrides the rate of the preset."""
     del credentials
     address = address.check_options(*OPTIONS, "baud")
-    return _make_switch(address, make_serial_line(address, find_make(address).baud), timeout_s)
+    return _make_switch(address, make_serial_line(address, find_preset(address).baud_rate), timeout_s)
 
 
 def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
     banks, channels = read_size(address)
     commands = read_commands(address)
-    check_banks_apart(commands, banks, address)
-    return BankSwitch(str(address), line, commands, banks=banks, channels=channels, timeout_s=timeout_s)
+    check_banks_addressable(commands, banks, address)
+    return BankSwitch(
+        str(address), line, commands, bank_count=banks, channel_count=channels, timeout_s=timeout_s
+    )
 
 
 def read_commands(address: Address) -> CommandSet:
     """Return the commands of the address's preset, overridden by its options. Raise `AddressError`."""
     options = address.options
     overrides = {field: options[option] for option, field in _FIELDS_BY_OPTION.items() if option in options}
-    commands = replace(find_make(address).commands, terminator=_find_line_end(address))
+    commands = replace(find_preset(address).commands, terminator=_find_line_end(address))
     try:
         return replace(commands, **overrides)  # type: ignore[arg-type]
     except ValueError as error:
@@ -110,7 +112,7 @@ def read_commands(address: Address) -> CommandSet:
         ) from None
 
 
-def find_make(address: Address) -> Make:
+def find_preset(address: Address) -> Preset:
     """Return the preset of an address. Raise `AddressError` for an unknown preset."""
     name = address.options.get("preset", "scpi")
     if name not in PRESETS:
@@ -123,7 +125,7 @@ def find_make(address: Address) -> Make:
 def _find_line_end(address: Address) -> bytes:
     name = address.options.get("end")
     if name is None:
-        return find_make(address).commands.terminator
+        return find_preset(address).commands.terminator
     if name not in _LINE_ENDS:
         raise AddressError(f"unknown line end {name!r}", device=str(address), hint="Known: lf, cr, crlf.")
     return _LINE_ENDS[name]

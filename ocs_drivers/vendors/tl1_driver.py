@@ -56,7 +56,7 @@ class Tl1Driver(SwitchDriver):
 
     def _read_after_step(self, step: Step) -> Snapshot:
         del step
-        return Snapshot(self._read_current(self._connections), self._clock.now())
+        return Snapshot(self._query_circuits(self._connections), self._clock.now())
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports as enabled, for devices that report no states."""

@@ -43,14 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _print_json({"removed": _take_down(options.down, all_labs=options.all)})
         return _supervise(options.wiring, is_detached=options.detached)
     except (LabError, KernelFault) as error:
-        return _refuse(error.what, error.hint, error.code)
+        return _print_error(error.what, error.hint, error.code)
     except OSError as error:
-        return _refuse(
+        return _print_error(
             str(error) or type(error).__name__, "Correct the cause, then start the lab again", "machine"
         )
 
 
-def _refuse(error: str, hint: str, code: str) -> int:
+def _print_error(error: str, hint: str, code: str) -> int:
     _print_json({"ready": False, "error": error, "hint": hint, "code": code})
     return 1
 
@@ -122,7 +122,7 @@ async def _run(document: Document, *, is_detached: bool) -> int:
 
     ready_event = asyncio.Event()
     lab_task = asyncio.create_task(_run_until_cancelled(document, ready_event))
-    _install_end_requests(lab_task, is_detached=is_detached)
+    _install_end_handlers(lab_task, is_detached=is_detached)
     try:
         await lab_task
     except asyncio.CancelledError:
@@ -144,7 +144,7 @@ async def _run_until_cancelled(document: Document, ready_event: asyncio.Event) -
         await asyncio.get_running_loop().create_future()
 
 
-def _install_end_requests(lab_task: asyncio.Task[None], *, is_detached: bool) -> None:
+def _install_end_handlers(lab_task: asyncio.Task[None], *, is_detached: bool) -> None:
     """End the lab at SIGTERM, SIGINT and, unless detached, at the end of standard input.
 
     Only the first request counts: a second one must not interrupt the cleanup.
@@ -154,25 +154,25 @@ def _install_end_requests(lab_task: asyncio.Task[None], *, is_detached: bool) ->
     loop = asyncio.get_running_loop()
     is_ending = False
 
-    def end() -> None:
+    def request_end() -> None:
         nonlocal is_ending
         if not is_ending:
             is_ending = True
             lab_task.cancel()
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, end)
+        loop.add_signal_handler(signal_number, request_end)
     if is_detached:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return
 
-    def watch() -> None:
+    def watch_stdin() -> None:
         while os.read(_STDIN_HANDLE, 4096):
             pass
         with suppress(RuntimeError):  # the lab failed to start, and the loop is closed already
-            loop.call_soon_threadsafe(end)
+            loop.call_soon_threadsafe(request_end)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=watch_stdin, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def build_boards(boards: Sequence[BoardDocument], get_namespace: Callable[[str],
     """Set up the ports of all boards, without addresses, so that the kernel does not answer frames there."""
     for board in boards:
         namespace = get_namespace(board.name)
-        netns.batch("ip", [f"link set {port.name} up" for port in board.ports], namespace)
+        netns.run_batch("ip", [f"link set {port.name} up" for port in board.ports], namespace)
 
 
 class BoardTwin:
@@ -37,7 +37,7 @@ class BoardTwin:
     def __init__(self, label: str, process: Process) -> None:
         self.label = label
         self._process = process
-        self._errors: deque[str] = deque(maxlen=_MAX_LOG_LINES)
+        self._error_lines: deque[str] = deque(maxlen=_MAX_LOG_LINES)
         self._tasks = [asyncio.create_task(self._read_errors())]
 
     @classmethod
@@ -77,13 +77,13 @@ class BoardTwin:
                 if isinstance(document, dict) and document.get("ready") is True:
                     return document
                 if isinstance(document, dict) and "error" in document:
-                    self._errors.append(_format_error(document["error"]))
+                    self._error_lines.append(_format_error(document["error"]))
         await self._process.wait()
         await self._tasks[0]
         raise self._make_error(f"ended with status {self._process.returncode}")
 
     def _make_error(self, problem: str) -> LabError:
-        last_error = self._errors[-1] if self._errors else "no output"
+        last_error = self._error_lines[-1] if self._error_lines else "no output"
         return LabError(
             f"board {self.label} {problem}: {last_error}",
             hint="Correct the cause, or remove `program` from the board in the lab file",
@@ -94,7 +94,7 @@ class BoardTwin:
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             if text := line.decode(errors="replace").strip():
-                self._errors.append(text)
+                self._error_lines.append(text)
 
     async def _drain(self) -> None:
         """Read further output, so that the process never waits for a reader."""

@@ -61,7 +61,7 @@ class Claim:
         self._handle = handle
 
     @classmethod
-    def take(cls, name: str) -> Claim | None:
+    def try_acquire(cls, name: str) -> Claim | None:
         """Claim `name`; return None if another process holds the claim.
 
         A concurrent `find_holder` locks the file for microseconds, hence several attempts.
@@ -70,7 +70,7 @@ class Claim:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(_ATTEMPT_COUNT):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if _lock(handle) and _is_same_file(path, handle):
+            if _try_lock(handle) and _is_same_file(path, handle):
                 return cls(path, handle)
             os.close(handle)
             time.sleep(_ATTEMPT_PAUSE_S)
@@ -90,7 +90,7 @@ class Claim:
         os.close(self._handle)
 
 
-def _lock(handle: int) -> bool:
+def _try_lock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -123,10 +123,10 @@ def _build_document(raw_document: Mapping[str, Any]) -> Document:
     default_control = f"{subnet[1]}:{_CONTROL_PORT}"
     link = raw_document["link"]
     return Document(
-        lab=raw_document["lab"],
+        lab_name=raw_document["lab"],
         hosts_mode=raw_document["hosts_mode"],
         subnet=subnet,
-        control=_parse_address(raw_document.get("control", default_control), "control"),
+        control_address=_parse_address(raw_document.get("control", default_control), "control"),
         link=LinkShape(
             link["rate_mbps"], link["mtu"], link.get("burst_kb", 128), link.get("latency_ms", 50.0)
         ),
@@ -135,7 +135,7 @@ def _build_document(raw_document: Mapping[str, Any]) -> Document:
         switches=tuple(_parse_switch(index, entry) for index, entry in enumerate(raw_document["switches"])),
         hosts=tuple(_parse_host(index, entry) for index, entry in enumerate(raw_document["hosts"])),
         boards=tuple(_parse_board(entry) for entry in raw_document.get("boards", ())),
-        raw=raw_document,
+        raw_document=raw_document,
     )
 
 
@@ -153,10 +153,10 @@ def _parse_switch(index: int, entry: Mapping[str, Any]) -> SwitchDocument:
     return SwitchDocument(
         name=entry["name"],
         family=family,
-        inputs=entry["inputs"],
-        outputs=entry["outputs"],
+        input_count=entry["inputs"],
+        output_count=entry["outputs"],
         frontends=frontends,
-        control=_parse_address(entry["control"], "switches", index, "control"),
+        control_address=_parse_address(entry["control"], "switches", index, "control"),
         switch_time_s=entry.get("switch_time_s", _POLATIS_SWITCH_TIME_S if family == "polatis" else None),
         speed=entry.get("speed", 1.0),
         options=entry.get("options", {}),
@@ -166,13 +166,15 @@ def _parse_switch(index: int, entry: Mapping[str, Any]) -> SwitchDocument:
     )
 
 
-def _find_frontends(entry: Mapping[str, Any], index: DocumentPath) -> Iterator[tuple[str, str, DocumentPath]]:
+def _find_frontends(
+    entry: Mapping[str, Any], entry_location: DocumentPath
+) -> Iterator[tuple[str, str, DocumentPath]]:
     """Yield the scheme, address and path of every frontend; a Polatis has the keys `scpi` and `tl1`."""
     for key in ("scpi", "tl1"):
         if key in entry:
-            yield f"polatis+{key}", entry[key], (*index, key)
+            yield f"polatis+{key}", entry[key], (*entry_location, key)
     for scheme, text in entry.get("frontends", {}).items():
-        yield scheme, text, (*index, "frontends", scheme)
+        yield scheme, text, (*entry_location, "frontends", scheme)
 
 
 def _parse_host(index: int, entry: Mapping[str, Any]) -> HostDocument:
@@ -220,10 +222,13 @@ def _check_names(document: Document) -> None:
     )
     for index, host in enumerate(document.hosts):
         _check_unique(
-            ((("hosts", index, "nics", nic_index, "name"), nic) for nic_index, nic in enumerate(host.nics)),
+            (
+                (("hosts", index, "nics", nic_index, "name"), nic)
+                for nic_index, nic in enumerate(host.nic_names)
+            ),
             "NIC",
         )
-        for nic_index, nic in enumerate(host.nics):
+        for nic_index, nic in enumerate(host.nic_names):
             _check_not_reserved(("hosts", index, "nics", nic_index, "name"), nic, _RESERVED_NICS)
     for index, board in enumerate(document.boards):
         ports = [
@@ -294,16 +299,17 @@ def _check_addresses(document: Document) -> None:
 
     Frontends may share an IP address if their ports differ, but not with a host.
     """
-    listener_addresses: list[tuple[DocumentPath, Address]] = [(("control",), document.control)]
+    listener_addresses: list[tuple[DocumentPath, Address]] = [(("control",), document.control_address)]
     for index, switch in enumerate(document.switches):
-        entry = document.raw["switches"][index]
+        entry = document.raw_document["switches"][index]
         listener_addresses += [
             (location, switch.frontends[scheme])
             for scheme, _, location in _find_frontends(entry, ("switches", index))
         ]
-        listener_addresses.append((("switches", index, "control"), switch.control))
+        listener_addresses.append((("switches", index, "control"), switch.control_address))
     hosts = [
-        (("hosts", index, "management"), host.management.host) for index, host in enumerate(document.hosts)
+        (("hosts", index, "management"), host.management_address.host)
+        for index, host in enumerate(document.hosts)
     ]
     for location, ip in [*((location, address.host) for location, address in listener_addresses), *hosts]:
         if ip not in document.subnet:

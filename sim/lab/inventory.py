@@ -125,7 +125,7 @@ def dismantle(lab_id: str) -> None:
     netns.end_processes(namespaces)
     link = LabNames(lab_id).root_link
     if Path("/sys/class/net", link).exists():
-        netns.batch("ip", [f"link del {link}"])
+        netns.run_batch("ip", [f"link del {link}"])
     netns.delete_namespaces(namespaces)
 
 
@@ -136,14 +136,14 @@ def remove_debris(lab_ids: Iterable[str] | None = None) -> tuple[str, ...]:
         debris_ids &= set(lab_ids)
     removed_labs = tuple(lab_id for lab_id in sorted(debris_ids) if _remove_if_free(lab_id))
     for name in find_claim_names():
-        if name.startswith("subnet-") and (claim := Claim.take(name)):
+        if name.startswith("subnet-") and (claim := Claim.try_acquire(name)):
             claim.release()
     return removed_labs
 
 
 def _remove_if_free(lab_id: str) -> bool:
     """Remove a lab; return False if its claim is not free."""
-    claim = Claim.take(lab_id)
+    claim = Claim.try_acquire(lab_id)
     if claim is None:
         return False
     try:

@@ -35,10 +35,10 @@ class SwitchDocument:
 
     name: str
     family: str
-    inputs: int
-    outputs: int
+    input_count: int
+    output_count: int
     frontends: Mapping[str, Address]
-    control: Address
+    control_address: Address
     switch_time_s: float | None
     speed: float
     options: Mapping[str, str]
@@ -52,9 +52,9 @@ class HostDocument:
     """A host: management address with SSH port, NIC names in order, pairs of fabric address and name."""
 
     name: str
-    management: Address
-    nics: tuple[str, ...]
-    fabric: tuple[tuple[str, str], ...]
+    management_address: Address
+    nic_names: tuple[str, ...]
+    fabric_addresses: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +75,22 @@ class BoardDocument:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A checked wiring document; the plant reads `raw`, and `represents_gbps` selects the transceivers of the NICs."""
+    """A checked wiring document.
 
-    lab: str
+    The plant reads `raw_document`; `represents_gbps` selects the transceivers of the NICs.
+    """
+
+    lab_name: str
     hosts_mode: Literal["kernel", "model"]
     subnet: IPv4Network
-    control: Address
+    control_address: Address
     link: LinkShape
     represents_gbps: float
     authorized_key: str
     switches: tuple[SwitchDocument, ...]
     hosts: tuple[HostDocument, ...]
     boards: tuple[BoardDocument, ...]
-    raw: Mapping[str, Any]
+    raw_document: Mapping[str, Any]
 
     @property
     def root_address(self) -> IPv4Address:
@@ -97,9 +100,9 @@ class Document:
     @property
     def twin_addresses(self) -> tuple[IPv4Address, ...]:
         """Distinct addresses that the twins need in the management namespace."""
-        listeners = [self.control.host]
+        listeners = [self.control_address.host]
         for switch in self.switches:
-            listeners += [address.host for address in (*switch.frontends.values(), switch.control)]
+            listeners += [address.host for address in (*switch.frontends.values(), switch.control_address)]
         return tuple(sorted(set(listeners) - {self.root_address}))
 
 

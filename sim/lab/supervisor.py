@@ -69,17 +69,17 @@ class RunningLab:
     def make_ready_line(self) -> dict[str, Any]:
         """Return the content of the line that the supervisor prints when the lab is ready."""
         document = self.document
-        control_address_by_switch = {switch.name: str(switch.control) for switch in document.switches}
+        control_address_by_switch = {switch.name: str(switch.control_address) for switch in document.switches}
         return {
             "ready": True,
             "simulated": True,
-            "lab": document.lab,
+            "lab": document.lab_name,
             "lab_id": self.lab_id,
             "hosts": document.hosts_mode,
             "shared_root": self.shared_root_reason,
             "pid": os.getpid(),
             "subnet": str(document.subnet),
-            "control": {**control_address_by_switch, "plant": str(document.control)},
+            "control": {**control_address_by_switch, "plant": str(document.control_address)},
             "boards": self.boards,
             "seconds": round(self.start_duration_s, 3),
         }
@@ -141,9 +141,11 @@ def _check_kernel_hosts(document: Document) -> dict[str, str]:
 def _claim_lab(document: Document, stack: AsyncExitStack) -> str:
     """Claim a new lab id and the subnet, and return the id; raise `LabError` if any part of the subnet is in use."""
     lab_id = f"lb{secrets.token_hex(3)}"
-    holder = Holder(os.getpid(), document.lab, str(document.subnet), document.link.rate_mbps, find_user())
+    holder = Holder(
+        os.getpid(), document.lab_name, str(document.subnet), document.link.rate_mbps, find_user()
+    )
     for name in (lab_id, make_subnet_claim_name(document.subnet)):
-        claim = Claim.take(name)
+        claim = Claim.try_acquire(name)
         if claim is None:
             raise make_subnet_taken_error(document.subnet, "another lab uses it")
         stack.callback(claim.release)
@@ -161,10 +163,10 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
         HostSpec(
             name=host.name,
             namespace=names.get_host_namespace(host.name),
-            address=IPv4Interface(f"{host.management.host}/{document.subnet.prefixlen}"),
-            ssh_port=host.management.port,
-            nics=host.nics,
-            fabric=host.fabric,
+            address=IPv4Interface(f"{host.management_address.host}/{document.subnet.prefixlen}"),
+            ssh_port=host.management_address.port,
+            nics=host.nic_names,
+            fabric_addresses=host.fabric_addresses,
         )
         for host in document.hosts
     ]
@@ -249,7 +251,7 @@ async def _start_hosts(
     refusal = probe_own_root(mounts, tools)
     own_root_script = () if refusal else make_root_script(mounts)
 
-    control = document.control
+    control = document.control_address
 
     async def boot(spec: HostSpec) -> None:
         etc_files = make_etc_files(spec, specs, passwd_text, shell_path)
@@ -272,15 +274,15 @@ async def _start_devices(
     document: Document, namespace: str | None, renderers: Sequence[Renderer], stack: AsyncExitStack
 ) -> Plant:
     """Start the plant with its control socket, and the switch twins, on the addresses of the document."""
-    plant = Plant(document.raw, renderers)
+    plant = Plant(document.raw_document, renderers)
     control = ControlServer(
         {**make_plant_verbs(plant), **make_transceiver_verb(plant, document.represents_gbps)}
     )
-    await control.serve(_listen(document, namespace, document.control))
+    await control.serve(_listen(document, namespace, document.control_address))
     stack.push_async_callback(control.close)
     for switch in document.switches:
         twin = make_switch_twin(switch, plant)
-        addresses = {"control": switch.control, **list_addresses(twin, switch)}
+        addresses = {"control": switch.control_address, **list_addresses(twin, switch)}
         await twin.serve({name: _listen(document, namespace, address) for name, address in addresses.items()})
         stack.push_async_callback(twin.close)
     return plant
@@ -304,8 +306,8 @@ def make_switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
     """Return the twin of an entry, which does not serve yet. Raise `LabError` for settings that do not fit it."""
     settings = TwinSettings(
         switch.name,
-        switch.inputs,
-        switch.outputs,
+        switch.input_count,
+        switch.output_count,
         plant=plant,
         clock=RealClock() if switch.speed == 1.0 else ScaledClock(switch.speed),
         switch_time_s=switch.switch_time_s,
@@ -338,16 +340,16 @@ def _make_twin_error(switch: SwitchDocument, problem: str) -> LabError:
 def build_management_network(document: Document, names: LabNames) -> None:
     """Create the bridge with the addresses of the twins, a port for each host, and the link to this machine."""
     netns.set_sysctls(names.management_namespace, _IPV6_OFF)
-    netns.batch("ip", _make_bridge_commands(document, names), names.management_namespace)
+    netns.run_batch("ip", _make_bridge_commands(document, names), names.management_namespace)
     root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
     lines = [
         f"link add {root} type veth peer name uplink netns {names.management_namespace}",
         f"addr add {address} dev {root}",
     ]
-    netns.batch("ip", lines)
+    netns.run_batch("ip", lines)
     netns.write_sysctl(f"ipv6/conf/{root}/disable_ipv6", 1)
-    netns.batch("ip", [f"link set {root} up"])
-    netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management_namespace)
+    netns.run_batch("ip", [f"link set {root} up"])
+    netns.run_batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management_namespace)
 
 
 def _make_bridge_commands(document: Document, names: LabNames) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 # A task that wakes may wake another task, which may then sleep in turn, before the next deadline is read. Each such
 # step takes one pass of the event loop, and no simulated device chains more than a few.
-_SETTLE_PASS_COUNT = 16
+_READY_PASS_COUNT = 16
 
 
 class Clock(Protocol):
@@ -68,7 +68,7 @@ class VirtualClock:
     def __init__(self, start_s: float = 0.0) -> None:
         self._now = start_s
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._order = itertools.count()
+        self._sequence_numbers = itertools.count()
 
     def now(self) -> float:
         """Return the virtual seconds."""
@@ -84,7 +84,7 @@ class VirtualClock:
         if seconds <= 0:
             return
         wake_up = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), wake_up))
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._sequence_numbers), wake_up))
         await wake_up
 
     async def advance(self, seconds: float) -> None:
@@ -96,12 +96,12 @@ class VirtualClock:
         if seconds < 0:
             raise ValueError(f"a clock cannot go back by {-seconds} s")
         end = self._now + seconds
-        await self._settle()  # lets tasks that have just been created reach their first sleep
+        await self._run_ready_tasks()  # lets tasks that have just been created reach their first sleep
         while self.wake_next(end):
-            await self._settle()
+            await self._run_ready_tasks()
 
     @property
-    def next_s(self) -> float:
+    def next_wake_s(self) -> float:
         """Time at which the next sleeper wakes; infinity if no task sleeps."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
@@ -113,13 +113,13 @@ class VirtualClock:
         This is a step of `advance`, for callers that run the event loop themselves: run it after each step, so that
         the task that woke continues before the clock moves on.
         """
-        if self.next_s > end_s:
+        if self.next_wake_s > end_s:
             self._now = end_s
             return False
         self._now, _, wake_up = heapq.heappop(self._sleepers)
         wake_up.set_result(None)
         return True
 
-    async def _settle(self) -> None:
-        for _ in range(_SETTLE_PASS_COUNT):
+    async def _run_ready_tasks(self) -> None:
+        for _ in range(_READY_PASS_COUNT):
             await asyncio.sleep(0)

@@ -141,7 +141,7 @@ def _make_clock(options: argparse.Namespace) -> Clock:
 async def run(options: argparse.Namespace) -> None:
     """Serve until standard input closes. If the twin cannot be served, raise `SettingError` or `OSError`."""
     twin = make_twin(options.family, make_settings(options))
-    await twin.serve(_bind_sockets(twin, options.host, dict(options.port)), serial=True)
+    await twin.serve(_bind_sockets(twin, options.host, dict(options.port)), has_serial_lines=True)
     try:
         for (
             name,

@@ -78,7 +78,7 @@ class FibrePlant:
     _fibre_by_port: dict[SwitchPort, Fibre] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rewire()
+        self._index_fibres_by_port()
 
     def find_fibre_at_port(self, switch: str, port: int) -> Fibre | None:
         """Return the fibre that now ends in a switch port, or None."""
@@ -111,28 +111,28 @@ class FibrePlant:
         if f"{nic}:transmit" not in self.fibres:
             raise FibreError(f"no NIC {nic!r}; NICs are named like 'a/nic1'")
 
-    def swap(self, first: str, second: str) -> None:
+    def swap_fibres(self, first_name: str, second_name: str) -> None:
         """Exchange the switch ends of two fibres of the same direction.
 
         Raise `FibreError` if the fibres are unknown, equal, of different directions, or already exchanged.
         """
-        first_fibre, second_fibre = self.find_fibre(first), self.find_fibre(second)
+        first_fibre, second_fibre = self.find_fibre(first_name), self.find_fibre(second_name)
         if first_fibre.direction != second_fibre.direction or first_fibre == second_fibre:
             raise FibreError(
-                f"{first} and {second} cannot be exchanged: name two different fibres of one direction"
+                f"{first_name} and {second_name} cannot be exchanged: name two different fibres of one direction"
             )
-        if first in self.partner_by_fibre or second in self.partner_by_fibre:
-            raise FibreError(f"{first} or {second} is exchanged already; unswap it first")
-        self.partner_by_fibre |= {first: second, second: first}
-        self._rewire()
+        if first_name in self.partner_by_fibre or second_name in self.partner_by_fibre:
+            raise FibreError(f"{first_name} or {second_name} is exchanged already; unswap it first")
+        self.partner_by_fibre |= {first_name: second_name, second_name: first_name}
+        self._index_fibres_by_port()
 
-    def unswap(self, name: str | None = None) -> None:
+    def unswap_fibres(self, name: str | None = None) -> None:
         """Undo the exchange of one fibre and its partner, or of all fibres for None."""
         if name is None:
             self.partner_by_fibre.clear()
         elif name in self.partner_by_fibre:
             del self.partner_by_fibre[self.partner_by_fibre.pop(name)]
-        self._rewire()
+        self._index_fibres_by_port()
 
-    def _rewire(self) -> None:
+    def _index_fibres_by_port(self) -> None:
         self._fibre_by_port = {self.find_switch_port(fibre): fibre for fibre in self.fibres.values()}

@@ -26,8 +26,8 @@ _NO_ATTENUATION = Attenuator()
 class Renderer(Protocol):
     """Something that follows the light, such as the forwarding of packets between hosts."""
 
-    def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Apply the change of light from `before` to `after`, and return when it is complete.
+    def render(self, light_before: Mapping[str, str], light_after: Mapping[str, str]) -> None:
+        """Apply the change of light from `light_before` to `light_after`, and return when it is complete.
 
         Each argument maps every lit receiver to its transmitter (`"b/nic1" -> "a/nic1"`). The plant calls this method
         synchronously, once for each change.
@@ -39,18 +39,18 @@ class Renderer(Protocol):
 class LightPath:
     """The path of light from one NIC to another through one switch.
 
-    `power_dbm` is the power at the receiver, after the total loss `loss_db`. `arrives` is True if this power is
+    `power_dbm` is the power at the receiver, after the total loss `loss_db`. `is_received` is True if this power is
     sufficient for the receiver.
     """
 
     transmitter: str
     receiver: str
     switch: str
-    input: int
-    output: int
+    input_port: int
+    output_port: int
     power_dbm: float
     loss_db: float
-    arrives: bool
+    is_received: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +115,13 @@ class Plant:
 
     def read_receive_dbm(self, nic: str) -> float:
         """Return the power at a NIC's receiver in dBm, or minus infinity if dark. Raise `FibreError` if unknown."""
-        path = self._find_path_to(self._fibres.find_fibre(f"{nic}:receive"))
+        path = self._find_light_path(self._fibres.find_fibre(f"{nic}:receive"))
         return path.power_dbm if path and path.power_dbm > DARK_FLOOR_DBM else -math.inf
 
     def list_light_paths(self) -> tuple[LightPath, ...]:
         """Return the light path of every receiver that is connected to a transmitter, in the order of the document."""
         paths = (
-            self._find_path_to(fibre)
+            self._find_light_path(fibre)
             for fibre in self._fibres.fibres.values()
             if fibre.direction == "receive"
         )
@@ -142,14 +142,14 @@ class Plant:
         self._fibres.extra_loss_db[self._fibres.find_fibre(fibre).name] = loss_db
         self._render()
 
-    def swap(self, first: str, second: str) -> None:
+    def swap_fibres(self, first_name: str, second_name: str) -> None:
         """Exchange the switch ends of two fibres of one direction."""
-        self._fibres.swap(first, second)
+        self._fibres.swap_fibres(first_name, second_name)
         self._render()
 
-    def unswap(self, fibre: str | None = None) -> None:
+    def unswap_fibres(self, fibre: str | None = None) -> None:
         """Undo the exchange of one fibre, or all exchanges."""
-        self._fibres.unswap(fibre)
+        self._fibres.unswap_fibres(fibre)
         self._render()
 
     def set_laser(self, nic: str, *, is_on: bool) -> None:
@@ -201,50 +201,52 @@ class Plant:
         attenuator = circuits.attenuators.get(output, _NO_ATTENUATION)
         return attenuator.compute_output_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
 
-    def _find_path_to(self, receive: Fibre) -> LightPath | None:
-        switch, output = self._fibres.find_switch_port(receive)
+    def _find_light_path(self, receive_fibre: Fibre) -> LightPath | None:
+        switch, output = self._fibres.find_switch_port(receive_fibre)
         source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
-        transmit = self._fibres.find_fibre_at_port(switch, source) if source is not None else None
-        if source is None or transmit is None or transmit.direction != "transmit":
+        transmit_fibre = self._fibres.find_fibre_at_port(switch, source) if source is not None else None
+        if source is None or transmit_fibre is None or transmit_fibre.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(
-            self._compute_output_dbm(switch, output), [self._fibres.compute_loss_db(receive)], -math.inf
+            self._compute_output_dbm(switch, output), [self._fibres.compute_loss_db(receive_fibre)], -math.inf
         )
         power_dbm = max(received_dbm, DARK_FLOOR_DBM)
         return LightPath(
-            transmitter=transmit.nic,
-            receiver=receive.nic,
+            transmitter=transmit_fibre.nic,
+            receiver=receive_fibre.nic,
             switch=switch,
-            input=source,
-            output=output,
+            input_port=source,
+            output_port=output,
             power_dbm=power_dbm,
             loss_db=self.transmit_power_dbm - power_dbm,
-            arrives=received_dbm >= self._receive_floor_dbm,
+            is_received=received_dbm >= self._receive_floor_dbm,
         )
 
     def _render(self) -> None:
-        before = self._rendered_light
-        after = {path.receiver: path.transmitter for path in self.list_light_paths() if path.arrives}
-        if after == before:
+        light_before = self._rendered_light
+        light_after = {
+            path.receiver: path.transmitter for path in self.list_light_paths() if path.is_received
+        }
+        if light_after == light_before:
             return
         for renderer in self._renderers:
-            renderer.render(dict(before), dict(after))
-        self._rendered_light = after
+            renderer.render(dict(light_before), dict(light_after))
+        self._rendered_light = light_after
 
 
 def make_plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     """Return the verbs of the plant's control socket: cut, uncut, loss, swap, unswap, laser, truth, fibres."""
     return {
-        "cut": lambda request: _apply(lambda: plant.cut_fibre(request.get_text("fibre"))),
-        "uncut": lambda request: _apply(lambda: plant.splice_fibre(request.get_text("fibre"))),
-        "loss": lambda request: _apply(
+        "cut": lambda request: _apply_change(lambda: plant.cut_fibre(request.get_text("fibre"))),
+        "uncut": lambda request: _apply_change(lambda: plant.splice_fibre(request.get_text("fibre"))),
+        "loss": lambda request: _apply_change(
             lambda: plant.set_extra_loss(request.get_text("fibre"), request.get_number("loss_db"))
         ),
-        "swap": lambda request: _apply(lambda: plant.swap(*_parse_two_fibres(request))),
-        "unswap": lambda request: _apply(
-            lambda: plant.unswap(request.get_text("fibre") if "fibre" in request else None)
+        "swap": lambda request: _apply_change(lambda: plant.swap_fibres(*_parse_two_fibres(request))),
+        "unswap": lambda request: _apply_change(
+            lambda: plant.unswap_fibres(request.get_text("fibre") if "fibre" in request else None)
         ),
-        "laser": lambda request: _apply(
+        "laser": lambda request: _apply_change(
             lambda: plant.set_laser(request.get_text("nic"), is_on=request.get_flag("on", default=True))
         ),
         "truth": lambda _: _read_truth(plant),
@@ -252,7 +254,7 @@ def make_plant_verbs(plant: Plant) -> Mapping[str, Verb]:
     }
 
 
-def _apply(make_change: Callable[[], None]) -> Reply:
+def _apply_change(make_change: Callable[[], None]) -> Reply:
     try:
         make_change()
     except FibreError as error:
@@ -273,11 +275,11 @@ def _read_truth(plant: Plant) -> Reply:
             "transmitter": path.transmitter,
             "receiver": path.receiver,
             "switch": path.switch,
-            "input": path.input,
-            "output": path.output,
+            "input": path.input_port,
+            "output": path.output_port,
             "power_dbm": round(path.power_dbm, 3),
             "loss_db": round(path.loss_db, 3),
-            "arrives": path.arrives,
+            "arrives": path.is_received,
         }
         for path in plant.list_light_paths()
     ]

@@ -14,13 +14,13 @@ from types import FrameType
 from lightbed.program import run_program
 
 
-def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+def _raise_interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 def main() -> None:
     """Run the command line. SIGTERM ends a command as Ctrl-C does, so that it cleans up."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     run_program("testbed", "testbed", _run)
 
 

@@ -80,7 +80,7 @@ def complete_pairs(ctx: typer.Context, incomplete: str) -> Completions:
 def _read_matching_ports(ctx: typer.Context, prefix: str, side: str) -> Completions:
     """Read the ports of the switch in the command line; return none if it does not answer within `PORTS_TIMEOUT_S`."""
     from ocs_drivers import OcsError, open_switch
-    from testbed.commands.devices.session import time_limit
+    from testbed.commands.devices.session import limit_time
     from testbed.errors import TimedOut
 
     address = ctx.parent.params.get("address") if ctx.parent else None
@@ -89,7 +89,7 @@ def _read_matching_ports(ctx: typer.Context, prefix: str, side: str) -> Completi
     logging.disable()  # log lines would appear inside the command line that the user types
     try:
         with (
-            time_limit(PORTS_TIMEOUT_S, address),
+            limit_time(PORTS_TIMEOUT_S, address),
             open_switch(address, timeout_s=PORTS_TIMEOUT_S) as switch,
         ):
             port_infos = list(switch.ports().values())

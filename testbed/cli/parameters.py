@@ -20,7 +20,15 @@ from testbed.cli import completion
 from testbed.cli.output import print_csv, print_json, report_error
 from testbed.cli.remote import choose_server, is_for_service, run_on_service
 from testbed.commands.context import DEFAULT_RUNS, CommandContext
-from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, list_fields
+from testbed.commands.declare import (
+    REQUIRED,
+    Command,
+    Field,
+    StreamCommand,
+    TextConverter,
+    carry_out,
+    list_fields,
+)
 from testbed.commands.documents import EXIT_DONE, Document, TableDocument
 from testbed.commands.table import COMMANDS, load_command
 from testbed.errors import UsageError
@@ -38,7 +46,7 @@ def _choose_lease(lease: str) -> None:
     select_lease(lease)
 
 
-_LAB_METAVARS = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
+_METAVAR_BY_NEED = {"lab": "LAB", "bare lab": "BARE", "labs if any": "[LAB]..."}
 RUNS_DIR = Annotated[
     Path, typer.Option("--runs-dir", metavar="DIR", help="Folder for results.", envvar="LIGHTBED_RUNS")
 ]
@@ -115,7 +123,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
     if group_fields:
         group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].make_group_epilog()
-        group.callback()(_keep_options([_make_parameter(field) for field in group_fields.values()]))
+        group.callback()(_make_storing_callback([_make_parameter(field) for field in group_fields.values()]))
     elif command_type is not None:
         group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, command_type)))
     for command_name, command in command_by_name.items():
@@ -135,10 +143,10 @@ def _load_declaration(name: str) -> type[Command[Any]]:
 
 def _get_context_settings(command: type[Command[Any]]) -> dict[str, bool] | None:
     """Return the settings of a command that passes words on to another program, or None for other commands."""
-    has_rest = any(
+    passes_words_on = any(
         field.option.takes_rest and not field.option.follows_dashes for field in list_fields(command)
     )
-    return _PASS_THROUGH_SETTINGS if has_rest else None
+    return _PASS_THROUGH_SETTINGS if passes_words_on else None
 
 
 def _format_help(name: str, command_type: type[Command[Any]]) -> str:
@@ -151,7 +159,7 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
     The command runs on the service of `--server`, or in this process. A command with a field `every`, in seconds, is
     repeated until it is interrupted.
     """
-    rest_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
+    passed_on_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
     # Typer passes the defaults of these parameters although their `expose_value` is False.
     shared_names = {parameter.name for parameter in _make_shared_parameters(command_type)}
 
@@ -161,7 +169,7 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
             value_by_name = _split_words(command_type, value_by_name)
         if "context" in value_by_name:
             context = value_by_name.pop("context")
-            value_by_name |= (context.obj or {}) | dict.fromkeys(rest_fields, context.args)
+            value_by_name |= (context.obj or {}) | dict.fromkeys(passed_on_fields, context.args)
         as_json = value_by_name.pop("as_json", False)
         # A command that needs no lab may have its own option `lab_file`, which stays among its options.
         lab_file = (
@@ -281,7 +289,7 @@ class _OptionsAnywhere(TyperGroup):
         return super().parse_args(ctx, [*group_words, *other_words])
 
 
-def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+def _make_storing_callback(parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
     """Return a callback with these parameters that stores their values in the context for the command."""
 
     def store(context: typer.Context, **values: Any) -> None:
@@ -333,16 +341,16 @@ def _make_lab_parameter(command_type: type[Command[Any]]) -> Iterator[inspect.Pa
         command_type.needs == "labs if any",
     )
     argument = typer.Argument(
-        metavar=_LAB_METAVARS.get(command_type.needs, "[LAB]"),
+        metavar=_METAVAR_BY_NEED.get(command_type.needs, "[LAB]"),
         help=command_type.lab_help,
         autocompletion=completion.complete_lab_files,
     )
     if has_many_values:
         yield _make_keyword_parameter("labs", Annotated[list[Path] | None, argument], None)
         return
-    kind: Any = Path if is_needed else Path | None
+    annotation: Any = Path if is_needed else Path | None
     yield _make_keyword_parameter(
-        "lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None
+        "lab_file", Annotated[annotation, argument], inspect.Parameter.empty if is_needed else None
     )
 
 
@@ -393,7 +401,7 @@ def _split_words(command_type: type[Command[Any]], value_by_name: dict[str, Any]
 
 
 def _make_parameter(field: Field) -> inspect.Parameter:
-    option, is_number = field.option, field.kind in (int, float)
+    option, is_number = field.option, field.value_type in (int, float)
     settings: dict[str, Any] = {
         "metavar": option.metavar,
         "help": option.help or None,
@@ -407,18 +415,18 @@ def _make_parameter(field: Field) -> inspect.Parameter:
         "dir_okay": not option.must_exist,
     }
     parameter: Any = (
-        typer.Argument(**settings) if option.is_argument else typer.Option(*field.words, **settings)
+        typer.Argument(**settings) if option.is_argument else typer.Option(*field.option_names, **settings)
     )
-    kind: Any = list[field.kind.__args__[0]] if field.has_many_values else field.kind  # type: ignore[name-defined]
+    annotation: Any = list[field.value_type.__args__[0]] if field.has_many_values else field.value_type  # type: ignore[name-defined]
     default = inspect.Parameter.empty if field.default is REQUIRED else field.default
     if field.has_many_values and default == ():
-        kind, default = kind | None, None
+        annotation, default = annotation | None, None
     elif field.is_optional:
-        kind = kind | None
-    return _make_keyword_parameter(field.name, Annotated[kind, parameter], default)
+        annotation = annotation | None
+    return _make_keyword_parameter(field.name, Annotated[annotation, parameter], default)
 
 
-def _make_parser(text: Text) -> Callable[[str], Any]:
+def _make_parser(text: TextConverter) -> Callable[[str], Any]:
     """Return the parser of an option. It raises `typer.BadParameter`; typer adds the option's name to the message."""
 
     def parse(value: str) -> Any:

@@ -59,10 +59,10 @@ def run_on_service(command_name: str, command: Command[Any], context: CommandCon
 
 
 def _run_submission(client: Client, submission: Submission) -> int:
-    run = client.wait(client.submit(submission.lab, submission.words, **submission.fields))
+    run = client.wait(client.submit(submission.lab_name, submission.command_words, **submission.fields))
     submission.save_files(client, run)
     output = run.output
-    for name, path in submission.files.items():
+    for name, path in submission.path_by_file.items():
         output = output.replace(f"{run.id}/{name}", str(path))
     sys.stderr.write(run.messages)
     sys.stdout.write(output)

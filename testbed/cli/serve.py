@@ -65,11 +65,11 @@ def serve(
     database: DATABASE = "",  # noqa: ARG001  its callback stores it
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until stopped."""
-    from testbed.service.oidc import Provider, identify_by_either
+    from testbed.service.oidc import Provider, make_identifier
     from testbed.service.server import Listener, describe_server, make_service
     from testbed.service.server import serve as serve_labs
 
-    provider = Provider(oidc, oidc_audience, claim=oidc_claim) if oidc else None
+    provider = Provider(oidc, oidc_audience, role_claim=oidc_claim) if oidc else None
     listener = Listener(host, port, tls_certificate, tls_key)
     listener.check()
     if tls_certificate is None and not listener.is_local:
@@ -78,7 +78,7 @@ def serve(
             "pass --tls-certificate and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
         )
     service = make_service(
-        labs, runs_dir, is_open=listener.is_local and not require_token, most_queued=most_queued
+        labs, runs_dir, is_open=listener.is_local and not require_token, max_queued_runs=most_queued
     )
 
     def ready(url: str) -> None:
@@ -88,5 +88,5 @@ def serve(
         )
         sys.stdout.flush()
 
-    serve_labs(service, listener, ready, identify_by_either(service.tokens.identify, provider))
+    serve_labs(service, listener, ready, make_identifier(service.tokens.identify, provider))
     return EXIT_DONE

@@ -24,7 +24,7 @@ from testbed.observe.traces import trace_if_configured
 from testbed.operate.intent import load_intents
 from testbed.operate.recovery.records import OperationRecord, load_operations
 from testbed.operation_errors import OperationRefused
-from testbed.service.labs import check_match, load_topology_document, make_tag
+from testbed.service.labs import check_etag, load_topology_document, make_etag
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import get_run_folder
@@ -37,7 +37,7 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     database = Database(get_database_address(runs_dir), keep_open=False)
     store = RunStore(database)
-    run = store.begin(run_id)
+    run = store.claim_run(run_id)
     if run is None:
         return
     output, messages = io.StringIO(), io.StringIO()
@@ -51,7 +51,7 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
             print_json({"error": {"code": "internal", "who": "ourselves", "message": f"{error!r}"}})
             exit_code = EXIT_ERROR
     texts = (_shorten_paths(text.getvalue(), run, runs_dir) for text in (output, messages))
-    store.finish(run_id, exit_code, *texts)
+    store.store_finished(run_id, exit_code, *texts)
     database.close()
 
 
@@ -89,8 +89,8 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         if_match = getattr(request, "if_match", "")
         if if_match:
             # Another run may have changed the topology since this one was submitted.
-            current_tag = make_tag(load_topology_document(runs_dir, run.lab))
-            check_match(if_match, current_tag, f"the topology of {run.lab}")
+            current_tag = make_etag(load_topology_document(runs_dir, run.lab))
+            check_etag(if_match, current_tag, f"the topology of {run.lab}")
         arguments = request.make_arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
     except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
@@ -105,10 +105,10 @@ def find_earlier_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
 
 
 def _resume_operation(
-    request: Request, operation: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
+    request: Request, operation: OperationRecord, lab_file: Path, runs_dir: Path, lease_options: list[str]
 ) -> int:
     really_move = getattr(request, "really_move", None)
-    options = [f"--runs-dir={runs_dir}", f"--hosts={getattr(request, 'hosts', 'auto')}", *lease]
+    options = [f"--runs-dir={runs_dir}", f"--hosts={getattr(request, 'hosts', 'auto')}", *lease_options]
     options += [f"--really-move={really_move}"] if really_move else []
     options += [] if request.text else ["--json"]
     return run_app(["resume", *options, "--", str(lab_file), operation.id])

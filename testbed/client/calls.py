@@ -183,11 +183,11 @@ def _make_lab_path(lab: str) -> str:
     return f"/v1/labs/{quote(lab, safe='')}"
 
 
-def make_stream_arguments(lab: str, run_id: str, kind: str, last_event: int | None) -> dict[str, Any]:
+def make_stream_arguments(lab: str, run_id: str, kind: str, last_event_number: int | None) -> dict[str, Any]:
     """Return the arguments of `httpx.Client.stream` for events."""
     params = {name: value for name, value in (("lab", lab), ("run", run_id), ("kind", kind)) if value}
     headers = {"Accept": "text/event-stream"} | (
-        {} if last_event is None else {"Last-Event-ID": str(last_event)}
+        {} if last_event_number is None else {"Last-Event-ID": str(last_event_number)}
     )
     return {
         "method": "GET",

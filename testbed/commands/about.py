@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lightbed.wording import format_count
-from testbed.commands.documents import Document, Finding, UnfinishedOperation, describe_unfinished
+from testbed.commands.documents import Document, Finding, UnfinishedOperation, describe_unfinished_operations
 
 if TYPE_CHECKING:
     from testbed.lab.simulated.lifecycle import HostsChoice
@@ -45,7 +45,7 @@ def describe_epoch(choice: DesignChoice) -> dict[str, Any]:
     """Return the fields of `EpochFields`."""
     return {
         **choice.json(),
-        "unfinished": describe_unfinished(choice.unfinished),
+        "unfinished": describe_unfinished_operations(choice.unfinished),
     }
 
 

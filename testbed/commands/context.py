@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from testbed.commands.documents import UnfinishedOperation, describe_unfinished
+from testbed.commands.documents import UnfinishedOperation, describe_unfinished_operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,18 +98,18 @@ class CommandContext:
             if reply in ("", "n", "no", "y", "yes"):
                 return reply in ("y", "yes")
 
-    def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
+    def find_unfinished_operations(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the unfinished operations of a lab, or one entry with the error if the journal cannot be read.
 
         The default is the lab of this context.
         """
         from testbed.operate.unfinished import find_unfinished_or_error
 
-        return describe_unfinished(find_unfinished_or_error(self.runs_dir, lab or self.lab))
+        return describe_unfinished_operations(find_unfinished_or_error(self.runs_dir, lab or self.lab))
 
-    def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
-        """Print a line for each unfinished operation, and return them as `find_unfinished` does."""
-        operations = self.find_unfinished(lab)
+    def say_unfinished_operations(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
+        """Print a line for each unfinished operation, and return them as `find_unfinished_operations` does."""
+        operations = self.find_unfinished_operations(lab)
         self.say(*(operation.format_line() for operation in operations))
         return operations
 
@@ -119,12 +119,12 @@ class CommandContext:
         lab: Lab,
         hosts: HostsChoice | None = None,
         *,
-        writes: bool = False,
+        writes_journal: bool = False,
         skip_unreachable: bool = False,
     ) -> Iterator[LabSession]:
         """Open the switches of a lab and, unless `hosts` is None or they are modelled, its hosts.
 
-        With `writes`, the session has a journal and may change the lab. With `skip_unreachable`, devices
+        With `writes_journal`, the session has a journal and may change the lab. With `skip_unreachable`, devices
         that do not answer are left out. Without it, they raise errors.
         """
         from testbed.lab.simulated.lifecycle import find_hosts_in_use
@@ -133,7 +133,7 @@ class CommandContext:
         are_modelled = hosts is None or find_hosts_in_use(lab, hosts) == "model"
         with ExitStack() as stack:
             journal = None
-            if writes:
+            if writes_journal:
                 from testbed.operate.journal import open_journal  # imports SQLAlchemy: only if needed
 
                 journal = stack.enter_context(open_journal(self.runs_dir))

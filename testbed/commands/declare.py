@@ -72,7 +72,7 @@ REQUIRED: Any = dataclasses.MISSING
 
 
 @dataclass(frozen=True)
-class Text:
+class TextConverter:
     """Conversion of an option's value from and to text. In a request, the text must match the regular expression."""
 
     parse: Callable[[str], Any]
@@ -106,7 +106,7 @@ class Option:
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
-    text: Text | None = None
+    text: TextConverter | None = None
     complete: str = ""
     show_default: bool = True
     envvar: str = ""
@@ -150,7 +150,7 @@ class Field:
     """A field of a command: its name, its type without `None`, its default and its option."""
 
     name: str
-    kind: Any
+    value_type: Any
     default: Any
     option: Option
     is_optional: bool
@@ -159,10 +159,10 @@ class Field:
     @property
     def has_many_values(self) -> bool:
         """True if the option takes several values."""
-        return get_origin(self.kind) is tuple
+        return get_origin(self.value_type) is tuple
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def option_names(self) -> tuple[str, ...]:
         """Names of the option on the command line."""
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
@@ -202,7 +202,7 @@ class Command(ABC, Generic[D_co]):
         for field in list_fields(type(self)):
             if field.option.is_one_line and _has_control_characters(getattr(self, field.name)):
                 raise UsageError(
-                    f"{field.words[0]} contains a line break or another control character: remove it"
+                    f"{field.option_names[0]} contains a line break or another control character: remove it"
                 )
         self.validate()
 
@@ -261,17 +261,19 @@ def list_fields(command: type[Command[Any]]) -> tuple[Field, ...]:
         ]
         if get_origin(annotation) is not Annotated or len(options) != 1:
             raise TypeError(f"{command.__name__}.{declared_field.name} has no option")
-        kind = annotation.__origin__
-        is_optional = get_origin(kind) is UnionType and NoneType in get_args(kind)
+        value_type = annotation.__origin__
+        is_optional = get_origin(value_type) is UnionType and NoneType in get_args(value_type)
         if is_optional:
-            (kind,) = [argument_type for argument_type in get_args(kind) if argument_type is not NoneType]
-        if Path in (kind, *get_args(kind)) and not (
+            (value_type,) = [
+                argument_type for argument_type in get_args(value_type) if argument_type is not NoneType
+            ]
+        if Path in (value_type, *get_args(value_type)) and not (
             options[0].reads or options[0].writes or options[0].is_local
         ):
             raise TypeError(
                 f"{command.__name__}.{declared_field.name} is a path: declare whether it is read, written or local"
             )
-        fields.append(Field(declared_field.name, kind, declared_field.default, options[0], is_optional))
+        fields.append(Field(declared_field.name, value_type, declared_field.default, options[0], is_optional))
     return tuple(fields)
 
 

@@ -27,7 +27,7 @@ OMIT_NONE: Mapping[str, Any] = {"omit_none": True}
 """Metadata of a field that is omitted from the JSON if it is None."""
 
 
-def key(name: str) -> Mapping[str, Any]:
+def make_key_metadata(name: str) -> Mapping[str, Any]:
     """Return the metadata of a field whose JSON key differs from its name."""
     return {"key": name}
 
@@ -72,7 +72,9 @@ class UnfinishedOperation:
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 
 
-def describe_unfinished(operations: Iterable[IncompleteOperation]) -> tuple[UnfinishedOperation, ...]:
+def describe_unfinished_operations(
+    operations: Iterable[IncompleteOperation],
+) -> tuple[UnfinishedOperation, ...]:
     """Convert unfinished operations for a document."""
     return tuple(UnfinishedOperation(**operation.json()) for operation in operations)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from testbed.commands.declare import Command, Lane, Text, input_file_option, option
+from testbed.commands.declare import Command, Lane, TextConverter, input_file_option, option
 from testbed.design.topology.strides import Method
 from testbed.errors import UsageError
 from testbed.operate.named_topology import NamedTopology
@@ -28,10 +28,12 @@ def parse_interval(text: str) -> float:
     return float(match[1]) * _SECONDS_BY_UNIT[match[2]]
 
 
-INTERVAL_TEXT = Text(parse_interval, lambda seconds: f"{max(1, round(seconds))}s", r"^\d{1,6}[smhd]$")
+INTERVAL_CONVERTER = TextConverter(
+    parse_interval, lambda seconds: f"{max(1, round(seconds))}s", r"^\d{1,6}[smhd]$"
+)
 """Seconds, written as `30s`, `5m`, `1h` or `2d`."""
 
-RATE = option(
+RATE_OPTION = option(
     "Fixed rate of a simulated lab's links, instead of the lab file's or the machine's.",
     metavar="RATE",
     least=0.1,

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from testbed.design.evaluation.compilation import Part
+    from testbed.design.evaluation.compilation import CodePart
 
 
 ProgressCallback = Callable[[int, int, str], None]
 """A callback with the number of steps done, the number of all steps (0 if unknown), and a text."""
-_callback: ContextVar[ProgressCallback | None] = ContextVar("progress", default=None)
+_progress_callback: ContextVar[ProgressCallback | None] = ContextVar("progress", default=None)
 
 
-def note_compilation(*parts: Part) -> None:
+def note_compilation(*code_parts: CodePart) -> None:
     """Print on standard error that the simulator must be compiled, unless these parts are already compiled."""
     from testbed.design.evaluation.compilation import is_compiled
 
-    if not is_compiled(*parts):
+    if not is_compiled(*code_parts):
         print(
             "compiling the simulator for this machine, once: about half a minute", file=sys.stderr, flush=True
         )
@@ -98,17 +98,17 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 @contextmanager
 def report_progress(report: ProgressCallback | None) -> Iterator[None]:
     """Report the progress of commands in the block to `report`, or on standard error if `report` is None."""
-    previous_callback = _callback.set(report)
+    previous_callback = _progress_callback.set(report)
     try:
         yield
     finally:
-        _callback.reset(previous_callback)
+        _progress_callback.reset(previous_callback)
 
 
 @contextmanager
 def narrate() -> Iterator[Narrator]:
     """Provide a narrator: the function of `report_progress`, else a live bar on a terminal, else plain lines."""
-    call = _callback.get()
+    call = _progress_callback.get()
     if call is not None:
         yield CallbackNarrator(call)
         return

@@ -250,15 +250,15 @@ COMMANDS = {
 
 
 @cache
-def load_command(words: str) -> type[Command[Any]] | None:
+def load_command(command_name: str) -> type[Command[Any]] | None:
     """Return the declaration of a command, or None for a group, a module of `testbed.cli` and an unknown command."""
-    module_name, _, class_name = COMMANDS.get(words, ("", ""))[0].partition(":")
+    module_name, _, class_name = COMMANDS.get(command_name, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module_name}"), class_name) if class_name else None
 
 
 def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
     """Yield (words, declaration) of each command that is declared here."""
-    for words in COMMANDS:
-        command_type = load_command(words)
+    for command_name in COMMANDS:
+        command_type = load_command(command_name)
         if command_type is not None:
-            yield words, command_type
+            yield command_name, command_type

@@ -93,7 +93,7 @@ class Routes:
             node = hops[-1].target.node
         return tuple(hops)
 
-    def hops(self, source: int, target: int) -> int:
+    def count_hops(self, source: int, target: int) -> int:
         """Return the number of links of `path(source, target)`."""
         return len(self.path(source, target))
 

@@ -62,9 +62,9 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched (`held_links`), and links that carry data, perhaps after an earlier repair."""
+    """Links that are patched (`patched_links`), and links that carry data, perhaps after an earlier repair."""
 
-    held_links: frozenset[Link]
+    patched_links: frozenset[Link]
     carrying_links: frozenset[Link]
 
 
@@ -79,7 +79,7 @@ def plan_repair(
 ) -> Repair:
     """Return a repair for `dead_nics`, which are not used until their lost fibres are replaced.
 
-    - `spare_pairs`: pairs of nodes whose links may be removed, see `find_bought_pairs`; the least useful pair first.
+    - `spare_pairs`: pairs of nodes whose links may be removed, see `find_non_ring_pairs`; the least useful pair first.
     - `planes`: above 1, interface i is connected to switch i only. The lost link is then restored in another plane, by
       swapping the ends of removable links.
     - `failed_links`: links that do not work, by default all links of the dead NICs. If only a transmit fibre is cut,
@@ -109,14 +109,14 @@ def plan_repair(
     if repaired_links is None:
         return Repair(detours, running, running, (), (), False, _explain_not_restored(losses))
     removed_links = tuple(link for link in running.links if link not in repaired_links)
-    new_links = tuple(link for link in repaired_links if link not in current.held_links)
+    new_links = tuple(link for link in repaired_links if link not in current.patched_links)
     reason = _explain_restored(
-        losses.ring_links.total(), count_restored(wiring, losses, repaired_links).total()
+        losses.ring_links.total(), count_restored_links(wiring, losses, repaired_links).total()
     )
     return Repair(detours, running, repatched, removed_links, new_links, True, reason)
 
 
-def find_bought_pairs(
+def find_non_ring_pairs(
     topology: Topology, traffic_bytes: NDArray[np.float64] | None = None
 ) -> tuple[NodePair, ...]:
     """Return the pairs with links outside the rings, which a repair may remove.
@@ -166,10 +166,10 @@ def _replace_links(wiring: Wiring, links: Iterable[Link]) -> Wiring:
     return Wiring(wiring.nodes, wiring.degree, wiring.simplex, tuple(sorted(links)))
 
 
-def _explain_restored(links_to_restore: int, restored_links: int) -> str:
-    if restored_links == links_to_restore:
+def _explain_restored(lost_count: int, restored_count: int) -> str:
+    if restored_count == lost_count:
         return "the ring is closed by a link of its own again"
-    return f"{restored_links} of {links_to_restore} ring links are restored, the others stay on their detours"
+    return f"{restored_count} of {lost_count} ring links are restored, the others stay on their detours"
 
 
 def _explain_not_restored(losses: Losses) -> str:
@@ -180,14 +180,14 @@ def _explain_not_restored(losses: Losses) -> str:
 
 
 def _make_detour(
-    lost_link: Link, running: Wiring, repatched: Wiring, removable_edges: Collection[NodePair]
+    lost_link: Link, running_wiring: Wiring, repatched_wiring: Wiring, removable_edges: Collection[NodePair]
 ) -> Detour:
     """Return the detour over the running links, with an empty path if only the re-patch joins the nodes.
 
     Raises `TopologyError` if the re-patch does not join them either.
     """
-    path = _find_shortest_path(running, lost_link, removable_edges)
-    if path is None and _find_shortest_path(repatched, lost_link, removable_edges) is None:
+    path = _find_shortest_path(running_wiring, lost_link, removable_edges)
+    if path is None and _find_shortest_path(repatched_wiring, lost_link, removable_edges) is None:
         raise TopologyError(
             f"without the lost link, node {lost_link.source.node} has no path to node {lost_link.target.node}: "
             "replace the fibre or GPU, or give every node a second link"
@@ -225,14 +225,14 @@ class Losses:
     """Losses, and the links that a repair may remove.
 
     `dead_nics` must not be used, and `lost_links` carry no data. `rank_by_edge` holds the edges whose links may be
-    removed, in both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i
-    is connected to switch i only.
+    removed, in both directions if duplex. The least useful edge has the lowest rank. With `plane_count` above 1,
+    interface i is connected to switch i only.
     """
 
     dead_nics: frozenset[Nic]
     lost_links: frozenset[Link]
     rank_by_edge: Mapping[NodePair, int]
-    planes: int
+    plane_count: int
 
     def is_removable(self, link: Link) -> bool:
         """Return whether a repair may remove a link."""
@@ -266,13 +266,15 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     for state in _restore_links(
         _PatchState.from_wiring(wiring, losses, dead_links), missing_links, losses, iter(range(_MAX_TRIALS))
     ):
-        joined_state = state.join_loose(losses.planes)
-        if not joined_state.silences_any(lit_nics) and count_restored(wiring, losses, joined_state.links):
+        joined_state = state.join_loose_ends(losses.plane_count)
+        if not joined_state.silences_any(lit_nics) and count_restored_links(
+            wiring, losses, joined_state.links
+        ):
             return joined_state.links
     return None
 
 
-def count_restored(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[NodePair]:
+def count_restored_links(wiring: Wiring, losses: Losses, links: Iterable[Link]) -> Counter[NodePair]:
     """Return the lost ring links that `links` restore; links that still worked do not count."""
     working_edges = Counter(get_end_nodes(link) for link in wiring.links if link not in losses.lost_links)
     return losses.ring_links & (Counter(map(get_end_nodes, links)) - working_edges)
@@ -323,7 +325,7 @@ class _PatchState:
     def links(self) -> tuple[Link, ...]:
         return tuple(sorted(Link(*pair) for pair in self.receiver_by_sender.items()))
 
-    def find_displaced(self, sender: Nic, receiver: Nic) -> list[Link]:
+    def find_displaced_links(self, sender: Nic, receiver: Nic) -> list[Link]:
         """Return the links that a new link from `sender` to `receiver` would replace, one of each duplex pair."""
         displaced_links = (
             {Link(sender, self.receiver_by_sender[sender])} if sender in self.receiver_by_sender else set()
@@ -336,7 +338,7 @@ class _PatchState:
         """Return the pairs of NICs that can carry a lost link; pairs that displace the fewest links come first."""
         ranked_pairs: list[tuple[int, int, tuple[Nic, Nic]]] = []
         for sender, receiver in self._list_possible_pairs(link, losses):
-            displaced_links = self.find_displaced(sender, receiver)
+            displaced_links = self.find_displaced_links(sender, receiver)
             if not losses.dead_nics & {sender, receiver} and all(map(losses.is_removable, displaced_links)):
                 ranked_pairs.append(
                     (
@@ -359,7 +361,7 @@ class _PatchState:
         (source, _), (target, _) = link
         source_nics = [Nic(source, index) for index in range(self.degree)]
         target_nics = [Nic(target, index) for index in range(self.degree)]
-        if losses.planes > 1:
+        if losses.plane_count > 1:
             return zip(source_nics, target_nics, strict=True)
         return product(
             [link.source] if link.source in self.loose_senders else source_nics,
@@ -395,13 +397,15 @@ class _PatchState:
         )
         return _PatchState(self.is_duplex, self.degree, receiver_by_sender, sender_by_receiver, *loose_nics)
 
-    def join_loose(self, planes: int) -> _PatchState:
+    def join_loose_ends(self, plane_count: int) -> _PatchState:
         """Return the state with as many loose ends joined as possible; NICs that send get light first."""
         if self.is_duplex:
-            nic_pairs = pair_nics(self.loose_receivers, planes)
+            nic_pairs = pair_nics(self.loose_receivers, plane_count)
         else:
             sending_nics = self.receiver_by_sender.keys() | self.loose_senders
-            nic_pairs = match_nics(self.loose_senders, self.loose_receivers, planes, preferred=sending_nics)
+            nic_pairs = match_nics(
+                self.loose_senders, self.loose_receivers, plane_count, preferred=sending_nics
+            )
         state = self
         for sender, receiver in nic_pairs:
             state = state.add_link(sender, receiver)
@@ -412,14 +416,16 @@ class _PatchState:
         return any(nic in lit_nics and nic not in self.sender_by_receiver for nic in self.receiver_by_sender)
 
 
-def pair_nics(nics: Collection[Nic], planes: int = 1) -> list[Pair]:
-    """Return duplex links among these NICs, each used at most once, and only within a plane if `planes` is above 1.
+def pair_nics(nics: Collection[Nic], plane_count: int = 1) -> list[Pair]:
+    """Return duplex links among these NICs, each used at most once.
+
+    Links stay within a plane if `plane_count` is above 1.
 
     Each link joins the two nodes with the most free NICs, so that at the end only NICs of one node are free.
     """
 
     def find_plane(nic: Nic) -> int:
-        return nic.index if planes > 1 else 0
+        return nic.index if plane_count > 1 else 0
 
     sorted_nics = sorted(nics, key=lambda nic: (find_plane(nic), nic))
     return [
@@ -442,7 +448,7 @@ def _pair_fullest_nodes(nics: list[Nic]) -> Iterator[Pair]:
 def match_nics(
     senders: Collection[Nic],
     receivers: Collection[Nic],
-    planes: int = 1,
+    plane_count: int = 1,
     preferred: Collection[Nic] = (),
 ) -> list[Pair]:
     """Return one-way links from senders to receivers, each used at most once: a maximum matching by augmenting paths.
@@ -453,7 +459,7 @@ def match_nics(
 
     def find_sender(receiver: Nic, visited: set[Nic]) -> bool:
         for sender in sorted(senders):
-            can_link = sender.node != receiver.node and (planes == 1 or sender.index == receiver.index)
+            can_link = sender.node != receiver.node and (plane_count == 1 or sender.index == receiver.index)
             if can_link and sender not in visited:
                 visited.add(sender)
                 if sender not in receiver_by_sender or find_sender(receiver_by_sender[sender], visited):

@@ -37,9 +37,9 @@ filter add dev p1 ingress protocol all u32 match u32 0 0 action mirred egress re
 _OPEN_BUS_SCRIPT = "import sys; from fpga.bus.address import open_bus; open_bus(sys.argv[1])"
 _LOAD_PROGRAM_SCRIPT = """
 import pathlib, sys
-from lightning.cli.serve import name_files
+from lightning.cli.serve import map_files_by_name
 from lightning.serving.nic import load_program
-load_program(name_files([pathlib.Path(file) for file in sys.argv[1:]]))
+load_program(map_files_by_name([pathlib.Path(file) for file in sys.argv[1:]]))
 """
 _BOARD_TIMEOUT_S = 30.0
 _HOST_PYTHON_HINT = (

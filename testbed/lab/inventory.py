@@ -216,8 +216,8 @@ def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "name": switch.name,
         "address": switch.address,
-        "inputs": switch.inputs,
-        "outputs": switch.outputs,
+        "inputs": switch.input_count,
+        "outputs": switch.output_count,
         "insertion_loss_db": switch.insertion_loss_db,
     }
     if switch.name in lab.twins:

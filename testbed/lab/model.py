@@ -101,8 +101,8 @@ class LabSwitch:
 
     name: str
     address: str
-    inputs: int
-    outputs: int
+    input_count: int
+    output_count: int
     insertion_loss_db: float = 1.2
 
 

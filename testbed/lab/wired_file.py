@@ -15,7 +15,7 @@ _WIRING_KEYS = ("transmit", "receive", "unused")
 
 
 @dataclass(frozen=True, slots=True)
-class WiredRow:
+class NicWiring:
     """Keys of one NIC: the ports of its fibres, and why it is unused. None leaves a key out."""
 
     transmit: str | None = None
@@ -23,12 +23,12 @@ class WiredRow:
     unused: str | None = None
 
 
-def write_wired_text(text: str, row_by_nic: Mapping[tuple[str, str], WiredRow]) -> str:
-    r"""Return the text of a lab file with the keys of `row_by_nic`, by host and NIC, in place of its own keys.
+def write_wired_text(text: str, wiring_by_nic: Mapping[tuple[str, str], NicWiring]) -> str:
+    r"""Return the text of a lab file with the keys of `wiring_by_nic`, by host and NIC, in place of its own keys.
 
     >>> print(
     ...     write_wired_text(
-    ...         "hosts:\n- name: a\n  nics: [{name: n}]  # rack 1\n", {("a", "n"): WiredRow("s:1", "s:9")}
+    ...         "hosts:\n- name: a\n  nics: [{name: n}]  # rack 1\n", {("a", "n"): NicWiring("s:1", "s:9")}
     ...     )
     ... )
     hosts:
@@ -39,8 +39,8 @@ def write_wired_text(text: str, row_by_nic: Mapping[tuple[str, str], WiredRow]) 
     edits = [
         edit
         for nic_label, node in _find_nic_nodes(text)
-        if nic_label in row_by_nic
-        for edit in _make_edits(text, node, row_by_nic[nic_label])
+        if nic_label in wiring_by_nic
+        for edit in _make_edits(text, node, wiring_by_nic[nic_label])
     ]
     for start_offset, end_offset, new_text in sorted(edits, reverse=True):
         text = text[:start_offset] + new_text + text[end_offset:]
@@ -90,7 +90,7 @@ def _read_text(node: yaml.Node, key: str) -> str:
     return str(value.value) if value else ""
 
 
-def _make_edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tuple[int, int, str]]:
+def _make_edits(text: str, node: yaml.MappingNode, nic_wiring: NicWiring) -> Iterator[tuple[int, int, str]]:
     """Yield edits (start, end, new text) that remove the existing keys, then append the keys of the row."""
     pairs = node.value
     for position, (key, value) in enumerate(pairs):
@@ -99,7 +99,7 @@ def _make_edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tu
         elif key.value in _WIRING_KEYS:
             next_offset = pairs[1][0].start_mark.index if len(pairs) > 1 else _find_end(text, value)
             yield key.start_mark.index, next_offset, ""
-    value_by_key = ((name, getattr(row, name)) for name in _WIRING_KEYS)
+    value_by_key = ((name, getattr(nic_wiring, name)) for name in _WIRING_KEYS)
     new_keys = [
         f"{name}: '{value.replace(chr(39), chr(39) * 2)}'"
         for name, value in value_by_key

@@ -9,9 +9,9 @@ from contextvars import ContextVar
 _selected_lease: ContextVar[str] = ContextVar("lease", default="")
 
 
-def select_lease(lease: str) -> None:
+def select_lease(lease_id: str) -> None:
     """Use this lease from now on; an empty id means an implicit lease for each operation."""
-    _selected_lease.set(lease)
+    _selected_lease.set(lease_id)
 
 
 def get_selected_lease() -> str:
@@ -20,10 +20,10 @@ def get_selected_lease() -> str:
 
 
 @contextmanager
-def use_lease(lease: str) -> Iterator[None]:
+def use_lease(lease_id: str) -> Iterator[None]:
     """Make the changes in the block under this lease. With an empty id, each operation gets an implicit lease."""
     previous_lease = get_selected_lease()
-    select_lease(lease)
+    select_lease(lease_id)
     try:
         yield
     finally:

@@ -42,8 +42,8 @@ class Fence:
 
     database: Database
     lease: Lease
-    parts: frozenset[str]
-    beat: Callable[[], object] = lambda: None
+    held_parts: frozenset[str]
+    extend_if_due: Callable[[], object] = lambda: None
     """Heartbeat of the lease, called before each write."""
 
     @property
@@ -52,14 +52,14 @@ class Fence:
         return self.lease.token or 0
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
+    def guard_sending(self) -> Iterator[None]:
         """Extend the lease if that is due, check it, and prevent its end while the block sends.
 
         Raises `LeaseStale`, `UnderMaintenance` or `JournalError` before the block, which then does not run.
         """
         with ExitStack() as stack:
             with convert_database_errors(self.database):
-                self.beat()
+                self.extend_if_due()
                 self._hold_lock(stack)
             yield
 
@@ -67,12 +67,12 @@ class Fence:
         # Lock, then check: a lease that ended before the lock was taken fails the check.
         address = self.database.address
         if isinstance(address, Path):
-            stack.enter_context(locks.share_in_file(address, self.token))
+            stack.enter_context(locks.share_lock_in_file(address, self.token))
             with self.database.open_reading() as connection:
                 self._check_lease(connection)
         else:
             connection = stack.enter_context(self.database.open_reading())
-            locks.share_on_server(connection, self.token)
+            locks.share_lock_on_server(connection, self.token)
             self._check_lease(connection)
 
     def _check_lease(self, connection: sa.Connection) -> None:
@@ -102,34 +102,43 @@ def _check_maintenance(connection: sa.Connection, lab: str) -> None:
 def hold_fence(
     database: Database,
     lab: str,
-    parts: frozenset[str],
+    held_parts: frozenset[str],
     *,
-    lease: str | None = None,
+    requested_lease_id: str | None = None,
     make_store: Callable[[Database, str], LeaseStore] | None = None,
 ) -> Iterator[Fence]:
-    """Hold parts of a lab for an operation, under `lease`: by default the lease of `--lease`, or an implicit lease.
+    """Hold parts of a lab for an operation, under a lease.
 
-    An empty `lease` selects an implicit lease. Inside another `hold_fence` that covers the parts, yield its fence.
-    Raises `UnderMaintenance`, `LeaseDenied` and its subclasses, and `JournalError` if the database cannot be written.
+    `requested_lease_id` is by default the lease of `--lease`, or an implicit lease.
+
+    An empty `requested_lease_id` selects an implicit lease. Inside another `hold_fence` that covers the parts, yield
+    its fence. Raises `UnderMaintenance`, `LeaseDenied` and its subclasses, and `JournalError` if the database cannot
+    be written.
     """
     current_fence = _current_fence.get()
     if (
         current_fence is not None
         and current_fence.database is database
         and current_fence.lease.lab == lab
-        and parts <= current_fence.parts
+        and held_parts <= current_fence.held_parts
     ):
         yield current_fence
         return
     lab_leases, lease_id = (
         (make_store or LeaseStore)(database, lab),
-        get_selected_lease() if lease is None else lease,
+        get_selected_lease() if requested_lease_id is None else requested_lease_id,
     )
     with convert_database_errors(database):
         with database.open_reading() as connection:  # checked before anything is recorded
             _check_maintenance(connection, lab)
-        granted_lease = lab_leases.begin(lease_id, parts) if lease_id else lab_leases.request_implicit(parts)
-    fence = Fence(database, granted_lease, granted_lease.parts, Heartbeat(lab_leases, granted_lease).beat)
+        granted_lease = (
+            lab_leases.begin_operation(lease_id, held_parts)
+            if lease_id
+            else lab_leases.request_implicit(held_parts)
+        )
+    fence = Fence(
+        database, granted_lease, granted_lease.parts, Heartbeat(lab_leases, granted_lease).extend_if_due
+    )
     context_token = _current_fence.set(fence)
     try:
         with about(lease=granted_lease.id):
@@ -138,7 +147,7 @@ def hold_fence(
         _current_fence.reset(context_token)
         # If this fails, the use of the lease ends with this process, or when the lease expires.
         with suppress(JournalError, ClockError), convert_database_errors(database):
-            lab_leases.end(granted_lease.id)
+            lab_leases.end_operation(granted_lease.id)
 
 
 @contextmanager
@@ -165,7 +174,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._last_beat_s = monotonic()
 
-    def beat(self) -> None:
+    def extend_if_due(self) -> None:
         """Extend the lease if a third of its duration has passed since the last heartbeat.
 
         Ignore a lease that cannot be extended, because the fence checks it before each write. Raises the errors of the

@@ -14,19 +14,22 @@ TTL_S = 300.0
 
 
 @contextmanager
-def keep_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iterator[None]:
-    """Call `extend` every `every_s` in a thread, until the block ends. Errors are ignored: a later call may succeed."""
-    is_over = threading.Event()
+def keep_alive(extend: Callable[[], object], period_s: float = TTL_S / 3) -> Iterator[None]:
+    """Call `extend` every `period_s` in a thread, until the block ends.
 
-    def beat() -> None:
-        while not is_over.wait(every_s):
+    Errors are ignored: a later call may succeed.
+    """
+    end_event = threading.Event()
+
+    def extend_periodically() -> None:
+        while not end_event.wait(period_s):
             with suppress(LightbedError, *DATABASE_ERRORS, OSError):
                 extend()
 
-    heartbeat_thread = threading.Thread(target=beat, name="heartbeat of a lease", daemon=True)
+    heartbeat_thread = threading.Thread(target=extend_periodically, name="heartbeat of a lease", daemon=True)
     heartbeat_thread.start()
     try:
         yield
     finally:
-        is_over.set()
+        end_event.set()
         heartbeat_thread.join()

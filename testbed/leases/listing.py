@@ -11,7 +11,7 @@ from testbed.leases import rules
 from testbed.leases.model import LIVING_STATES, Lease
 from testbed.storage.address import Address
 from testbed.storage.owner import is_running
-from testbed.storage.reading import read_or_refuse
+from testbed.storage.reading import read_rows_checked
 
 _LIST_FIELDS = ("resources", "parts", "allowed")
 
@@ -26,7 +26,7 @@ def parse_lease(row: Mapping[str, Any]) -> Lease:
 
 def read_leases(address: Address, lab: str, *, includes_ended: bool = False) -> tuple[Lease, ...]:
     """Return the leases of a lab in the order of their arrival; with `includes_ended` also those that have ended."""
-    rows = read_or_refuse(address, "select * from leases where lab = ? order by arrival", (lab,))
+    rows = read_rows_checked(address, "select * from leases where lab = ? order by arrival", (lab,))
     return tuple(lease for lease in map(parse_lease, rows) if includes_ended or lease.state in LIVING_STATES)
 
 
@@ -41,7 +41,7 @@ def describe_leases(
         _predict_state(now_s, lease) for lease in read_leases(address, lab, includes_ended=includes_ended)
     )
     query = "select part, fault from part_checks where lab = ? and fault != ''"
-    fault_by_part = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
+    fault_by_part = {row["part"]: row["fault"] for row in read_rows_checked(address, query, (lab,))}
     living_leases = [lease for lease in leases if lease.state in LIVING_STATES]
     return [
         make_lease_json(lease)
@@ -56,7 +56,7 @@ def describe_leases(
 
 def _predict_state(now_s: float, lease: Lease) -> Lease:
     """Return a lease as the next change will store it: draining if an operation still uses it, else expired."""
-    if lease.state not in LIVING_STATES - {"draining"} or not rules.is_due(lease, now_s):
+    if lease.state not in LIVING_STATES - {"draining"} or not rules.is_expiry_due(lease, now_s):
         return lease
     if lease.operation is not None and is_running(lease.operation):
         return replace(lease, state="draining")
@@ -65,8 +65,8 @@ def _predict_state(now_s: float, lease: Lease) -> Lease:
 
 def make_lease_json(lease: Lease) -> dict[str, Any]:
     """Return a lease for JSON documents; times are seconds since 1970."""
-    names = ("id", "token", "owner", "state", "priority", "reason")
-    return {name: getattr(lease, name) for name in names} | {
+    field_names = ("id", "token", "owner", "state", "priority", "reason")
+    return {name: getattr(lease, name) for name in field_names} | {
         "resources": list(lease.resources) or (sorted(lease.parts) if lease.is_implicit else ["lab"]),
         "expires": lease.expires_s,
         "starts": lease.starts_s,
@@ -77,5 +77,5 @@ def make_lease_json(lease: Lease) -> dict[str, Any]:
 
 def read_maintenance(address: Address, lab: str) -> dict[str, Any] | None:
     """Return owner, reason and start of the maintenance of a lab; None if it is not under maintenance."""
-    rows = read_or_refuse(address, "select owner, reason, since_s from maintenance where lab = ?", (lab,))
+    rows = read_rows_checked(address, "select owner, reason, since_s from maintenance where lab = ?", (lab,))
     return dict(rows[0]) if rows else None

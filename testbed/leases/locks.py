@@ -29,7 +29,7 @@ def get_lock_path(database: Path) -> Path:
 
 
 @contextmanager
-def share_in_file(database: Path, token: int) -> Iterator[None]:
+def share_lock_in_file(database: Path, token: int) -> Iterator[None]:
     """Share the lock of a token within the block; wait while another process ends the lease."""
     with _open_lock(database) as descriptor:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _pack_flock(fcntl.F_RDLCK, token))
@@ -37,7 +37,7 @@ def share_in_file(database: Path, token: int) -> Iterator[None]:
 
 
 @contextmanager
-def lock_exclusively(database: Path, token: int) -> Iterator[bool]:
+def try_lock_in_file(database: Path, token: int) -> Iterator[bool]:
     """Take the lock of a token exclusively within the block. Yield False, without waiting, if a sender shares it."""
     with _open_lock(database) as descriptor:
         try:
@@ -48,7 +48,7 @@ def lock_exclusively(database: Path, token: int) -> Iterator[bool]:
             yield True
 
 
-def share_on_server(connection: sa.Connection, token: int) -> None:
+def share_lock_on_server(connection: sa.Connection, token: int) -> None:
     """Share the lock of a token until the end of the transaction."""
     connection.exec_driver_sql(f"select pg_advisory_xact_lock_shared({_LOCK_OFFSET + token})")
 

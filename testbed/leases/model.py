@@ -91,7 +91,7 @@ def list_lab_parts(lab: Lab) -> dict[str, frozenset[str]]:
     """Return the parts of each resource of a lab that can be leased, by the name of the resource."""
     parts_by_resource: dict[str, frozenset[str]] = {}
     for switch in lab.switches:
-        for number in range(1, switch.inputs + switch.outputs + 1):
+        for number in range(1, switch.input_count + switch.output_count + 1):
             parts_by_resource[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
     for host in (*lab.hosts, *lab.other_hosts):
         nics = {

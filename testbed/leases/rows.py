@@ -13,14 +13,14 @@ from testbed.leases.model import LIVING_STATES, Lease
 from testbed.storage.schema import counters, lease_parts, leases, part_checks, reservations
 
 
-def read_living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
+def read_living_leases(connection: sa.Connection, lab: str) -> dict[str, Lease]:
     """Return the leases of a lab that have not ended, by id, in the order of their arrival."""
     query = leases.select().where(leases.c.lab == lab, leases.c.state.in_(sorted(LIVING_STATES)))
     rows = connection.execute(query.order_by(leases.c.arrival)).mappings()
     return {lease.id: lease for lease in (parse_lease({**row}) for row in rows)}
 
 
-def insert(connection: sa.Connection, lease: Lease) -> None:
+def insert_lease(connection: sa.Connection, lease: Lease) -> None:
     """Insert a new lease. For a reservation, also insert the time of each part."""
     connection.execute(leases.insert().values(_make_row(lease)))
     if lease.starts_s is not None:
@@ -28,7 +28,7 @@ def insert(connection: sa.Connection, lease: Lease) -> None:
         connection.execute(reservations.insert(), [values | {"part": part} for part in sorted(lease.parts)])
 
 
-def update(connection: sa.Connection, previous_lease: Lease, updated_lease: Lease) -> None:
+def update_lease(connection: sa.Connection, previous_lease: Lease, updated_lease: Lease) -> None:
     """Store the new state of a lease and the parts that it holds. The key of `lease_parts` prevents a double grant."""
     if updated_lease.is_held and not previous_lease.is_held and updated_lease.parts:
         part_rows = [
@@ -76,12 +76,15 @@ def read_faults(connection: sa.Connection, lab: str) -> dict[str, str]:
     return {row["part"]: row["fault"] for row in connection.execute(query).mappings()}
 
 
-def write_checks(connection: sa.Connection, lab: str, checks: Mapping[str, str], now_s: float) -> None:
+def write_checks(connection: sa.Connection, lab: str, fault_by_part: Mapping[str, str], now_s: float) -> None:
     """Store the last check of parts, replacing earlier ones; an empty fault means that the part passed."""
-    parts: Iterable[str] = checks
+    parts: Iterable[str] = fault_by_part
     connection.execute(
         part_checks.delete().where(part_checks.c.lab == lab, part_checks.c.part.in_(list(parts)))
     )
-    rows = [{"lab": lab, "part": part, "checked_s": now_s, "fault": fault} for part, fault in checks.items()]
+    rows = [
+        {"lab": lab, "part": part, "checked_s": now_s, "fault": fault}
+        for part, fault in fault_by_part.items()
+    ]
     if rows:
         connection.execute(part_checks.insert(), rows)

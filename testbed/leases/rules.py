@@ -38,7 +38,7 @@ def sort_requests(requests: Iterable[Lease]) -> list[Lease]:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueState:
     """The leases of a lab while requests are granted.
 
     Leases hold `held_parts`. `reserved_parts` are kept for requests that wait.
@@ -60,27 +60,27 @@ class Policy:
     `reserves_parts`, a stopped request reserves its parts against later requests.
     """
 
-    blocks_request: Callable[[Lease, Queue], bool]
-    explain: Callable[[Lease, Queue], str]
+    blocks_request: Callable[[Lease, QueueState], bool]
+    explain: Callable[[Lease, QueueState], str]
     reserves_parts: bool = False
 
 
-def _has_faulty_part(lease: Lease, queue: Queue) -> bool:
+def _has_faulty_part(lease: Lease, queue: QueueState) -> bool:
     return not (lease.is_implicit or lease.parts.isdisjoint(queue.faults))
 
 
-def _explain_fault(lease: Lease, queue: Queue) -> str:
+def _explain_fault(lease: Lease, queue: QueueState) -> str:
     faulty_parts = sorted(part for part in lease.parts if part in queue.faults)
     return (
         f"{faulty_parts[0]} failed its last check ({queue.faults[faulty_parts[0]]})" if faulty_parts else ""
     )
 
 
-def _has_taken_part(lease: Lease, queue: Queue) -> bool:
+def _has_taken_part(lease: Lease, queue: QueueState) -> bool:
     return not lease.parts.isdisjoint(queue.held_parts | queue.reserved_parts)
 
 
-def _explain_taken_part(lease: Lease, queue: Queue) -> str:
+def _explain_taken_part(lease: Lease, queue: QueueState) -> str:
     competing_leases = [
         other_lease
         for other_lease in queue.leases
@@ -100,12 +100,12 @@ def _explain_taken_part(lease: Lease, queue: Queue) -> str:
     return ""
 
 
-def _overlaps_reservation(lease: Lease, queue: Queue) -> bool:
+def _overlaps_reservation(lease: Lease, queue: QueueState) -> bool:
     reservations = [other_lease for other_lease in queue.leases if other_lease.state == "requested"]
     return _find_latest_end(reservations, lease, queue.now_s) < queue.now_s + lease.ttl_s
 
 
-def _explain_reservation(lease: Lease, queue: Queue) -> str:
+def _explain_reservation(lease: Lease, queue: QueueState) -> str:
     other_leases = [other_lease for other_lease in queue.leases if other_lease.id != lease.id]
     is_overlapping = _find_latest_end(other_leases, lease, queue.now_s) < queue.now_s + lease.ttl_s
     return f"a duration of {lease.ttl_s:.0f} s would overlap a reservation" if is_overlapping else ""
@@ -122,7 +122,7 @@ POLICIES = (
 def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
     """Return the requests that can be granted now, in order."""
     held_parts = frozenset[str]().union(*(lease.parts for lease in leases if lease.is_held))
-    queue = Queue(leases, faults, now_s, held_parts)
+    queue = QueueState(leases, faults, now_s, held_parts)
     granted_requests = []
     for request in sort_requests(request for request in leases if request.state == "queued"):
         blocking_policies = [policy for policy in POLICIES if policy.blocks_request(request, queue)]
@@ -138,7 +138,7 @@ def explain_wait(lease: Lease, leases: Collection[Lease], faults: Mapping[str, s
     """Return a sentence that says what a request waits for, or "" if nothing stops it."""
     if lease.state == "requested":
         return "its start has not come"
-    queue = Queue(leases, faults, now_s)
+    queue = QueueState(leases, faults, now_s)
     return next((explanation for policy in POLICIES if (explanation := policy.explain(lease, queue))), "")
 
 
@@ -162,7 +162,7 @@ def _choose_common_part(lease: Lease, other_lease: Lease) -> str:
     return min(lease.parts & other_lease.parts, key=lambda part: (not part.startswith("host:"), part))
 
 
-def is_due(lease: Lease, now_s: float) -> bool:
+def is_expiry_due(lease: Lease, now_s: float) -> bool:
     """Return True if the time of a lease or request is over."""
     return now_s >= lease.expires_s
 
@@ -172,13 +172,13 @@ def is_start_due(lease: Lease, now_s: float) -> bool:
     return lease.state == "requested" and lease.starts_s is not None and lease.starts_s <= now_s
 
 
-def grant(lease: Lease, token: int, now_s: float) -> Lease:
+def make_granted_lease(lease: Lease, token: int, now_s: float) -> Lease:
     """Return the granted form of a request. A reservation ends at its planned time, even if it starts late."""
     expires_s = lease.expires_s if lease.starts_s is not None else now_s + lease.ttl_s
     return lease.change_state("granted", token=token, granted_s=now_s, expires_s=expires_s)
 
 
-def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:
+def make_extended_lease(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) -> Lease:
     """Return the lease extended to `ttl_s` from now, but at most to the next reservation. Raises `LeaseDenied`."""
     if lease.state not in ("granted", "queued"):
         raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")

@@ -33,27 +33,27 @@ MIN_TTL_S = 1.0
 
 
 @dataclass
-class Change:
+class LeaseTransaction:
     """One transaction on the leases of a lab that have not ended; `lock_stack` releases locks after the commit."""
 
     connection: sa.Connection
     address: Address
     now_s: float
     leases: dict[str, Lease]
-    faults: Mapping[str, str]
+    fault_by_part: Mapping[str, str]
     lock_stack: ExitStack
     _is_locked_by_token: dict[int, bool] = field(default_factory=dict)
 
-    def put(self, lease: Lease) -> Lease:
+    def store_lease(self, lease: Lease) -> Lease:
         """Store the new state of a lease and return it."""
-        rows.update(self.connection, self.leases[lease.id], lease)
+        rows.update_lease(self.connection, self.leases[lease.id], lease)
         if lease.state in LIVING_STATES:
             self.leases[lease.id] = lease
         else:
             del self.leases[lease.id]
         return lease
 
-    def find(self, lease_id: str) -> Lease:
+    def find_lease(self, lease_id: str) -> Lease:
         """Return a lease that has not ended. Raises `LeaseDenied`."""
         if lease_id in self.leases:
             return self.leases[lease_id]
@@ -67,7 +67,7 @@ class Change:
         reason = f" ({row['reason']})" if row["reason"] else ""
         raise LeaseDenied(f"lease {lease_id} is {row['state']}{reason}; request a new one")
 
-    def lock(self, lease: Lease) -> bool:
+    def try_lock(self, lease: Lease) -> bool:
         """Take the lock of a lease until after the commit; return False if somebody is sending under it."""
         token = lease.token
         if token is None:
@@ -75,7 +75,7 @@ class Change:
         if token not in self._is_locked_by_token:
             if isinstance(self.address, Path):
                 self._is_locked_by_token[token] = self.lock_stack.enter_context(
-                    locks.lock_exclusively(self.address, token)
+                    locks.try_lock_in_file(self.address, token)
                 )
             else:
                 self._is_locked_by_token[token] = locks.try_lock_on_server(self.connection, token)
@@ -116,7 +116,7 @@ class LeaseStore:
         ttl_s: float = DEFAULT_TTL_S,
         priority: int = 0,
         starts_s: float | None = None,
-        allowed: Collection[str] = (),
+        allowed_owners: Collection[str] = (),
         reason: str = "",
     ) -> Lease:
         """Request parts, all or nothing. Return the lease: granted if nothing stops it, or else queued.
@@ -127,14 +127,20 @@ class LeaseStore:
         _check_ttl(ttl_s)
         with self._open_change() as change:
             lease = self._make_lease(
-                change, resources, parts, ttl_s, priority=priority, allowed=tuple(allowed), reason=reason
+                change,
+                resources,
+                parts,
+                ttl_s,
+                priority=priority,
+                allowed=tuple(allowed_owners),
+                reason=reason,
             )
             if starts_s is not None:
                 if starts_s < change.now_s:
                     raise LeaseDenied("a reservation cannot begin in the past; leave out --at to start now")
                 lease = replace(lease, state="requested", starts_s=starts_s, expires_s=starts_s + ttl_s)
                 rules.check_reservation(lease, change.leases.values())
-            self._add(change, lease)
+            self._insert_lease(change, lease)
             return change.leases[lease.id]
 
     def request_implicit(self, parts: frozenset[str]) -> Lease:
@@ -143,10 +149,12 @@ class LeaseStore:
             lease = self._make_lease(
                 change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=get_current_process()
             )
-            self._add(change, lease)
+            self._insert_lease(change, lease)
             lease = change.leases[lease.id]
             if lease.state != "granted":
-                explanation = rules.explain_wait(lease, change.leases.values(), change.faults, change.now_s)
+                explanation = rules.explain_wait(
+                    lease, change.leases.values(), change.fault_by_part, change.now_s
+                )
                 raise LeaseDenied(
                     f"{explanation}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed "
                     "lease request"
@@ -156,19 +164,21 @@ class LeaseStore:
     def get(self, lease_id: str) -> Lease:
         """Return a lease that has not ended. Raises `LeaseDenied`."""
         with self._open_change() as change:
-            return change.find(lease_id)
+            return change.find_lease(lease_id)
 
     def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
         """Extend a lease to `ttl_s` from now, by default to its own duration. This is also its heartbeat."""
         _check_ttl(ttl_s)
         with self._open_change() as change:
-            lease = self._check_owner(change.find(lease_id))
-            return change.put(rules.extend(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s))
+            lease = self._check_owner(change.find_lease(lease_id))
+            return change.store_lease(
+                rules.make_extended_lease(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s)
+            )
 
-    def begin(self, lease_id: str, parts: frozenset[str]) -> Lease:
+    def begin_operation(self, lease_id: str, parts: frozenset[str]) -> Lease:
         """Store that this process uses parts under a lease from now on, and extend the lease."""
         with self._open_change() as change:
-            lease = self._check_owner(change.find(lease_id))
+            lease = self._check_owner(change.find_lease(lease_id))
             if lease.state != "granted":
                 raise LeaseDenied(f"lease {lease_id} is {lease.state}, so it permits no changes")
             if not parts <= lease.parts:
@@ -182,38 +192,38 @@ class LeaseStore:
                 raise LeaseDenied(
                     f"another process is using lease {lease_id} (process {lease.operation.split()[0]})"
                 )
-            lease = rules.extend(lease, change.leases.values(), change.now_s, lease.ttl_s)
-            return change.put(replace(lease, operation=get_current_process()))
+            lease = rules.make_extended_lease(lease, change.leases.values(), change.now_s, lease.ttl_s)
+            return change.store_lease(replace(lease, operation=get_current_process()))
 
-    def end(self, lease_id: str) -> None:
+    def end_operation(self, lease_id: str) -> None:
         """Store that the operation under a lease has ended; an implicit lease is released."""
         with self._open_change() as change:
             lease = change.leases.get(lease_id)
             if lease is not None:
-                lease = change.put(replace(lease, operation=None))
-                if lease.is_implicit and change.lock(lease):
-                    self._end(change, lease, "released")
+                lease = change.store_lease(replace(lease, operation=None))
+                if lease.is_implicit and change.try_lock(lease):
+                    self._end_lease(change, lease, "released")
                 elif lease.is_implicit and lease.state == "granted":  # a thread of the operation still sends
-                    change.put(lease.change_state("draining"))
+                    change.store_lease(lease.change_state("draining"))
 
     def release(self, lease_id: str) -> Lease:
         """Release a lease, or withdraw a request. Raises `LeaseHeld` while an operation uses it."""
         with self._open_change() as change:
-            lease = self._check_owner(change.find(lease_id))
+            lease = self._check_owner(change.find_lease(lease_id))
             if self._is_in_flight(lease):
                 raise LeaseHeld(
                     f"an operation is using lease {lease_id} ({describe_process(lease)}); wait for it"
                 )
             return self._end_or_refuse(change, lease, "released")
 
-    def break_(self, lease_id: str, reason: str) -> Lease:
+    def break_lease(self, lease_id: str, reason: str) -> Lease:
         """End the lease of another owner. Raises `LeaseHeld` while somebody sends under it."""
         with self._open_change() as change:
-            lease = change.find(lease_id)
+            lease = change.find_lease(lease_id)
             return self._end_or_refuse(change, lease, "broken", reason=f"{reason} (by {self.owner})")
 
     def set_maintenance(self, reason: str) -> None:
-        """Start maintenance: no new write is sent from now on. `wait_until_still` waits for writes in progress."""
+        """Start maintenance: no new write is sent from now on. `wait_until_no_sender` waits for writes in progress."""
         with self._open_change() as change:
             row = (
                 change.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))
@@ -237,17 +247,17 @@ class LeaseStore:
         """Return the leases under which somebody is sending to a device now."""
         with self._open_change() as change:
             return tuple(
-                lease for lease in change.leases.values() if lease.is_held and not change.lock(lease)
+                lease for lease in change.leases.values() if lease.is_held and not change.try_lock(lease)
             )
 
-    def write_checks(self, checks: Mapping[str, str]) -> None:
+    def write_checks(self, fault_by_part: Mapping[str, str]) -> None:
         """Store the last check of parts, with the fault of each. Faulty parts are not granted until they pass."""
         with self._open_change() as change:
-            rows.write_checks(change.connection, self.lab, checks, change.now_s)
+            rows.write_checks(change.connection, self.lab, fault_by_part, change.now_s)
 
     def _make_lease(
         self,
-        change: Change,
+        change: LeaseTransaction,
         resources: Collection[str],
         parts: frozenset[str],
         ttl_s: float,
@@ -268,69 +278,71 @@ class LeaseStore:
             **({"priority": 0} | fields),  # type: ignore[arg-type]
         )
 
-    def _add(self, change: Change, lease: Lease) -> None:
-        rows.insert(change.connection, lease)
+    def _insert_lease(self, change: LeaseTransaction, lease: Lease) -> None:
+        rows.insert_lease(change.connection, lease)
         change.leases[lease.id] = lease
         self._apply_due_changes(change)
 
     @contextmanager
-    def _open_change(self) -> Iterator[Change]:
+    def _open_change(self) -> Iterator[LeaseTransaction]:
         """Open a transaction, and apply due changes before and after the block. Locks outlast the transaction."""
-        with ExitStack() as lock_stack, self.database.transaction() as connection:
+        with ExitStack() as lock_stack, self.database.open_transaction() as connection:
             newest_s = rows.read_counter(connection, "newest_ms") / 1000
             now_s = rules.check_monotonic(self._now(), newest_s)
             if now_s > newest_s:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
             living_leases, fault_by_part = (
-                rows.read_living(connection, self.lab),
+                rows.read_living_leases(connection, self.lab),
                 rows.read_faults(connection, self.lab),
             )
-            change = Change(
+            change = LeaseTransaction(
                 connection, self.database.address, now_s, living_leases, fault_by_part, lock_stack
             )
             self._apply_due_changes(change)
             yield change
             self._apply_due_changes(change)
 
-    def _apply_due_changes(self, change: Change) -> None:
+    def _apply_due_changes(self, change: LeaseTransaction) -> None:
         """Queue reservations whose start has come, end leases that are due, then grant requests."""
         for lease in [
             candidate for candidate in change.leases.values() if rules.is_start_due(candidate, change.now_s)
         ]:
-            change.put(lease.change_state("queued"))
+            change.store_lease(lease.change_state("queued"))
         for lease in list(change.leases.values()):
             is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
-            if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
+            if not (rules.is_expiry_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
                 continue
             # While somebody sends under the lease, its parts must not be granted again.
-            if self._is_in_flight(lease) or not change.lock(lease):
+            if self._is_in_flight(lease) or not change.try_lock(lease):
                 if lease.state == "granted":
-                    change.put(lease.change_state("draining"))
+                    change.store_lease(lease.change_state("draining"))
             else:
-                self._end(
+                self._end_lease(
                     change,
                     lease,
                     "expired",
                     reason="its process ended" if is_orphaned else "its time is over",
                 )
-        for lease in rules.select_grants(change.leases.values(), change.faults, change.now_s):
+        for lease in rules.select_grants(change.leases.values(), change.fault_by_part, change.now_s):
             token = rows.increment_counter(change.connection, "token")
-            change.put(rules.grant(lease, token, change.now_s))
+            change.store_lease(rules.make_granted_lease(lease, token, change.now_s))
 
     def _is_in_flight(self, lease: Lease) -> bool:
         return lease.operation is not None and self._is_alive(lease.operation)
 
-    def _end_or_refuse(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
-        if not change.lock(lease):
+    def _end_or_refuse(
+        self, change: LeaseTransaction, lease: Lease, state: State, *, reason: str = ""
+    ) -> Lease:
+        if not change.try_lock(lease):
             raise LeaseHeld(
                 f"{describe_process(lease)} is sending to a device under lease {lease.id}, and may be suspended: "
                 "what it will still send is unknown. Let it continue, or end that process (kill -9), then "
                 "run this again"
             )
-        return self._end(change, lease, state, reason=reason)
+        return self._end_lease(change, lease, state, reason=reason)
 
-    def _end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
-        return change.put(
+    def _end_lease(self, change: LeaseTransaction, lease: Lease, state: State, *, reason: str = "") -> Lease:
+        return change.store_lease(
             lease.change_state(state, ended_s=change.now_s, operation=None, reason=lease.describe_end(reason))
         )
 
@@ -351,14 +363,16 @@ def _check_ttl(ttl_s: float | None) -> None:
         raise LeaseDenied(f"a lease lasts at least {MIN_TTL_S:g} s, but {ttl_s:g} s were requested")
 
 
-def wait_until_still(
+def wait_until_no_sender(
     store: LeaseStore, max_wait_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `max_wait_s`."""
     deadline_s = time.monotonic() + max_wait_s
-    while senders := store.find_sending_leases():
+    while sending_leases := store.find_sending_leases():
         if time.monotonic() >= deadline_s:
-            descriptions = ", ".join(f"{describe_process(lease)} under lease {lease.id}" for lease in senders)
+            descriptions = ", ".join(
+                f"{describe_process(lease)} under lease {lease.id}" for lease in sending_leases
+            )
             raise LeaseHeld(
                 f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. "
                 "Do not touch "

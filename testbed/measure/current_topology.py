@@ -39,7 +39,7 @@ class NcclTestsResult:
     """Timings of nccl-tests, and findings where NCCL's rings differ from the planned rings."""
 
     table: NcclTable
-    rings: tuple[RingFinding, ...]
+    ring_findings: tuple[RingFinding, ...]
 
 
 def make_rings_name(rings: Sequence[RingOrder]) -> str:
@@ -101,10 +101,10 @@ def record_result(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveRe
         timings = [timing for timing in result.timings if timing.configuration == configuration.name]
         document = make_nccl_document(lab, timings, result.versions)
         run.add_nccl(f"{spec.topology}-{configuration.name}", document)
-    run.add_phase(f"ring proof {spec.topology}", count_proof(result))
+    run.add_phase(f"ring proof {spec.topology}", count_proving_counters(result))
 
 
-def count_proof(result: CollectiveResult) -> dict[str, int]:
+def count_proving_counters(result: CollectiveResult) -> dict[str, int]:
     """Count the NIC counters that agree with the plan and those that contradict it, at sizes that can prove it."""
     misplaced_traffic = find_misplaced_traffic(result.nic_bytes)
     proving_entries = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
@@ -114,7 +114,7 @@ def count_proof(result: CollectiveResult) -> dict[str, int]:
     }
 
 
-def measure_current(
+def measure_current_topology(
     session: LabSession,
     design: Design,
     run: Run,
@@ -126,11 +126,11 @@ def measure_current(
     on_progress: ProgressCallback,
 ) -> CollectiveResult:
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
-    check_in_force(session, design)
+    check_design_in_force(session, design)
     configurations = make_node_configurations(design, sizes)
     route_sets = design.route_sets if session.fleet is not None else None
     spec = CollectiveSpec(
-        run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=route_sets
+        run.run_id, design.name, configurations, hosts_in_use=hosts, backend=backend, sets=route_sets
     )
     result = measure_collectives(
         session,
@@ -154,20 +154,20 @@ def measure_nccl_tests(
     """
     if session.fleet is None:
         raise CollectiveError("nccl-tests need hosts with GPUs; the hosts of this lab are only modelled")
-    check_in_force(session, design)
+    check_design_in_force(session, design)
     rings = list_rings(design.topology)
     nccl_run = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
     run.add_nccl(f"{design.name}-{test.program}", make_table_document(nccl_run.table))
-    return NcclTestsResult(nccl_run.table, find_ring_differences(rings, nccl_run.rings))
+    return NcclTestsResult(nccl_run.table, find_ring_differences(rings, nccl_run.ring_log))
 
 
-def check_in_force(session: LabSession, design: Design) -> None:
+def check_design_in_force(session: LabSession, design: Design) -> None:
     """Raise `VerifyFailed` unless switches, light and fibres match the design."""
-    verified = session.verify(session.plan(design))
-    if not verified.ok:
-        first_finding = verified.findings[0]
+    verification = session.verify(session.plan(design))
+    if not verification.ok:
+        first_finding = verification.findings[0]
         raise VerifyFailed(
-            f"the topology is not in force: {format_count(len(verified.findings), 'finding')}, the first: "
+            f"the topology is not in force: {format_count(len(verification.findings), 'finding')}, the first: "
             f"{first_finding.kind}: {first_finding.subject}: {first_finding.detail}. "
             "Apply this topology first, then measure"
         )

@@ -94,22 +94,22 @@ def find_causes(
 class Explanation:
     """The number of ranks of a run, what held the run up, and why this cannot be explained ("" if it can be)."""
 
-    ranks: int
+    rank_count: int
     findings: tuple[Finding, ...]
-    note: str = ""
+    unexplained_reason: str = ""
 
 
-def explain_run(stored: StoredRun) -> Explanation:
+def explain_run(stored_run: StoredRun) -> Explanation:
     """Return what held up a stored run."""
-    if stored.ranks:
-        ranks = len({figures.rank for figures in stored.ranks})
-        findings = find_causes(stored.ranks, stored.flows, stored.links)
+    if stored_run.ranks:
+        rank_count = len({figures.rank for figures in stored_run.ranks})
+        findings = find_causes(stored_run.ranks, stored_run.flows, stored_run.links)
         few_ranks_note = (
-            f"with {ranks} ranks, nothing shows which of them is slow, so only links are judged: "
+            f"with {rank_count} ranks, nothing shows which of them is slow, so only links are judged: "
             "measure on three hosts or more"
         )
-        return Explanation(ranks, findings, few_ranks_note if ranks < 3 else "")
-    if stored.summary.hosts == "model":
+        return Explanation(rank_count, findings, few_ranks_note if rank_count < 3 else "")
+    if stored_run.summary.hosts == "model":
         note = "the hosts of this run are modelled: no rank ran, so none was slow"
     else:
         note = (
@@ -178,7 +178,7 @@ def find_losses(
     The iteration with the largest excess does not count, so that one hiccup yields no finding. It does count if at most
     two iterations have a value, because the disk is measured once per row.
     """
-    for row, figures_by_rank in group_by_row(ranks).items():
+    for row_key, figures_by_rank in group_by_row(ranks).items():
         if len(figures_by_rank) < 3:
             continue
         iteration_count = min(map(len, figures_by_rank.values()))
@@ -208,7 +208,7 @@ def find_losses(
             kept_excess_s = sorted_excess_s[:-1] if active_count > 2 else sorted_excess_s
             sample_scale = len(sorted_excess_s) / len(kept_excess_s)
             yield LostTime(
-                row,
+                row_key,
                 rank,
                 max(0.0, sum(kept_excess_s)) * sample_scale,
                 sum(own_values),
@@ -364,7 +364,7 @@ class LinkUse:
     lossy_bytes: int
 
     @property
-    def loss(self) -> float:
+    def loss_share(self) -> float:
         """Share of the bytes of its connections that TCP retransmitted."""
         return self.lost_bytes / max(1, self.sent_bytes)
 
@@ -372,10 +372,10 @@ class LinkUse:
     def loss_log_likelihood(self) -> float:
         """Logarithm of the ratio of two likelihoods: that this link causes all losses, and that no link causes any.
 
-        Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS_SHARE` on others. A link scores
-        lower if lossy connections avoid it, or if connections over it lose nothing.
+        Losses are a Poisson process, of rate `loss_share` on a lossy link and `HEALTHY_LOSS_SHARE` on others. A link
+        scores lower if lossy connections avoid it, or if connections over it lose nothing.
         """
-        return self.lost_bytes * (log(max(self.loss, HEALTHY_LOSS_SHARE) / HEALTHY_LOSS_SHARE) - 1)
+        return self.lost_bytes * (log(max(self.loss_share, HEALTHY_LOSS_SHARE) / HEALTHY_LOSS_SHARE) - 1)
 
 
 def _find_slow_links(
@@ -387,12 +387,12 @@ def _find_slow_links(
     direction wait on it. The slow link is the one on which data waited longest.
     """
     uses = measure_links(ranks, flows, links)
-    typical_loss = sorted(use.loss for use in uses)[len(uses) // 4] if uses else 0.0
+    typical_loss = sorted(use.loss_share for use in uses)[len(uses) // 4] if uses else 0.0
     lossy_link = max(
         (
             use
             for use in uses
-            if use.loss >= max(MIN_LOSS_SHARE, LOSS_RATIO * typical_loss)
+            if use.loss_share >= max(MIN_LOSS_SHARE, LOSS_RATIO * typical_loss)
             and use.lost_bytes >= MIN_LOST_BYTES
             and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),
@@ -401,7 +401,7 @@ def _find_slow_links(
     )
     if lossy_link:
         evidence = (
-            f"TCP sent {lossy_link.loss * 100:.1f} % of the bytes again ({lossy_link.lost_bytes} bytes)"
+            f"TCP sent {lossy_link.loss_share * 100:.1f} % of the bytes again ({lossy_link.lost_bytes} bytes)"
         )
         slower = 1 / max(MIN_REMAINING_SHARE, 1 - lossy_link.busy * max(0.0, 1 - lossy_link.rate))
         yield Finding("retransmission", lossy_link.rank, lossy_link.host, lossy_link.link, evidence, slower)

@@ -15,25 +15,28 @@ from testbed.measure.units import format_size
 class RingGain:
     """Two timings at the same size, with many rings and with one ring, to compare their bus bandwidths."""
 
-    many_rings: Timing
-    one_ring: Timing
+    many_rings_timing: Timing
+    one_ring_timing: Timing
 
     @property
-    def ratio(self) -> float:
+    def bandwidth_ratio(self) -> float:
         """Ratio of the bus bandwidths at the median times."""
-        return self.many_rings.busbw_mbps / self.one_ring.busbw_mbps
+        return self.many_rings_timing.busbw_mbps / self.one_ring_timing.busbw_mbps
 
     @property
-    def spread(self) -> tuple[float, float]:
+    def ratio_bounds(self) -> tuple[float, float]:
         """Smallest and largest ratio that the quartiles allow, or zeros for an older run without quartiles."""
-        if not (self.many_rings.low_us and self.one_ring.low_us):
+        if not (self.many_rings_timing.low_us and self.one_ring_timing.low_us):
             return (0.0, 0.0)
-        return self.one_ring.low_us / self.many_rings.high_us, self.one_ring.high_us / self.many_rings.low_us
+        return (
+            self.one_ring_timing.low_us / self.many_rings_timing.high_us,
+            self.one_ring_timing.high_us / self.many_rings_timing.low_us,
+        )
 
     @property
-    def cpu_limited(self) -> bool:
+    def is_cpu_limited(self) -> bool:
         """True if the hosts' processors, not the links, limited this ratio."""
-        return self.many_rings.cpu_limited or self.one_ring.cpu_limited
+        return self.many_rings_timing.cpu_limited or self.one_ring_timing.cpu_limited
 
 
 def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
@@ -73,15 +76,15 @@ def compare_topologies(
     first_topology: str,
     second_topology: str,
     demands: Sequence[AllReduceDemand],
-    nodes: int,
+    node_count: int,
 ) -> tuple[Comparison, ...]:
     """Compare two topologies: bus bandwidth in each group size, and the time of all AllReduces of one iteration.
 
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
-    group_sizes = [demand.group for demand in demands if demand.group < nodes]
+    group_sizes = [demand.group_size for demand in demands if demand.group_size < node_count]
     rows_by_topology = [
-        _select_rows(timings, topology, demands, nodes) for topology in (first_topology, second_topology)
+        _select_rows(timings, topology, demands, node_count) for topology in (first_topology, second_topology)
     ]
     # Each AllReduce of the job is extrapolated from its row in proportion to the size.
     iteration_s = [
@@ -124,23 +127,23 @@ def _compare_bandwidth(
 
 
 def _select_rows(
-    timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
+    timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], node_count: int
 ) -> list[Timing]:
     """Return a timing at the largest size for each AllReduce of the job.
 
     An AllReduce in groups takes the timing of its group size. An AllReduce over all nodes takes the fastest timing.
     """
     return [
-        _find_fastest_over_all(timings, topology, nodes)
-        if demand.group == nodes
-        else _find_largest(timings, topology, make_group_name(demand.group))
+        _find_fastest_over_all(timings, topology, node_count)
+        if demand.group_size == node_count
+        else _find_largest(timings, topology, make_group_name(demand.group_size))
         for demand in demands
     ]
 
 
-def _find_fastest_over_all(timings: Sequence[Timing], topology: str, nodes: int) -> Timing:
+def _find_fastest_over_all(timings: Sequence[Timing], topology: str, node_count: int) -> Timing:
     """Return the fastest AllReduce over all nodes at the largest size."""
-    row_key = (topology, "all_reduce", nodes)
+    row_key = (topology, "all_reduce", node_count)
     rows = [row for row in timings if (row.topology, row.collective, row.ranks) == row_key]
     largest_bytes = max(row.size_bytes for row in rows)
     return min((row for row in rows if row.size_bytes == largest_bytes), key=lambda row: row.time_us)

@@ -40,9 +40,9 @@ RESULT_FILE = "inference.json"
 class InferenceTrial:
     """A model, its requests as JSON lines, and a PNG picture of one request. A trial is made before the lab starts."""
 
-    model: Path
-    requests: str
-    count: int
+    model_file: Path
+    request_lines: str
+    request_count: int
     picture: bytes
 
 
@@ -100,10 +100,10 @@ def prepare_trial(
                 raise
             add_note(f"no picture of a request: {error}")
         picture = picture_file.read_bytes() if picture_file.exists() else b""
-    requests = _run_lightning(
+    request_lines = _run_lightning(
         "packets", str(model), *("--number", str(model_number), "--requests", str(count), "--seed", str(seed))
     )
-    return InferenceTrial(model, requests, count, picture)
+    return InferenceTrial(model, request_lines, count, picture)
 
 
 def _run_lightning(*arguments: str) -> str:
@@ -136,7 +136,7 @@ def measure_inference(
     host = next(candidate for candidate in lab.hosts if candidate.name == attachment.host)
     attach(session, attachment, add_note)
     port = lab.find_board_port(attachment.board, attachment.port)
-    result = send_requests(session.fleet, host, port, trial.requests, deadline_s)
+    result = send_requests(session.fleet, host, port, trial.request_lines, deadline_s)
     write_output(run.directory / RESULT_FILE, json.dumps(result) + "\n")
     if trial.picture:
         write_output(run.directory / PICTURE_FILE, trial.picture)
@@ -160,7 +160,7 @@ def choose_attachment(lab: Lab) -> Attachment:
 
 
 def send_requests(
-    fleet: Fleet, host: LabHost, port: LabBoardPort, requests: str, deadline_s: float
+    fleet: Fleet, host: LabHost, port: LabBoardPort, request_lines: str, deadline_s: float
 ) -> dict[str, Any]:
     """Run the client on a host and return its document (see `testbed.node.inference`). Raises `HostError`."""
     program = resources.files("testbed.node").joinpath("inference.py").read_bytes()
@@ -175,7 +175,7 @@ def send_requests(
         f"{deadline_s:g}",
     ]
     command_by_host = {host.name: shlex.join(arguments)}
-    command_result = fleet.run(command_by_host, stdin={host.name: requests}, timeout_s=deadline_s + 30)[
+    command_result = fleet.run(command_by_host, stdin={host.name: request_lines}, timeout_s=deadline_s + 30)[
         host.name
     ]
     if command_result.exit_status:
@@ -187,11 +187,11 @@ def send_requests(
 
 def _summarise(trial: InferenceTrial, attachment: Attachment, result: dict[str, Any]) -> Inference:
     return Inference(
-        model=str(trial.model),
+        model=str(trial.model_file),
         host=attachment.host,
         board=attachment.board,
         circuits=attachment.labels,
-        requests=trial.count,
+        requests=trial.request_count,
         answered=result["answered"],
         wrong=result["wrong"],
         lost=result["lost"],

@@ -22,7 +22,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.current_topology import (
-    count_proof,
+    count_proving_counters,
     make_node_configurations,
     measure_collectives,
     record_result,
@@ -66,10 +66,13 @@ class Narrator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MainJobOutcome:
-    """Result of the main job. `verified` is True if all topologies were verified and all byte counters are on plan."""
+    """Result of the main job.
+
+    `is_verified` is True if all topologies were verified and all byte counters are on plan.
+    """
 
     design: Design
-    verified: bool
+    is_verified: bool
     timings: tuple[Timing, ...]
     repatch: Repatch | None
 
@@ -81,7 +84,7 @@ class MainJob:
         self,
         session: LabSession,
         run: Run,
-        hosts: str,
+        hosts_in_use: str,
         sizes: tuple[int, ...],
         narrator: Narrator,
         deadline_s: float,
@@ -91,12 +94,12 @@ class MainJob:
         self.ranks = ranks
         self.lab = session.lab
         self.run_record = run
-        self.hosts = hosts
+        self.hosts = hosts_in_use
         self.sizes = sizes
         self.narrator = narrator
         self.deadline_s = deadline_s
         self.timings: list[Timing] = []
-        self.off_plan_counters = 0
+        self.off_plan_counter_count = 0
 
     def run(self) -> MainJobOutcome:
         """Patch and measure both topologies, one after the other."""
@@ -115,7 +118,7 @@ class MainJob:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
             return MainJobOutcome(
                 first_design,
-                first_report.verified.ok and not self.off_plan_counters,
+                first_report.verify_report.ok and not self.off_plan_counter_count,
                 tuple(self.timings),
                 None,
             )
@@ -124,13 +127,17 @@ class MainJob:
         second_report, stall = self.repatch(second_design, second_topology)
         self.measure(second_design, group_sizes, with_all_rings=False)
         repatch = self.record_repatch(first_design, second_report, second_topology, stall)
-        verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan_counters
-        return MainJobOutcome(first_design, verified, tuple(self.timings), repatch)
+        is_verified = (
+            first_report.verify_report.ok
+            and second_report.verify_report.ok
+            and not self.off_plan_counter_count
+        )
+        return MainJobOutcome(first_design, is_verified, tuple(self.timings), repatch)
 
     def list_group_sizes(self, second_topology: SecondTopology | None) -> tuple[int, ...]:
         """Return the group sizes in which the second job reduces, without the group of all hosts."""
         demands = second_topology.demands if second_topology else ()
-        return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
+        return tuple(demand.group_size for demand in demands if demand.group_size < len(self.lab.hosts))
 
     def bring_up(self, design: Design, reason: str) -> BringUpReport:
         """Apply a design, verify it and record it. Raise `VerifyFailed` if the verification has findings."""
@@ -141,13 +148,13 @@ class MainJob:
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
         )
         report = self.session.bring_up(design, self.narrator.note)
-        if not report.verified.ok:
+        if not report.verify_report.ok:
             findings_text = "; ".join(
                 f"{finding.kind}: {finding.subject}: {finding.detail}"
-                for finding in report.verified.findings[:5]
+                for finding in report.verify_report.findings[:5]
             )
             raise VerifyFailed(
-                f"{format_count(len(report.verified.findings), 'finding')} after patching: {findings_text}"
+                f"{format_count(len(report.verify_report.findings), 'finding')} after patching: {findings_text}"
             )
         links = tuple((a, b) for a, b in topology.pop("links"))
         strides = tuple(topology.pop("strides"))
@@ -161,12 +168,12 @@ class MainJob:
             {
                 "circuits": len(report.plan.circuits),
                 "changed": report.plan.has_changes,
-                "outage_s": report.apply.outage_s,
-                "apply_s": report.apply.total_s,
-                "journal_s": report.apply.journal_s,
+                "outage_s": report.apply_result.outage_s,
+                "apply_s": report.apply_result.total_s,
+                "journal_s": report.apply_result.journal_s,
                 "routes_s": report.routes_s,
-                "links_heard": report.verified.links_received,
-                "findings": len(report.verified.findings),
+                "links_heard": report.verify_report.links_received,
+                "findings": len(report.verify_report.findings),
             },
         )
         return report
@@ -176,14 +183,14 @@ class MainJob:
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
             return
-        unreachable_pairs = ping_all(self.session.fleet).missing
+        unreachable_pairs = ping_all(self.session.fleet).missing_pairs
         if unreachable_pairs:
             pairs_text = ", ".join(f"{source}->{target}" for source, target in unreachable_pairs[:6])
             raise VerifyFailed(
                 f"no answer on {len(unreachable_pairs)} of the pairs of hosts: {pairs_text}; run `testbed verify`"
             )
-        hosts = len(self.lab.hosts)
-        self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
+        host_count = len(self.lab.hosts)
+        self.narrator.note(f"all {host_count * (host_count - 1)} pairs of hosts reach each other")
 
     def measure(self, design: Design, group_sizes: Sequence[int], *, with_all_rings: bool) -> None:
         """Measure all configurations and sizes of a topology in one launch, and record each row immediately."""
@@ -194,7 +201,7 @@ class MainJob:
             configurations=tuple(
                 self.make_configurations(design, group_sizes, with_all_rings=with_all_rings)
             ),
-            hosts=self.hosts,
+            hosts_in_use=self.hosts,
         )
         result = measure_collectives(
             self.session,
@@ -207,8 +214,8 @@ class MainJob:
         )
         record_result(self.run_record, self.lab, spec, result)
         if result.nic_bytes:
-            proof = count_proof(result)
-            self.off_plan_counters += proof["counters_off_plan"]
+            proof = count_proving_counters(result)
+            self.off_plan_counter_count += proof["counters_off_plan"]
             self.narrator.note(
                 f"bytes on the NICs prove the rings: {proof['counters_as_planned']} counters as planned, "
                 f"{proof['counters_off_plan']} off plan"
@@ -255,7 +262,7 @@ class MainJob:
                 len(switch_plan.target.pairs - switch_plan.snapshot.connections.pairs)
                 for switch_plan in report.plan.switches
             ),
-            outage_s=report.apply.outage_s,
+            outage_s=report.apply_result.outage_s,
             total_s=report.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
@@ -281,23 +288,23 @@ class JobResult:
     directory: Path
     report: Path
     lab: Lab
-    hosts: str
-    links: int
-    verified: bool
+    hosts_in_use: str
+    link_count: int
+    is_verified: bool
     timings: tuple[Timing, ...]
     repatch: Repatch | None
     link_rate: LinkRate | None
     inference: Inference | None = None
 
     @property
-    def largest(self) -> tuple[Timing, ...]:
+    def largest_timings(self) -> tuple[Timing, ...]:
         """The timing of each configuration of the first topology at its largest size."""
         return select_largest_timings(self.timings)
 
     @property
     def ring_gain(self) -> RingGain | None:
         """The gain of all rings over one at the largest size, or None if the topology has only one ring."""
-        return find_ring_gain(self.largest)
+        return find_ring_gain(self.largest_timings)
 
 
 @contextmanager
@@ -311,8 +318,8 @@ def provide_lab(
     if not lab.simulated:
         yield lab, "real", None
         return
-    with start_lab(lab, hosts=hosts, move=True) as running_lab:
-        reason_text = f" ({running_lab.reason})" if running_lab.reason else ""
+    with start_lab(lab, hosts=hosts, may_move=True) as running_lab:
+        reason_text = f" ({running_lab.mode_reason})" if running_lab.mode_reason else ""
         narrator.note(
             f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, "
             f"hosts: {running_lab.hosts_mode}{reason_text}"
@@ -348,7 +355,7 @@ def run_job(
             )
         store = RunStore(runs_dir)
         with (
-            store.begin(opened_lab, lab.simulated, host_mode, seeds={}) as run,
+            store.begin_run(opened_lab, lab.simulated, host_mode, seeds={}) as run,
             open_journal(runs_dir) as journal,
         ):
             (run.directory / "lab.yaml").write_text(render_lab(opened_lab), encoding="utf-8")
@@ -368,15 +375,15 @@ def run_job(
                     narrator.phase(f"Inference on board {opened_lab.boards[0].name}")
                     inference = measure_inference(session, run, trial, narrator.note, deadline_s)
     report = run.directory / "report.html"
-    write_report(store.load(run.run_id), report)
+    write_report(store.load_run(run.run_id), report)
     return JobResult(
         run_id=run.run_id,
         directory=run.directory,
         report=report,
         lab=opened_lab,
-        hosts=host_mode,
-        links=len(outcome.design.topology.links),
-        verified=outcome.verified,
+        hosts_in_use=host_mode,
+        link_count=len(outcome.design.topology.links),
+        is_verified=outcome.is_verified,
         timings=outcome.timings,
         repatch=outcome.repatch,
         link_rate=link_rate,

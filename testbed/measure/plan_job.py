@@ -28,7 +28,7 @@ from testbed.measure.collectives.rows import (
     make_rank_figures,
     sort_links,
 )
-from testbed.measure.current_topology import check_in_force
+from testbed.measure.current_topology import check_design_in_force
 from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
 from testbed.measure.results.records import Json
 from testbed.node.messages import HEADER
@@ -46,8 +46,8 @@ WARM_UP_ITERATIONS = 1
 HEADER_BYTES = 66
 """Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
 _REPORT_GRACE_S = 2.0
-PHASE = "plan job"
-_ROW_KEY = ("", PHASE, 0)
+PLAN_JOB_PHASE = "plan job"
+_ROW_KEY = ("", PLAN_JOB_PHASE, 0)
 """Topology, configuration and size of a job's only row."""
 
 
@@ -87,10 +87,10 @@ class LinkCount:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that every host writes to its disk after each `every`-th iteration, in `folder` or `/var/tmp`."""
+    """A checkpoint that every host writes after each `iteration_interval`-th iteration, to `folder` or `/var/tmp`."""
 
     size_bytes: int
-    every: int = 1
+    iteration_interval: int = 1
     folder: str = ""
 
 
@@ -102,14 +102,14 @@ class PlanRun:
     """
 
     times_s: tuple[float, ...]
-    predicted_s: float
-    factor: float
+    predicted_iteration_s: float
+    size_factor: float
     links: tuple[LinkCount, ...]
     counters_before: Mapping[str, Sequence[int]]
     processor_load: float
-    ranks: tuple[RankFigures, ...] = ()
-    flows: tuple[FlowFigures, ...] = ()
-    rates: tuple[LinkFigures, ...] = ()
+    rank_figures: tuple[RankFigures, ...] = ()
+    flow_figures: tuple[FlowFigures, ...] = ()
+    link_figures: tuple[LinkFigures, ...] = ()
 
     @property
     def measured_s(self) -> float:
@@ -119,7 +119,7 @@ class PlanRun:
     @property
     def prediction_error(self) -> float:
         """Prediction divided by measurement, minus 1."""
-        return self.predicted_s / self.measured_s - 1
+        return self.predicted_iteration_s / self.measured_s - 1
 
 
 def run_plan(
@@ -147,7 +147,7 @@ def run_plan(
         raise CollectiveError(
             "a job needs real hosts or kernel hosts; the hosts of this lab are only modelled"
         )
-    check_in_force(session, design)
+    check_design_in_force(session, design)
     link = session.lab.link
     job = make_host_job(
         build_plan_graph(plan),
@@ -192,15 +192,19 @@ def run_on_hosts(
     }
     reports = RankReports()
     with fleet.start(commands) as launch:
-        reports.read_until(launch, reports.ready, len(lab.hosts), deadline_s)
-        if len(reports.ready) == len(lab.hosts):
+        reports.read_until(launch, reports.ready_message_by_host, len(lab.hosts), deadline_s)
+        if len(reports.ready_message_by_host) == len(lab.hosts):
             for host, script in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
                 launch.send(json.dumps(script) + "\n", host)
             reports.read_until(launch, reports.done_hosts, len(lab.hosts), deadline_s + _REPORT_GRACE_S)
         if len(reports.done_hosts) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
-            raise diagnosis.make_failure_error() if reports.ready else diagnosis.make_not_ready_error()
+            raise (
+                diagnosis.make_failure_error()
+                if reports.ready_message_by_host
+                else diagnosis.make_not_ready_error()
+            )
     rows = sorted(reports.rows, key=lambda row: row["rank"])
     return _make_result(lab, wiring, job, rows, iterations)
 
@@ -229,8 +233,8 @@ def _make_scripts(
     deadline_s: float,
     checkpoint: Checkpoint | None,
 ) -> dict[str, dict[str, Any]]:
-    ready_messages = [reports.ready[host.name] for host in lab.hosts]
-    set_count = job.routes.sets
+    ready_messages = [reports.ready_message_by_host[host.name] for host in lab.hosts]
+    set_count = job.routes.set_count
     shared_fields = {
         "addresses": [
             [str(address) for address in list_set_addresses(host)[:set_count]] for host in lab.hosts
@@ -243,7 +247,7 @@ def _make_scripts(
         "pace_bytes": round(lab.link.rate_mbps * 1e6 / 8),
         "timeout_s": deadline_s,
         "checkpoint_bytes": checkpoint.size_bytes if checkpoint else 0,
-        "checkpoint_every": checkpoint.every if checkpoint else 1,
+        "checkpoint_every": checkpoint.iteration_interval if checkpoint else 1,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
     }
     scripts_by_node = make_host_scripts(job)
@@ -268,12 +272,12 @@ def _make_result(
     retransmitted_bytes_by_edge = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
     for source, host_row in enumerate(rows):
         for target, route_set, size in host_row["retransmitted"]:
-            for edge in job.routes.path(source, target, route_set):
+            for edge in job.routes.find_path(source, target, route_set):
                 retransmitted_bytes_by_edge[edge] += size
-    header_bytes = job.link_messages * HEADER.size
+    header_bytes = job.link_message_counts * HEADER.size
     planned_bytes_by_edge, simulated_bytes_by_edge = (
         (tensor_bytes + header_bytes) * iterations
-        for tensor_bytes in (job.planned_bytes, job.simulated.link_bytes)
+        for tensor_bytes in (job.planned_bytes, job.execution.link_bytes)
     )
     links = tuple(
         LinkCount(
@@ -289,18 +293,18 @@ def _make_result(
     )
     return PlanRun(
         times_s=tuple(max(times) for times in zip(*(row["times"] for row in rows), strict=True)),
-        predicted_s=job.predicted_s,
-        factor=job.factor,
+        predicted_iteration_s=job.predicted_s,
+        size_factor=job.factor,
         links=links,
         counters_before=counters_before,
         processor_load=max(row["busy"] for row in rows),
-        ranks=tuple(
+        rank_figures=tuple(
             figures
             for rank, row in enumerate(rows)
             for figures in make_rank_figures(_ROW_KEY, rank, lab.hosts[rank].name, row["seen"])
         ),
-        flows=tuple(_yield_flows(lab, wiring, job, rows)),
-        rates=tuple(
+        flow_figures=tuple(_yield_flows(lab, wiring, job, rows)),
+        link_figures=tuple(
             figures
             for rank, row in enumerate(rows)
             for figures in make_link_figures(_ROW_KEY, lab, wiring, rank, row["seen"])
@@ -315,7 +319,7 @@ def _yield_flows(
     links = sort_links(wiring)
     for source, row in enumerate(rows):
         for target, route_set, figures in row["seen"]["flows"]:
-            path = [links[edge] for edge in job.routes.path(source, target, route_set)]
+            path = [links[edge] for edge in job.routes.find_path(source, target, route_set)]
             yield make_flow_figures(_ROW_KEY, lab, (source, target, route_set), path, figures)
 
 
@@ -340,11 +344,11 @@ class RecordedJob:
 
 
 def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
-    """Return the data of the run's phase `PHASE`."""
+    """Return the data of the run's phase `PLAN_JOB_PHASE`."""
     return {
         "epoch": epoch,
-        "factor": plan_run.factor,
-        "predicted_s": plan_run.predicted_s,
+        "factor": plan_run.size_factor,
+        "predicted_s": plan_run.predicted_iteration_s,
         "times_s": list(plan_run.times_s),
         "busy": plan_run.processor_load,
         "links": [asdict(link) for link in plan_run.links],
@@ -354,7 +358,7 @@ def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
 
 def find_last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob | None:
     """Return the last recorded job of an epoch of a lab, or None."""
-    for phase in store.list_phases(lab, PHASE):
+    for phase in store.list_phases(lab, PLAN_JOB_PHASE):
         data = cast("Mapping[str, Any]", phase.data)
         if epoch is not None and data["epoch"] == epoch:
             return RecordedJob(tuple(LinkCount(**link) for link in data["links"]), data["before"])
@@ -367,7 +371,7 @@ def count_links_since(job: RecordedJob, fleet: Fleet, lab: Lab) -> tuple[LinkCou
     `counted_bytes` is None for NICs that cannot be read, or whose counters were reset.
     """
     counters = read_counters(fleet, lab)
-    return tuple(_count_since(link, job.counters_before, counters) for link in job.links)
+    return tuple(_recount_link(link, job.counters_before, counters) for link in job.links)
 
 
 def count_links_since_last_job(
@@ -387,17 +391,17 @@ def summarise_links(links: Sequence[LinkCount]) -> list[str]:
     largest_deviation = find_largest_deviation(links)
     if largest_deviation is None:
         return []
-    retransmitted = sum(link.retransmitted_bytes for link in links)
+    retransmitted_bytes = sum(link.retransmitted_bytes for link in links)
     links_text = format_count(len(links), "link")
     return [
         (
             f"the payload of {links_text} is within {largest_deviation * 100:.1f} % of the plan; "
-            f"{retransmitted} bytes were retransmitted"
+            f"{retransmitted_bytes} bytes were retransmitted"
         )
     ]
 
 
-def _count_since(
+def _recount_link(
     link: LinkCount,
     counters_before: Mapping[str, Sequence[int]],
     counters_by_nic: Mapping[str, Sequence[int]],

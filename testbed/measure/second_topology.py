@@ -48,7 +48,7 @@ def plan_second_topology(
     Return None if no groups of three or more divide the servers, if `current_topology` links the servers of all
     groups directly, or if the planner keeps `current_topology`.
     """
-    group_size = find_farthest_group(current_topology.nodes, routes)
+    group_size = find_farthest_group_size(current_topology.nodes, routes)
     if group_size is None:
         return None
     cluster = Cluster(current_topology.nodes)
@@ -75,7 +75,7 @@ def plan_second_topology(
         )
     )
     current_iteration_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
-    demands = sorted(sum_graph_traffic(graph).demand.allreduce, key=lambda demand: demand.group)
+    demands = sorted(sum_graph_traffic(graph).demand.allreduce, key=lambda demand: demand.group_size)
     size_gb = job.parameter_bytes / 1e9
     second_iteration_ms = plan.predicted.iteration_s * 1e3
     durations_text = (
@@ -89,21 +89,23 @@ def plan_second_topology(
     return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reason_parts))
 
 
-def find_farthest_group(nodes: int, routes: Routes) -> int | None:
+def find_farthest_group_size(node_count: int, routes: Routes) -> int | None:
     """Return the size of the evenly spaced groups whose neighbours are farthest apart.
 
     Return None if no groups of three or more divide the servers, or if all neighbours are linked directly.
     """
-    group_sizes = [candidate_size for candidate_size in range(3, nodes) if nodes % candidate_size == 0]
+    group_sizes = [
+        candidate_size for candidate_size in range(3, node_count) if node_count % candidate_size == 0
+    ]
     group_size = max(
         group_sizes,
-        key=lambda candidate_size: (routes.hops(0, nodes // candidate_size), candidate_size),
+        key=lambda candidate_size: (routes.count_hops(0, node_count // candidate_size), candidate_size),
         default=None,
     )
-    return group_size if group_size and routes.hops(0, nodes // group_size) > 1 else None
+    return group_size if group_size and routes.count_hops(0, node_count // group_size) > 1 else None
 
 
-def make_fine_tuning_workload(nodes: int, group_size: int, cluster: Cluster) -> Workload:
+def make_fine_tuning_workload(node_count: int, group_size: int, cluster: Cluster) -> Workload:
     """Return the workload: adapters on frozen layers that fill the memory of `group_size` servers."""
     layers = Operator(
         name="layers",
@@ -129,4 +131,4 @@ def make_fine_tuning_workload(nodes: int, group_size: int, cluster: Cluster) -> 
         ways=("data",),
     )
     origin = "LoRA (Hu et al. 2022) on a model larger than a server; sizes are made up"
-    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _BATCH_SAMPLES * nodes, origin=origin)
+    return Workload("fine-tuning", (layers, adapters), ((0, 1),), _BATCH_SAMPLES * node_count, origin=origin)

@@ -327,17 +327,17 @@ def compute_processor_use(before: ProcessorTimes, after: ProcessorTimes, device_
     )
 
 
-def compute_bounds(weights: list[float], element_count: int) -> list[int]:
+def compute_part_ends(weights: list[float], element_count: int) -> list[int]:
     """Return the ends of the parts of a tensor that is split by weights.
 
-    >>> compute_bounds([0.5, 0.25, 0.25], 10), compute_bounds([1.0], 3)
+    >>> compute_part_ends([0.5, 0.25, 0.25], 10), compute_part_ends([1.0], 3)
     ([5, 8, 10], [3])
     """
     partial_sums = list(itertools.accumulate(weights))
     return [round(partial_sum / partial_sums[-1] * element_count) for partial_sum in partial_sums]
 
 
-def wait_for(works: list[Any]) -> float:
+def wait_for_works(works: list[Any]) -> float:
     """Wait for the end of all operations; return the seconds."""
     begin_s = time.perf_counter()
     for work in works:
@@ -345,7 +345,7 @@ def wait_for(works: list[Any]) -> float:
     return time.perf_counter() - begin_s
 
 
-class Reduction:
+class RingAllReduce:
     """In-place AllReduce, split evenly over the rings that contain this node. All rings run at once.
 
     The weights of a ring split its part over the sets of routes, with one process group per set.
@@ -362,12 +362,12 @@ class Reduction:
             for route_set, weight in enumerate(weights[index] if weights else [1.0])
             if weight
         ]
-        self.groups = [
+        self.process_groups = [
             node.make_process_group(f"{name}/{index}/{route_set}", order, route_set)
             for index, order, route_set, _ in group_specs
         ]
         self.weights = [weight for *_, weight in group_specs]
-        self.members = sorted(own_rings[0][1])
+        self.ring_nodes = sorted(own_rings[0][1])
 
     def make_buffers(self, size: int, iteration: int) -> torch.Tensor:
         """Return the input tensor of one iteration."""
@@ -377,17 +377,17 @@ class Reduction:
 
     def run(self, tensor: torch.Tensor) -> float:
         """Reduce the tensor in place; return the seconds of waiting."""
-        bounds = compute_bounds(self.weights, tensor.numel())
+        bounds = compute_part_ends(self.weights, tensor.numel())
         # Some parts are empty if there are fewer elements than rings.
         shares = tensor.tensor_split(bounds[:-1])
         group_shares = [
-            (group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()
+            (group, share) for group, share in zip(self.process_groups, shares, strict=True) if share.numel()
         ]
-        return wait_for([group.allreduce([share]) for group, share in group_shares])
+        return wait_for_works([group.allreduce([share]) for group, share in group_shares])
 
-    def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
+    def count_wrong_elements(self, tensor: torch.Tensor, iteration: int) -> int:
         """Return the number of elements that are not exactly the sum of all members' inputs."""
-        return count_different_elements(tensor, compute_expected(tensor, self.members, iteration))
+        return count_different_elements(tensor, compute_expected(tensor, self.ring_nodes, iteration))
 
 
 @dataclass(frozen=True)
@@ -429,7 +429,7 @@ class Exchange:
             }
         )
         # In each group the rank of a node is its number.
-        self.groups = {
+        self.group_by_route_set = {
             route_set: node.make_process_group(f"{name}/{route_set}", rank_order, route_set)
             for route_set in used_sets
         }
@@ -466,27 +466,27 @@ class Exchange:
         """Send and receive all parts; the tag is the source. Return the seconds of waiting."""
         rank = self.node.rank
         works = [
-            self.groups[route_set].recv([buffer], source, source)
+            self.group_by_route_set[route_set].recv([buffer], source, source)
             for source, tensor in buffers.incoming.items()
             for route_set, buffer in self.split_by_route_set(source, rank, tensor)
         ]
         works += [
-            self.groups[route_set].send([part], target, rank)
+            self.group_by_route_set[route_set].send([part], target, rank)
             for target, tensor in buffers.outgoing.items()
             for route_set, part in self.split_by_route_set(rank, target, tensor)
         ]
-        return wait_for(works)
+        return wait_for_works(works)
 
     def split_by_route_set(
         self, source: int, target: int, tensor: torch.Tensor
     ) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (set, part) of a pair's tensor. Empty parts are skipped, unless all are empty."""
         weights = self.weights[source, target]
-        parts = tensor.tensor_split(compute_bounds(weights, tensor.numel())[:-1])
+        parts = tensor.tensor_split(compute_part_ends(weights, tensor.numel())[:-1])
         nonempty_parts = [(route_set, part) for route_set, part in enumerate(parts) if part.numel()]
         yield from nonempty_parts or [(weights.index(max(weights)), tensor)]
 
-    def count_wrong(self, buffers: TransferBuffers, iteration: int) -> int:
+    def count_wrong_elements(self, buffers: TransferBuffers, iteration: int) -> int:
         """Return the number of received elements that differ from what the sender sent."""
         expected_part_by_source = {
             source: self.make_part(source, self.node.rank, buffers.element_count, iteration)
@@ -498,7 +498,7 @@ class Exchange:
         )
 
 
-COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": Reduction}
+COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": RingAllReduce}
 """Classes of collectives by their key in a description. The first key present decides."""
 
 
@@ -543,7 +543,7 @@ class Configuration:
         begin_s = time.perf_counter()
         self.perform(buffers)
         warm_up_s = time.perf_counter() - begin_s
-        wrong_count = self.collective.count_wrong(buffers, 0)
+        wrong_count = self.collective.count_wrong_elements(buffers, 0)
         slowest_s = max(agreement.gather(warm_up_s), default=warm_up_s)
         iterations, is_detailed = agreement.broadcast(
             [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
@@ -553,7 +553,7 @@ class Configuration:
         ]
         measurement = self.time_iterations(buffers_by_iteration, agreement, is_detailed=is_detailed)
         wrong_count += sum(
-            self.collective.count_wrong(buffers, iteration)
+            self.collective.count_wrong_elements(buffers, iteration)
             for iteration, buffers in enumerate(buffers_by_iteration)
         )
         rank_measurements = agreement.gather({**measurement, "wrong": wrong_count})

@@ -74,10 +74,10 @@ CONGESTION_CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cub
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class MltcpGain:
     """MLTCP's gain F, a function of the acknowledged share of an iteration's bytes. The default is always 1.
 
-    >>> Gain(1.75, 0.25).evaluate(0.5)
+    >>> MltcpGain(1.75, 0.25).evaluate(0.5)
     1.125
     """
 

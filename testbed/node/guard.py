@@ -125,7 +125,7 @@ def reap_children() -> None:
         os.waitpid(-1, 0)
 
 
-def is_dark(nic: str) -> bool:
+def is_nic_dark(nic: str) -> bool:
     """Return whether a NIC has no carrier, is down or is missing."""
     try:
         return Path(f"/sys/class/net/{nic}/carrier").read_text(encoding="ascii").strip() != "1"
@@ -149,7 +149,7 @@ def main() -> int:
     try:
         reason = guard.watch()
     finally:
-        dark_nics = [nic for nic in options.nic if is_dark(nic)]
+        dark_nics = [nic for nic in options.nic if is_nic_dark(nic)]
         guard.end()
         if options.clean:
             shutil.rmtree(options.clean, ignore_errors=True)

@@ -65,7 +65,7 @@ def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
     return (kind, code, payload) if is_answer or kind == REFUSAL_KIND else None
 
 
-class Trial:
+class RequestTrial:
     """The requests to one board, and their outcomes."""
 
     def __init__(
@@ -107,7 +107,7 @@ class Trial:
         try:
             self.connection.send(request)
         except OSError as error:  # perhaps an ICMP error of an earlier datagram; the next try may succeed
-            self._keep_error(error)
+            self._store_error(error)
 
     def _await_reply(self, number: int) -> tuple[int, int, bytes] | None:
         """Return the reply to a request, or None if it does not come in time."""
@@ -119,13 +119,13 @@ class Trial:
             except TimeoutError:
                 return None
             except OSError as error:  # keep waiting after an ICMP error, so that requests are not sent faster
-                self._keep_error(error)
+                self._store_error(error)
                 continue
             if reply is not None:  # None: a late reply to an earlier request
                 return reply
         return None
 
-    def _keep_error(self, error: OSError) -> None:
+    def _store_error(self, error: OSError) -> None:
         """Keep a network error, and empty the socket's error queue, which would otherwise end every wait at once."""
         self.error = error.strerror or str(error)
         self.connection.setblocking(False)
@@ -134,7 +134,7 @@ class Trial:
                 self.connection.recv(MAX_DATAGRAM_BYTES, socket.MSG_ERRQUEUE)
 
     def _count_reply(
-        self, number: int, reply: tuple[int, int, bytes], expected: bytes, latency_ns: int
+        self, number: int, reply: tuple[int, int, bytes], expected_answer: bytes, latency_ns: int
     ) -> None:
         kind, code, payload = reply
         if kind == REFUSAL_KIND:
@@ -144,14 +144,14 @@ class Trial:
         answer, cycles = split_answer(payload)
         self.latencies_us.append(latency_ns / 1e3)
         self.cycles.append(cycles)
-        if answer != expected:
+        if answer != expected_answer:
             self.wrong_count += 1
             if len(self.differences) < MAX_DIFFERENCES:
                 self.differences.append(
-                    {"number": number, "expected": expected.hex(), "answer": answer.hex()}
+                    {"number": number, "expected": expected_answer.hex(), "answer": answer.hex()}
                 )
 
-    def report(self) -> dict[str, Any]:
+    def make_report(self) -> dict[str, Any]:
         """Return the document to print."""
         return {
             "requests": self.request_count,
@@ -182,12 +182,12 @@ def main() -> None:
         requests = [json.loads(line) for line in lines]  # read all first, so that reading delays no request
         connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         connection.connect((address, int(port)))
-        trial = Trial(connection, options.timeout, options.tries, options.deadline)
+        trial = RequestTrial(connection, options.timeout, options.tries, options.deadline)
         for request in requests:
             trial.send_request(
                 request["number"], bytes.fromhex(request["request"]), bytes.fromhex(request["answer"])
             )
-    print(json.dumps(trial.report()))
+    print(json.dumps(trial.make_report()))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.messages import HEADER, PIECE_BYTES, ZEROS, Host
+    from testbed.node.messages import HEADER, PIECE_BYTES, ZEROS, HostConnections
     from testbed.node.watch import (
         RankWatch,
         find_disk_folder,
@@ -48,7 +48,7 @@ try:
     )
 except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     sys.path.insert(0, str(Path(__file__).parent))
-    from messages import HEADER, PIECE_BYTES, ZEROS, Host  # type: ignore[import-not-found,no-redef]
+    from messages import HEADER, PIECE_BYTES, ZEROS, HostConnections  # type: ignore[import-not-found,no-redef]
     from watch import (  # type: ignore[import-not-found,no-redef]
         RankWatch,
         find_disk_folder,
@@ -70,7 +70,7 @@ def print_event(event: str, **details: object) -> None:
 class Iteration:
     """One iteration of this host's part: tasks that wait for other tasks, and for data."""
 
-    def __init__(self, host: Host, job: dict[str, Any]) -> None:
+    def __init__(self, host: HostConnections, job: dict[str, Any]) -> None:
         self.host = host
         self.task_by_number = {task["id"]: task for task in job["tasks"]}
         self.open_dependency_counts = {
@@ -96,41 +96,41 @@ class Iteration:
         begin_s = time.monotonic()
         for number, open_dependencies in list(self.open_dependency_counts.items()):
             if not open_dependencies:
-                self._start(number, begin_s)
+                self._start_task(number, begin_s)
         while self.unfinished_count:
             self.host.serve_once(deadline_s)
         return time.monotonic() - begin_s
 
-    def _start(self, number: int, now_s: float) -> None:
+    def _start_task(self, number: int, now_s: float) -> None:
         task = self.task_by_number[number]
         if task["computes"]:
             heapq.heappush(self.ready_tasks, (now_s, number))
             if not self.is_busy:
-                self._compute(now_s)
+                self._start_computing(now_s)
         elif task["seconds"]:
-            self.host.call_at(now_s + task["seconds"], lambda _moment_s: self._send(number))
+            self.host.schedule_call(now_s + task["seconds"], lambda _moment_s: self._send_parts(number))
         else:
-            self._send(number)
+            self._send_parts(number)
 
-    def _compute(self, now_s: float) -> None:
+    def _start_computing(self, now_s: float) -> None:
         """Give the device to the first waiting task. Its time counts from `now_s`, so that delays do not add up."""
         if self.ready_tasks:
             ready_s, number = heapq.heappop(self.ready_tasks)
             self.is_busy, self.compute_start_s = True, time.monotonic()
             end_s = max(now_s, ready_s) + self.task_by_number[number]["seconds"]
-            self.host.call_at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
+            self.host.schedule_call(end_s, lambda moment_s: self._finish_computing(number, moment_s))
 
     def _finish_computing(self, number: int, moment_s: float) -> None:
         self.is_busy = False
         self.computing_s += time.monotonic() - self.compute_start_s
-        self._end(number, moment_s)
+        self._end_task(number, moment_s)
         if not self.is_busy:
-            self._compute(moment_s)
+            self._start_computing(moment_s)
 
-    def _send(self, number: int) -> None:
+    def _send_parts(self, number: int) -> None:
         """Send the parts of a task. A task without parts to send or receive is done."""
         if not self.open_part_count_by_number[number]:
-            self._end(number, time.monotonic())
+            self._end_task(number, time.monotonic())
         for target, route_set, size in self.task_by_number[number]["send"]:
             outgoing = self.host.outgoing[target, route_set]
             outgoing.queue_message(HEADER.pack(number, size), size, lambda: self._count_part(number))
@@ -142,15 +142,15 @@ class Iteration:
         if self.open_part_count_by_number[number] < 0:
             raise ValueError(f"more data of task {number} arrived than planned")
         if not self.open_part_count_by_number[number]:
-            self._end(number, time.monotonic())
+            self._end_task(number, time.monotonic())
 
-    def _end(self, number: int, now_s: float) -> None:
+    def _end_task(self, number: int, now_s: float) -> None:
         """End a task, and start the tasks that waited only for it."""
         self.unfinished_count -= 1
         for successor in self.successors_by_number.get(number, ()):
             self.open_dependency_counts[successor] -= 1
             if not self.open_dependency_counts[successor]:
-                self._start(successor, now_s)
+                self._start_task(successor, now_s)
 
 
 def read_counters(nics: list[str]) -> dict[str, list[int]]:
@@ -172,7 +172,7 @@ def read_busy_ticks() -> tuple[int, int]:
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
+def run_job(host: HostConnections, job: dict[str, Any]) -> dict[str, object]:
     """Run all iterations and return the row of this host."""
     deadline_s = time.monotonic() + job["timeout_s"]
     host.connect(job)
@@ -180,7 +180,9 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     for _ in range(job["warm_up"]):
         _run_iteration(host, job, deadline_s)
     counters_before, ticks_before = read_counters(job["nics"]), read_busy_ticks()
-    retransmitted_before = {pair: outgoing.count_retransmitted() for pair, outgoing in host.outgoing.items()}
+    retransmitted_before = {
+        pair: outgoing.count_retransmitted_bytes() for pair, outgoing in host.outgoing.items()
+    }
     own_before_s, others_before_s = time.process_time(), read_others_processor_s()
     watch = RankWatch([(pair, outgoing.connection) for pair, outgoing in host.outgoing.items()], job["nics"])
     host.wait_for_all()
@@ -220,7 +222,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "before": counters_before,
         "after": counters_after,
         "retransmitted": [
-            [*pair, outgoing.count_retransmitted() - retransmitted_before[pair]]
+            [*pair, outgoing.count_retransmitted_bytes() - retransmitted_before[pair]]
             for pair, outgoing in host.outgoing.items()
         ],
         "busy": busy_ticks / max(1, all_ticks),
@@ -234,7 +236,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _run_iteration(host: Host, job: dict[str, Any], deadline_s: float) -> float:
+def _run_iteration(host: HostConnections, job: dict[str, Any], deadline_s: float) -> float:
     """Run an iteration between two barriers; return its seconds on this host."""
     iteration_s = Iteration(host, job).run(deadline_s)
     host.wait_for_all()
@@ -261,7 +263,7 @@ def _write_checkpoint(job: dict[str, Any]) -> float:
 
 def main() -> int:
     """Run this host's part; return the exit status."""
-    host = Host(int(sys.argv[1]))
+    host = HostConnections(int(sys.argv[1]))
     print_event("ready", rank=host.rank, port=host.server.getsockname()[1])
     line = sys.stdin.readline()
     if not line.endswith("\n"):

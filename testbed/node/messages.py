@@ -28,7 +28,7 @@ _RETRANSMITTED_OFFSET, _INFO_BYTES = 208, 232
 """Offset of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and bytes to read."""
 
 
-class Outgoing:
+class OutgoingQueue:
     """Queue of messages to one host on one set of routes."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -62,14 +62,14 @@ class Outgoing:
                 self.header, self.remaining_bytes, _ = self.queued_messages[0]
             on_sent()
 
-    def count_retransmitted(self) -> int:
+    def count_retransmitted_bytes(self) -> int:
         """Return the bytes that TCP has retransmitted so far."""
         info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         offset = _RETRANSMITTED_OFFSET
         return int(struct.unpack_from("=Q", info, offset)[0]) if len(info) >= offset + 8 else 0
 
 
-class Incoming:
+class IncomingConnection:
     """Messages that arrive on one connection."""
 
     receive_buffer = memoryview(bytearray(PIECE_BYTES))
@@ -105,7 +105,7 @@ class Incoming:
                 self.header, self.remaining_bytes = b"", -1
 
 
-class Host:
+class HostConnections:
     """Connections of this host, and an event loop that serves them and its timers.
 
     `waiting_s` is the time so far in which the loop had nothing to do.
@@ -114,18 +114,18 @@ class Host:
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.server = socket.create_server(("", 0), backlog=1024)
-        self.incoming: dict[int, Incoming] = {}
-        self.outgoing: dict[tuple[int, int], Outgoing] = {}
+        self.incoming: dict[int, IncomingConnection] = {}
+        self.outgoing: dict[tuple[int, int], OutgoingQueue] = {}
         self.timers: list[tuple[float, int, Callable[[float], None]]] = []
         self.barrier_connections: list[socket.socket] = []
         self.timer_count = 0
         self.on_arrival: Callable[[int], None] = lambda _task: None
         self.waiting_s = 0.0
 
-    def call_at(self, moment_s: float, call: Callable[[float], None]) -> None:
+    def schedule_call(self, moment_s: float, callback: Callable[[float], None]) -> None:
         """Schedule `call(moment_s)` at that time of the monotonic clock."""
         self.timer_count += 1
-        heapq.heappush(self.timers, (moment_s, self.timer_count, call))
+        heapq.heappush(self.timers, (moment_s, self.timer_count, callback))
 
     def serve_once(self, deadline_s: float) -> None:
         """Serve a timer that is due, or else wait for connections. Raise `TimeoutError` from `deadline_s` on."""
@@ -169,7 +169,7 @@ class Host:
             _limit_rate(connection, job["pace_bytes"])
             connection.sendall(HELLO.pack(b"d", self.rank))
             connection.setblocking(False)
-            self.outgoing[target, route_set] = Outgoing(connection)
+            self.outgoing[target, route_set] = OutgoingQueue(connection)
         address, _, port = job["barrier"].rpartition(":")
         self.barrier_connection = socket.create_connection((address, int(port)), timeout_s)
         self.barrier_connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,7 +188,7 @@ class Host:
             self.barrier_connections.append(connection)
         else:
             connection.setblocking(False)
-            self.incoming[connection.fileno()] = Incoming(connection, self._report_arrival)
+            self.incoming[connection.fileno()] = IncomingConnection(connection, self._report_arrival)
 
     def wait_for_all(self) -> None:
         """Wait until all hosts have called this."""
@@ -201,10 +201,10 @@ class Host:
         _receive_mark(self.barrier_connection)
 
 
-def _limit_rate(connection: socket.socket, pace_bytes: int) -> None:
+def _limit_rate(connection: socket.socket, pace_bytes_per_s: int) -> None:
     """Limit a connection to a link's rate and queue length: bytes lost on a long path load its first links twice."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
+    connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes_per_s))
 
 
 def _receive_mark(connection: socket.socket) -> None:

@@ -34,13 +34,13 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.transfers import EventLoop, Incoming, Outgoing, open_incoming, open_outgoing
+    from testbed.node.transfers import EventLoop, ReceivingEnd, SendingEnd, open_incoming, open_outgoing
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from transfers import (  # type: ignore[import-not-found,no-redef]
         EventLoop,
-        Incoming,
-        Outgoing,
+        ReceivingEnd,
+        SendingEnd,
         open_incoming,
         open_outgoing,
     )
@@ -59,8 +59,8 @@ class SlotSchedule:
 
     def __init__(self, job: dict[str, Any], start_s: float) -> None:
         self.start_s, self.slot_s = start_s, job["slot_s"]
-        self.tolerance, self.max_alignments = job["tolerance"], job["most_alignments"]
-        self.slot = self.alignments = 0
+        self.slot_tolerance, self.max_alignments = job["tolerance"], job["most_alignments"]
+        self.slot_index = self.alignments = 0
 
     def compute_wait_s(self, now_s: float) -> float:
         """Return the seconds until the next iteration. An iteration that is too late skips slots (an alignment).
@@ -71,24 +71,24 @@ class SlotSchedule:
         """
         if self.slot_s <= 0:
             return 0.0
-        self.slot += 1
-        wait: float = self.start_s + self.slot * self.slot_s - now_s
-        if -wait > self.tolerance * self.slot_s and self.alignments < self.max_alignments:
-            skipped_slots = math.ceil(-wait / self.slot_s)
-            self.slot += skipped_slots
+        self.slot_index += 1
+        wait_s: float = self.start_s + self.slot_index * self.slot_s - now_s
+        if -wait_s > self.slot_tolerance * self.slot_s and self.alignments < self.max_alignments:
+            skipped_slot_count = math.ceil(-wait_s / self.slot_s)
+            self.slot_index += skipped_slot_count
             self.alignments += 1
-            wait += skipped_slots * self.slot_s
-        return max(wait, 0.0)
+            wait_s += skipped_slot_count * self.slot_s
+        return max(wait_s, 0.0)
 
 
 class PeriodicJob:
     """One job on this host, with its sending and receiving ends."""
 
     def __init__(
-        self, job: dict[str, Any], outgoing: Outgoing | None, incoming: Incoming | None, loop: EventLoop
+        self, job: dict[str, Any], outgoing: SendingEnd | None, incoming: ReceivingEnd | None, loop: EventLoop
     ) -> None:
         self.job, self.outgoing, self.incoming, self.loop = job, outgoing, incoming, loop
-        self.computed_s = 0.0
+        self.compute_time_s = 0.0
 
     def run(self, epoch_s: float) -> dict[str, object]:
         """Run all iterations and return the row of this job. Raises `TimeoutError`, `OSError`."""
@@ -101,23 +101,23 @@ class PeriodicJob:
             start_times_s.append(time.monotonic())
         return {
             "begins_s": [start_s - job_start_s + self.job["start_s"] for start_s in start_times_s],
-            "computed_s": self.computed_s,
+            "computed_s": self.compute_time_s,
             "alignments": slots.alignments,
             "retransmits": self.outgoing.retransmit_count if self.outgoing else 0,
         }
 
     def _run_iteration(self, start_s: float) -> None:
-        give_up_s = start_s + self.job["give_up_s"]
+        deadline_s = start_s + self.job["give_up_s"]
         for phase_index, (compute_s, burst_bytes, pace_bytes_per_s) in enumerate(self.job["phases"]):
             self._compute(start_s if phase_index == 0 else time.monotonic(), compute_s)
-            self._send_burst(burst_bytes, pace_bytes_per_s, give_up_s)
+            self._send_burst(burst_bytes, pace_bytes_per_s, deadline_s)
         self._compute(time.monotonic(), self.job["rest_s"])
 
     def _compute(self, start_s: float, seconds: float) -> None:
-        self.computed_s += seconds
+        self.compute_time_s += seconds
         self.loop.serve_until(start_s + seconds)
 
-    def _send_burst(self, size: int, pace_bytes_per_s: float, give_up_s: float) -> None:
+    def _send_burst(self, size: int, pace_bytes_per_s: float, deadline_s: float) -> None:
         """Send the parts of a burst. Each waits until the previous parts, of this and the other host, have arrived."""
         steps = self.job["steps"]
         part_size = -(-size // steps)
@@ -126,7 +126,7 @@ class PeriodicJob:
                 self.outgoing.begin(part_size, pace_bytes_per_s)
             if self.incoming:
                 self.incoming.expect(part_size)
-            self.loop.run(self._is_delivered, give_up_s)
+            self.loop.run(self._is_delivered, deadline_s)
 
     def _is_delivered(self) -> bool:
         return (self.outgoing is None or self.outgoing.is_done) and (
@@ -134,7 +134,7 @@ class PeriodicJob:
         )
 
 
-def run_member(job: dict[str, Any], incoming: Incoming | None, epoch_s: float) -> dict[str, object]:
+def run_host_job(job: dict[str, Any], incoming: ReceivingEnd | None, epoch_s: float) -> dict[str, object]:
     """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
     outgoing = open_outgoing(job) if job["next"] else None
     endpoints = [endpoint for endpoint in (outgoing, incoming) if endpoint]
@@ -149,7 +149,7 @@ def run_member(job: dict[str, Any], incoming: Incoming | None, epoch_s: float) -
 
 
 def run_in_processes(
-    jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, Incoming | None], epoch_s: float
+    jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, ReceivingEnd | None], epoch_s: float
 ) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
     job_pipes = []
@@ -172,9 +172,9 @@ def run_in_processes(
     return status
 
 
-def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch_s: float, write_end: int) -> int:
+def _run_child(job: dict[str, Any], incoming: ReceivingEnd | None, epoch_s: float, write_end: int) -> int:
     try:
-        row = run_member(job, incoming, epoch_s)
+        row = run_host_job(job, incoming, epoch_s)
     except (OSError, ValueError, KeyError) as error:
         row = {"error": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
     with os.fdopen(write_end, "w") as pipe:

@@ -39,7 +39,7 @@ SOL_RAW, ICMP_FILTER = 255, 1
 MAGIC = b"lightbed"
 MAX_RUN_S = 60.0
 """Time after which the program ends even if its input stays open."""
-LARGE_ROUND = 0xFFFF
+LARGE_PING_ROUND = 0xFFFF
 """Round number of full-size pings. Pings before the first answer have round 0. Counted pings have rounds from 1 on."""
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
@@ -100,7 +100,7 @@ class PathState:
         self.answered_rounds: set[int] = set()
         self.is_large_answered: bool | None = None
         self.last_large_s = 0.0
-        self.is_tcp_whole: bool | None = None
+        self.is_tcp_complete: bool | None = None
         self.exchange: Exchange | None = None
 
     def as_json(self, begin_s: float) -> dict[str, object] | None:
@@ -113,11 +113,11 @@ class PathState:
             "sent": self.sent_count,
             "received": len(self.answered_rounds),
             "large": self.is_large_answered,
-            "tcp": self.is_tcp_whole,
+            "tcp": self.is_tcp_complete,
         }
 
 
-class Trial:
+class PathTrial:
     """Running pings and exchanges of this host."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -152,15 +152,15 @@ class Trial:
         """Test all paths; return when all results are known, or the deadline has passed."""
         self.begin_s = now_s = time.monotonic()
         while not self.is_over(now_s):
-            if now_s >= self.begin_s + self.large_delay_s and self.has_sent_counted():
+            if now_s >= self.begin_s + self.large_delay_s and self.has_sent_counted_pings():
                 self.large_start_s = min(self.large_start_s, now_s)
             for sequence, path in enumerate(self.paths):
                 self.send_due_pings(sequence, path, now_s)
-            self.serve()
+            self.handle_ready_sockets()
             now_s = time.monotonic()
         return self.paths
 
-    def serve(self) -> None:
+    def handle_ready_sockets(self) -> None:
         """Handle the ready sockets of this host's exchanges and of its peers' exchanges."""
         for key, _ in self.selector.select(PING_PAUSE_S):
             key.data()
@@ -180,14 +180,14 @@ class Trial:
             or path.is_large_answered is True
             or now_s >= self.find_large_start(path) + LARGE_PING_WAIT_S
         )
-        is_tcp_tried = not self.port or path.is_tcp_whole is not None
+        is_tcp_tried = not self.port or path.is_tcp_complete is not None
         return is_counting_done and is_large_tried and is_tcp_tried
 
     def find_large_start(self, path: PathState) -> float:
         """Return the time from which a path that answers gets full-size pings and TCP."""
         return max(path.first_reply_s, self.large_start_s)
 
-    def has_sent_counted(self) -> bool:
+    def has_sent_counted_pings(self) -> bool:
         """Return whether all counted pings were sent."""
         return all(path.ttl is None or path.attempt_count >= path.planned_count for path in self.paths)
 
@@ -210,9 +210,9 @@ class Trial:
             path.attempt_count, path.last_counted_s = path.attempt_count + 1, now_s
             path.sent_count += self.send_ping(sequence, path, path.attempt_count)
         if path.exchange and now_s >= path.exchange.end_s:
-            path.exchange.end(is_whole=False)
+            path.exchange.finish(is_complete=False)
         elapsed_s = now_s - self.find_large_start(path)
-        if elapsed_s >= 0 and self.port and path.exchange is None and path.is_tcp_whole is None:
+        if elapsed_s >= 0 and self.port and path.exchange is None and path.is_tcp_complete is None:
             self.begin_exchange(path)
         if (
             0 <= elapsed_s < LARGE_PING_WAIT_S
@@ -221,13 +221,13 @@ class Trial:
             and now_s >= path.last_large_s + REPEAT_PAUSE_S
         ):
             path.is_large_answered, path.last_large_s = False, now_s
-            self.send_ping(sequence, path, LARGE_ROUND)
+            self.send_ping(sequence, path, LARGE_PING_ROUND)
 
     def send_ping(self, sequence: int, path: PathState, round_number: int) -> bool:
         """Send one echo request. Return False if this machine could not: no route, a smaller MTU or no buffer."""
-        size = self.large_bytes if round_number == LARGE_ROUND else 10
+        size = self.large_bytes if round_number == LARGE_PING_ROUND else 10
         self.icmp.setsockopt(
-            socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if round_number == LARGE_ROUND else 0
+            socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if round_number == LARGE_PING_ROUND else 0
         )
         try:
             self.icmp.sendto(
@@ -251,7 +251,7 @@ class Trial:
 
     def record_reply(self, path: PathState, ttl: int, round_number: int) -> None:
         """Record a reply."""
-        if round_number == LARGE_ROUND:
+        if round_number == LARGE_PING_ROUND:
             path.is_large_answered = True
         elif 0 < round_number <= path.planned_count:
             path.answered_rounds.add(round_number)
@@ -286,7 +286,7 @@ class Trial:
 class Exchange:
     """A TCP exchange: it sends bytes to a peer, which sends as many back."""
 
-    def __init__(self, trial: Trial, path: PathState) -> None:
+    def __init__(self, trial: PathTrial, path: PathState) -> None:
         self.trial, self.path = trial, path
         self.unsent_bytes = self.awaited_bytes = trial.exchange_bytes
         self.end_s = time.monotonic() + TCP_TIMEOUT_S
@@ -313,11 +313,11 @@ class Exchange:
         if self.unsent_bytes == 0 and self.awaited_bytes > 0:
             self.trial.selector.modify(self.connection, selectors.EVENT_READ, self.handle_ready)
         if self.awaited_bytes <= 0:
-            self.end(is_whole=self.awaited_bytes == 0)
+            self.finish(is_complete=self.awaited_bytes == 0)
 
-    def end(self, *, is_whole: bool) -> None:
+    def finish(self, *, is_complete: bool) -> None:
         """Record the result, and close the connection."""
-        self.path.is_tcp_whole, self.path.exchange = is_whole, None
+        self.path.is_tcp_complete, self.path.exchange = is_complete, None
         self.trial.selector.unregister(self.connection)
         self.connection.close()
 
@@ -325,7 +325,7 @@ class Exchange:
 class EchoConnection:
     """The other end of an exchange, which sends all bytes back."""
 
-    def __init__(self, trial: Trial, connection: socket.socket) -> None:
+    def __init__(self, trial: PathTrial, connection: socket.socket) -> None:
         self.trial, self.connection = trial, connection
         self.unsent_data = b""
         connection.setblocking(False)
@@ -367,7 +367,7 @@ def main() -> None:
     parser.add_argument(
         "addresses", nargs="*", metavar="ADDRESS[=COUNT]", help="address to ping, and how many pings to count"
     )
-    trial = Trial(parser.parse_args())
+    trial = PathTrial(parser.parse_args())
     print(json.dumps({"event": "ready"}), flush=True)
     if not sys.stdin.readline():
         return
@@ -379,7 +379,7 @@ def main() -> None:
     end_events: list[bool] = []
     trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: end_events.append(True))
     while not end_events and time.monotonic() < trial.begin_s + MAX_RUN_S:
-        trial.serve()
+        trial.handle_ready_sockets()
 
 
 if __name__ == "__main__":

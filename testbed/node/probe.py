@@ -93,7 +93,7 @@ class ProbeNic:
         self.name = name
         self.connection = open_nic(name)
         self.sent_count = 0
-        self.frames: list[tuple[str, str, int]] = []
+        self.received_frames: list[tuple[str, str, int]] = []
         self.counters_before = read_counters(name)
 
     def send_frame(self, host: str, epoch: int) -> None:
@@ -111,10 +111,10 @@ class ProbeNic:
                 frame = decode_frame(self.connection.recv(2048))
             except OSError:
                 return  # nothing more, or the NIC went down
-            if frame and frame not in self.frames:
-                self.frames.append(frame)
+            if frame and frame not in self.received_frames:
+                self.received_frames.append(frame)
 
-    def report(self) -> dict[str, object]:
+    def make_report(self) -> dict[str, object]:
         """Return the report of this NIC, which may have been removed since it was opened."""
         try:
             carrier = has_carrier(self.connection, self.name)
@@ -126,7 +126,12 @@ class ProbeNic:
             for name, count in read_counters(self.name).items()
             if name in counters_before
         }
-        return {"carrier": carrier, "sent": self.sent_count, "frames": self.frames, "counters": counters}
+        return {
+            "carrier": carrier,
+            "sent": self.sent_count,
+            "frames": self.received_frames,
+            "counters": counters,
+        }
 
 
 def open_nics(names: list[str]) -> list[ProbeNic]:
@@ -182,7 +187,8 @@ def main() -> None:
     listen(nics)
     silent_report = {"carrier": False, "sent": 0, "frames": [], "counters": {}}
     print_event(
-        "heard", nics=dict.fromkeys(options.nics, silent_report) | {nic.name: nic.report() for nic in nics}
+        "heard",
+        nics=dict.fromkeys(options.nics, silent_report) | {nic.name: nic.make_report() for nic in nics},
     )
 
 

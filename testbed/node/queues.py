@@ -2,14 +2,15 @@
 
     python3 queues.py hold        reads {"nics": {"nic1": {"rate_mbps": 100, "limit": 16, "shares": [0.75, 0.25]}},
                                   "sysctls": {"ipv4/tcp_slow_start_after_idle": 0}}
-    python3 queues.py restore     restores the queues after `hold` was killed
+    python3 queues.py restore     restores the queues after `hold_settings` was killed
 
 Each NIC gets HTB at its rate: a class for each share, in order, or one class for all. The queue of a class holds
 `limit` packets. Segmentation offload is limited to one segment, so each of these is a packet on the wire. A socket
 chooses class i by the priority `HANDLE << 16 | i + 1`.
 
-`hold` saves the earlier state in a file and locks it. Only a process with the lock restores the state. The program
-prints JSON lines: `set`, `restored`, or `error`. Standard library only: this file is copied to the hosts. Needs root.
+`hold_settings` saves the earlier state in a file and locks it. Only a process with the lock restores the state. The
+program prints JSON lines: `set`, `restored`, or `error`. Standard library only: this file is copied to the hosts.
+Needs root.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def print_event(event: str, **details: object) -> None:
         print(json.dumps({"event": event, **details}), flush=True)
 
 
-def run(*command: str) -> str:
+def run_command(*command: str) -> str:
     """Return the output of a command. Raise `QueueError` with its error."""
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
@@ -191,8 +192,8 @@ def read_state(request: dict[str, Any]) -> dict[str, Any]:
     """Return the current state of what the request changes. Raise `QueueError` for queues that cannot be restored."""
     state_by_nic = {}
     for nic in request["nics"]:
-        rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
-        (link,) = json.loads(run("ip", "-j", "-d", "link", "show", "dev", nic))
+        rows = json.loads(run_command("tc", "-j", "qdisc", "show", "dev", nic))
+        (link,) = json.loads(run_command("ip", "-j", "-d", "link", "show", "dev", nic))
         state_by_nic[nic] = {"queues": rows, "gso_max_segs": link["gso_max_segs"]}
         make_restore_commands(nic, rows)
     value_by_sysctl = {
@@ -207,14 +208,14 @@ def select_existing_sysctls(sysctls: dict[str, Any]) -> list[str]:
     return [name for name in sysctls if Path("/proc/sys/net", name).exists()]
 
 
-def apply(request: dict[str, Any]) -> None:
+def apply_request(request: dict[str, Any]) -> None:
     """Set queues and kernel settings. Raises `QueueError`, `OSError`."""
     for name in select_existing_sysctls(request["sysctls"]):
         Path("/proc/sys/net", name).write_text(f"{request['sysctls'][name]}\n")
     for nic, queue in request["nics"].items():
-        run("ip", "link", "set", "dev", nic, "gso_max_segs", "1")
+        run_command("ip", "link", "set", "dev", nic, "gso_max_segs", "1")
         for command in make_queue_commands(nic, queue):
-            run(*command)
+            run_command(*command)
 
 
 def restore_state(saved_state: dict[str, Any]) -> list[str]:
@@ -224,7 +225,7 @@ def restore_state(saved_state: dict[str, Any]) -> list[str]:
         segments_command = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved_nic["gso_max_segs"])]
         for command in (*make_restore_commands(nic, saved_nic["queues"]), segments_command):
             try:
-                run(*command)
+                run_command(*command)
             except QueueError as error:
                 error_texts.append(str(error))
     for name, value in saved_state["sysctls"].items():
@@ -235,32 +236,32 @@ def restore_state(saved_state: dict[str, Any]) -> list[str]:
     return error_texts
 
 
-def restore(state: IO[str]) -> None:
+def restore_from_file(state_file: IO[str]) -> None:
     """Restore the state in the file, and empty it. Raise `QueueError` with the errors."""
-    state.seek(0)
-    text = state.read()
+    state_file.seek(0)
+    text = state_file.read()
     errors = restore_state(json.loads(text)) if text else []
-    state.seek(0)
-    state.truncate()
+    state_file.seek(0)
+    state_file.truncate()
     if errors:
         raise QueueError("; ".join(errors))
 
 
-def hold(state: IO[str]) -> None:
+def hold_settings(state_file: IO[str]) -> None:
     """Apply the first line of input, and restore the earlier state at the end of the input or on a signal."""
     request = json.loads(sys.stdin.readline())
-    restore(state)
-    state.write(json.dumps(read_state(request)))
-    state.flush()
+    restore_from_file(state_file)
+    state_file.write(json.dumps(read_state(request)))
+    state_file.flush()
     try:
-        apply(request)
+        apply_request(request)
         print_event("set")
         for _line in sys.stdin:
             pass
     finally:
         for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(signal_number, signal.SIG_IGN)
-        restore(state)
+        restore_from_file(state_file)
 
 
 def interrupt(_number: int, _frame: object) -> None:
@@ -279,7 +280,7 @@ def main() -> int:
             print_event("error", message="another run uses the queues of this host: wait for it, or stop it")
             return EXIT_BUSY
         try:
-            hold(state) if sys.argv[1] == "hold" else restore(state)
+            hold_settings(state) if sys.argv[1] == "hold" else restore_from_file(state)
         except (QueueError, OSError, ValueError, KeyError) as error:
             print_event("error", message=str(error)[:500])
             return EXIT_FAILED

@@ -55,7 +55,7 @@ SPAWN_VARIABLE = "TESTBED_SPAWN"
 _print_lock = threading.Lock()
 
 
-def send(**event: Any) -> None:
+def print_event(**event: Any) -> None:
     """Print one event as a line."""
     with _print_lock:
         print(json.dumps(event), flush=True)
@@ -107,7 +107,7 @@ class WindowRates:
                 self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
         self._sent_bytes, self._last_read_s = sent_bytes, now_s
 
-    def describe(self) -> dict[str, dict[str, float]]:
+    def summarise_rates(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
         return {
             nic: {
@@ -118,10 +118,10 @@ class WindowRates:
         }
 
 
-def forward(stream: IO[bytes], name: str) -> None:
+def forward_stream(stream: IO[bytes], name: str) -> None:
     """Send each line of a stream as an event. Bytes that are not UTF-8 are escaped as in Python's file names."""
     while output_piece := stream.readline(MAX_PIECE_BYTES):
-        send(event="out", stream=name, text=output_piece.decode(errors="surrogateescape"))
+        print_event(event="out", stream=name, text=output_piece.decode(errors="surrogateescape"))
 
 
 def read_spec() -> dict[str, Any] | None:
@@ -146,7 +146,7 @@ def serve_spawns(path: str) -> None:
             connection, _ = server.accept()
             with connection, connection.makefile("rb") as request:
                 words = json.loads(request.read())
-                send(event="spawn", host=words[0], command=" ".join(words[1:]))
+                print_event(event="spawn", host=words[0], command=" ".join(words[1:]))
 
     threading.Thread(target=accept, daemon=True).start()
 
@@ -230,7 +230,7 @@ class Program:
             time.monotonic(),
         )
         readers = [
-            threading.Thread(target=forward, args=(stream, name), daemon=True)
+            threading.Thread(target=forward_stream, args=(stream, name), daemon=True)
             for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
         ]
         for reader in readers:
@@ -248,7 +248,7 @@ class Program:
             reader.join(OUTPUT_GRACE_S)
         exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
         counters_after = read_counters(nics)
-        send(
+        print_event(
             event="rank",
             exit_code=exit_code,
             stopped=self.is_stopped,
@@ -262,22 +262,22 @@ class Program:
                 }
                 for nic, counters in counters_before.items()
             },
-            rates=rates.describe(),
+            rates=rates.summarise_rates(),
             retransmitted=read_retransmissions() - retransmitted_before,
         )
         return exit_code
 
 
-def run(spec: dict[str, Any]) -> int:
+def run_program(spec: dict[str, Any]) -> int:
     """Run the program of a spec to its end, and send its events; return its exit code."""
     program = Program(spec)
     try:
         program.start()
     except OSError as error:
         exit_code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_RUNNABLE
-        send(event="out", stream="stderr", text=f"{spec['argv'][0]}: {error.strerror}\n")
+        print_event(event="out", stream="stderr", text=f"{spec['argv'][0]}: {error.strerror}\n")
         empty_report: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
-        send(event="rank", exit_code=exit_code, stopped=False, folder=program.folder, **empty_report)
+        print_event(event="rank", exit_code=exit_code, stopped=False, folder=program.folder, **empty_report)
         return exit_code
     threading.Thread(target=program.follow_input, daemon=True).start()
     return program.watch()
@@ -287,14 +287,14 @@ def main() -> int:
     """Run the program that the first line of input specifies; return its exit code."""
     if sys.argv[1:2] == ["--spawn"]:
         return spawn(sys.argv[2:])
-    send(event="ready")
+    print_event(event="ready")
     spec = read_spec()
     if spec is None:
         return 0
-    return run(spec)
+    return run_program(spec)
 
 
 if __name__ == "__main__":
-    code = main()
+    exit_status = main()
     sys.stdout.flush()
-    os._exit(code)  # a thread may still read a pipe that a process left behind holds open
+    os._exit(exit_status)  # a thread may still read a pipe that a process left behind holds open

@@ -28,7 +28,7 @@ def print_event(event: str, **details: object) -> None:
     print(json.dumps({"event": event, **details}), flush=True)
 
 
-def receive(address: str, port: int) -> None:
+def receive_stream(address: str, port: int) -> None:
     """Accept one connection and record the arrival times of its data until the standard input ends."""
     with socket.create_server((address, port)) as server:
         print_event("listening")
@@ -59,7 +59,7 @@ def receive(address: str, port: int) -> None:
     )
 
 
-def send(address: str, port: int, source: str) -> None:
+def send_stream(address: str, port: int, source: str) -> None:
     """Send a piece every `SEND_INTERVAL_S` until the connection or the standard input ends."""
     with socket.create_connection((address, port), timeout=10, source_address=(source, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -79,9 +79,9 @@ def main() -> None:
     """Receive or send, as the first argument says."""
     role, address, port, *options = sys.argv[1:]
     if role == "receive":
-        receive(address, int(port))
+        receive_stream(address, int(port))
     else:
-        send(address, int(port), options[0])
+        send_stream(address, int(port), options[0])
 
 
 if __name__ == "__main__":

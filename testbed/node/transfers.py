@@ -55,7 +55,7 @@ class Endpoint(Protocol):
         ...
 
 
-class Outgoing(Endpoint, Protocol):
+class SendingEnd(Endpoint, Protocol):
     """The sending end."""
 
     @property
@@ -68,7 +68,7 @@ class Outgoing(Endpoint, Protocol):
         ...
 
 
-class Incoming(Endpoint, Protocol):
+class ReceivingEnd(Endpoint, Protocol):
     """The receiving end."""
 
     port: int
@@ -176,12 +176,12 @@ class TcpReceiver:
         self.server.close()
 
 
-def open_outgoing(job: dict[str, Any]) -> Outgoing:
+def open_outgoing(job: dict[str, Any]) -> SendingEnd:
     """Return the sending end of a job. Raises `OSError`."""
     return TcpSender(job) if job["transport"] == "tcp" else UdpSender(job)
 
 
-def open_incoming(member: dict[str, Any]) -> Incoming | None:
+def open_incoming(member: dict[str, Any]) -> ReceivingEnd | None:
     """Return the receiving end of a job, or None if the job receives nothing here."""
     if member["listen"] is None:
         return None
@@ -199,17 +199,17 @@ class EventLoop:
         while (now_s := time.monotonic()) < moment_s:
             self._serve_once(moment_s - now_s)
 
-    def run(self, is_over: Callable[[], bool], give_up_s: float) -> None:
-        """Serve until `is_over()`. Raise `TimeoutError` at `give_up_s`."""
+    def run(self, is_over: Callable[[], bool], deadline_s: float) -> None:
+        """Serve until `is_over()`. Raise `TimeoutError` at `deadline_s`."""
         while not is_over():
             now_s = time.monotonic()
-            if now_s > give_up_s:
+            if now_s > deadline_s:
                 raise TimeoutError("a burst did not end in time: check the other hosts of the job")
-            self._serve_once(give_up_s - now_s)
+            self._serve_once(deadline_s - now_s)
 
-    def linger(self, give_up_s: float) -> None:
+    def linger(self, max_wait_s: float) -> None:
         """Serve until nothing has arrived for a while: the last acknowledgement may be lost."""
-        end_s = time.monotonic() + give_up_s
+        end_s = time.monotonic() + max_wait_s
         while time.monotonic() < end_s and self._serve_once(MAX_IDLE_S):
             pass
 

@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 try:
-    from testbed.node.congestion import CONGESTION_CONTROLS, Cubic, Gain, Reno
+    from testbed.node.congestion import CONGESTION_CONTROLS, Cubic, MltcpGain, Reno
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
-    from congestion import CONGESTION_CONTROLS, Cubic, Gain, Reno  # type: ignore[import-not-found,no-redef]
+    from congestion import CONGESTION_CONTROLS, Cubic, MltcpGain, Reno  # type: ignore[import-not-found,no-redef]
 
-DATA = struct.Struct("!BxxxQQd")
-ACK = struct.Struct("!BxxxQQd")
-_DATA, _ACK = 1, 2
-PAYLOAD = 1400
-_ZEROS = bytes(PAYLOAD)
+DATA_FORMAT = struct.Struct("!BxxxQQd")
+ACK_FORMAT = struct.Struct("!BxxxQQd")
+_DATA_TYPE, _ACK_TYPE = 1, 2
+PAYLOAD_BYTES = 1400
+_ZEROS = bytes(PAYLOAD_BYTES)
 REORDERING_LIMIT = 3
 MIN_RTO_S = 0.02
 MAX_RTO_S = 1.0
@@ -40,14 +40,14 @@ MIN_PROBE_DELAY_S = 0.001
 
 
 @dataclass(slots=True)
-class RoundTrip:
+class RoundTripEstimate:
     """Smoothed round trip and the retransmission timeout from it (RFC 6298)."""
 
     smoothed_s: float = 0.0
     variation_s: float = 0.0
     backoff: int = 0
 
-    def measure(self, sample_s: float) -> None:
+    def add_sample(self, sample_s: float) -> None:
         """Add a sample to the means."""
         if not self.smoothed_s:
             self.smoothed_s, self.variation_s = sample_s, sample_s / 2
@@ -62,7 +62,7 @@ class RoundTrip:
         return float(min(max(measured_s, MIN_RTO_S) * 2**self.backoff, MAX_RTO_S))
 
     @property
-    def probe_s(self) -> float:
+    def probe_delay_s(self) -> float:
         """Time after which a silent connection is probed."""
         return (
             min(2 * self.smoothed_s + MIN_PROBE_DELAY_S, self.timeout_s)
@@ -75,12 +75,12 @@ class RoundTrip:
 class Sender:
     """Sending end: `begin` a transfer, `poll` packets, feed acknowledgements and the time."""
 
-    control: Reno | Cubic
-    gain: Gain = field(default_factory=Gain)
-    retransmits: int = 0
-    timeouts: int = 0
-    probes: int = 0
-    _round_trip: RoundTrip = field(default_factory=RoundTrip)
+    congestion_control: Reno | Cubic
+    gain: MltcpGain = field(default_factory=MltcpGain)
+    retransmit_count: int = 0
+    timeout_count: int = 0
+    probe_count: int = 0
+    _round_trip: RoundTripEstimate = field(default_factory=RoundTripEstimate)
     _waiting_chunks: deque[int] = field(default_factory=deque)
     _in_flight_by_number: dict[int, tuple[int, float]] = field(default_factory=dict)
     _next_number: int = 0
@@ -91,11 +91,11 @@ class Sender:
     _deadline_s: float | None = None
     _is_probing: bool = False
 
-    def begin(self, chunks: int) -> None:
-        """Begin a transfer of `chunks` packets. Window and round trip keep their values."""
+    def begin(self, chunk_count: int) -> None:
+        """Begin a transfer of `chunk_count` packets. Window and round trip keep their values."""
         self._first_chunk += self._chunk_count
-        self._chunk_count = chunks
-        self._waiting_chunks = deque(range(self._first_chunk, self._first_chunk + chunks))
+        self._chunk_count = chunk_count
+        self._waiting_chunks = deque(range(self._first_chunk, self._first_chunk + chunk_count))
         self._in_flight_by_number.clear()
         self._acknowledged_chunks.clear()
         self._deadline_s, self._is_probing = None, False
@@ -116,14 +116,16 @@ class Sender:
         return self._deadline_s
 
     @property
-    def has_waiting(self) -> bool:
+    def has_waiting_chunks(self) -> bool:
         """True while packets wait to be sent."""
         return bool(self._waiting_chunks)
 
     def poll(self, now_s: float, max_packets: int | None = None) -> list[bytes]:
         """Return the packets that the window allows, but at most `max_packets`."""
         packets: list[bytes] = []
-        while self._waiting_chunks and len(self._in_flight_by_number) < int(max(self.control.window, 1.0)):
+        while self._waiting_chunks and len(self._in_flight_by_number) < int(
+            max(self.congestion_control.window, 1.0)
+        ):
             if max_packets is not None and len(packets) >= max_packets:
                 break
             chunk = self._waiting_chunks.popleft()
@@ -136,21 +138,21 @@ class Sender:
 
     def _make_packet(self, chunk: int, now_s: float) -> bytes:
         self._in_flight_by_number[self._next_number] = (chunk, now_s)
-        packet = DATA.pack(_DATA, self._next_number, chunk, now_s) + _ZEROS
+        packet = DATA_FORMAT.pack(_DATA_TYPE, self._next_number, chunk, now_s) + _ZEROS
         self._next_number += 1
         return packet
 
     def _schedule_probe(self, now_s: float) -> None:
         """Set the time at which the connection is probed if no acknowledgement comes before."""
-        self._deadline_s, self._is_probing = now_s + self._round_trip.probe_s, False
+        self._deadline_s, self._is_probing = now_s + self._round_trip.probe_delay_s, False
 
     def on_packet(self, packet: bytes, now_s: float) -> None:
         """Process an acknowledgement; ignore other packets."""
-        if len(packet) < ACK.size or packet[0] != _ACK:
+        if len(packet) < ACK_FORMAT.size or packet[0] != _ACK_TYPE:
             return
-        _, largest_number, earlier_bits, sent_s = ACK.unpack_from(packet)
+        _, largest_number, earlier_bits, sent_s = ACK_FORMAT.unpack_from(packet)
         if largest_number in self._in_flight_by_number:
-            self._round_trip.measure(now_s - sent_s)
+            self._round_trip.add_sample(now_s - sent_s)
         # Bit i stands for the transmission `largest_number - i`.
         received_bits = earlier_bits << 1 | 1
         lost_before_s = sent_s - self._round_trip.smoothed_s / 4
@@ -174,7 +176,7 @@ class Sender:
         self._acknowledged_chunks.add(self._in_flight_by_number.pop(number)[0])
         if number >= self._recovery_number:
             ratio = len(self._acknowledged_chunks) / self._chunk_count
-            self.control.on_ack(self.gain.evaluate(ratio), now_s, self._round_trip.smoothed_s)
+            self.congestion_control.on_ack(self.gain.evaluate(ratio), now_s, self._round_trip.smoothed_s)
 
     def on_time(self, now_s: float) -> list[bytes]:
         """Return a probe for a silent connection. If the last probe got no answer, count packets in flight as lost."""
@@ -183,13 +185,13 @@ class Sender:
         if not self._is_probing and self._in_flight_by_number and self._round_trip.smoothed_s:
             self._is_probing = True
             self._deadline_s = now_s + self._round_trip.timeout_s
-            self.probes += 1
+            self.probe_count += 1
             return [self._make_packet(self._in_flight_by_number[max(self._in_flight_by_number)][0], now_s)]
-        self.timeouts += 1
+        self.timeout_count += 1
         self._round_trip.backoff += 1
         self._resend(list(self._in_flight_by_number))
         self._recovery_number = self._next_number
-        self.control.on_timeout(now_s)
+        self.congestion_control.on_timeout(now_s)
         self._deadline_s = now_s + self._round_trip.timeout_s
         return []
 
@@ -200,22 +202,22 @@ class Sender:
         self._resend(numbers)
         if newest_number >= self._recovery_number:
             self._recovery_number = self._next_number
-            self.control.on_loss(now_s)
+            self.congestion_control.on_loss(now_s)
 
     def _resend(self, numbers: list[int]) -> None:
         for number in sorted(numbers, reverse=True):
             chunk, _ = self._in_flight_by_number.pop(number)
             if chunk not in self._acknowledged_chunks:
                 self._waiting_chunks.appendleft(chunk)
-                self.retransmits += 1
+                self.retransmit_count += 1
 
 
 @dataclass(slots=True)
 class Receiver:
     """Receiving end, which acknowledges every data packet and counts the distinct ones."""
 
-    received: int = 0
-    duplicates: int = 0
+    received_count: int = 0
+    duplicate_count: int = 0
     _largest_number: int = -1
     _received_mask: int = 0
     _next_chunk: int = 0
@@ -223,19 +225,19 @@ class Receiver:
 
     def on_packet(self, packet: bytes) -> bytes | None:
         """Return the acknowledgement of a data packet, or None for other packets."""
-        if len(packet) < DATA.size or packet[0] != _DATA:
+        if len(packet) < DATA_FORMAT.size or packet[0] != _DATA_TYPE:
             return None
-        _, number, chunk, sent_s = DATA.unpack_from(packet)
+        _, number, chunk, sent_s = DATA_FORMAT.unpack_from(packet)
         self._record_number(number)
         if chunk < self._next_chunk or chunk in self._out_of_order_chunks:
-            self.duplicates += 1
+            self.duplicate_count += 1
         else:
-            self.received += 1
+            self.received_count += 1
             self._out_of_order_chunks.add(chunk)
             while self._next_chunk in self._out_of_order_chunks:
                 self._out_of_order_chunks.remove(self._next_chunk)
                 self._next_chunk += 1
-        return ACK.pack(_ACK, self._largest_number, self._received_mask, sent_s)
+        return ACK_FORMAT.pack(_ACK_TYPE, self._largest_number, self._received_mask, sent_s)
 
     def _record_number(self, number: int) -> None:
         if number > self._largest_number:
@@ -248,20 +250,20 @@ class Receiver:
 
 def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
     """Return a sender with the named congestion control. A slope above 0 makes it MLTCP. Raises `KeyError`."""
-    return Sender(CONGESTION_CONTROLS[control](), Gain(slope, intercept))
+    return Sender(CONGESTION_CONTROLS[control](), MltcpGain(slope, intercept))
 
 
 def transfer(
-    udp_socket: socket.socket, sender: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
+    udp_socket: socket.socket, sender: Sender, timeout_s: float, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Run the transfer of `sender` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
-    end_s = clock() + give_up_s
+    """Run the transfer of `sender` over a connected socket. Raise `TimeoutError` after `timeout_s`."""
+    end_s = clock() + timeout_s
     while not sender.is_done:
         now_s = clock()
         if now_s > end_s:
             unacknowledged_text = sender.unacknowledged_text
             raise TimeoutError(
-                f"{unacknowledged_text} packets were not acknowledged within {give_up_s:g} s: check the other host"
+                f"{unacknowledged_text} packets were not acknowledged within {timeout_s:g} s: check the other host"
             )
         for packet in [*sender.on_time(now_s), *sender.poll(now_s)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
@@ -273,7 +275,7 @@ def transfer(
             wait_s = 0.0
 
 
-def answer(bound_socket: socket.socket, receiver: Receiver, is_over: Callable[[], bool]) -> None:
+def acknowledge_packets(bound_socket: socket.socket, receiver: Receiver, is_over: Callable[[], bool]) -> None:
     """Acknowledge what arrives on a bound socket until `is_over`."""
     while not is_over():
         if select.select([bound_socket], [], [], 0.05)[0]:

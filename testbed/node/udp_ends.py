@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from testbed.node.transport import PAYLOAD, Receiver, make_sender
+    from testbed.node.transport import PAYLOAD_BYTES, Receiver, make_sender
 except ModuleNotFoundError:  # a copy on a host, beside a copy of transport.py
     sys.path.insert(0, str(Path(__file__).parent))
-    from transport import PAYLOAD, Receiver, make_sender  # type: ignore[import-not-found,no-redef]
+    from transport import PAYLOAD_BYTES, Receiver, make_sender  # type: ignore[import-not-found,no-redef]
 
 MAX_PACKETS_PER_ACK = 8
 """Maximum number of packets that one acknowledgement covers."""
@@ -49,18 +49,18 @@ class UdpSender:
     @property
     def retransmit_count(self) -> int:
         """Packets that were sent again."""
-        return self.sender.retransmits
+        return self.sender.retransmit_count
 
     def begin(self, size: int, pace_bytes_per_s: float) -> None:
         """Begin a part of `size` bytes; `pace_bytes_per_s` limits it to that many bytes per second (0: no limit)."""
-        self.sender.begin(max(1, round(size / PAYLOAD)))
+        self.sender.begin(max(1, round(size / PAYLOAD_BYTES)))
         self.start_s, self.pace_bytes_per_s, self.sent_count = time.monotonic(), pace_bytes_per_s, 0
 
     def write(self) -> float | None:
         """Send the packets that window and pace allow. Return the time of the next call, or None without a deadline."""
         now_s = time.monotonic()
         max_packets = (
-            int((now_s - self.start_s) * self.pace_bytes_per_s / PAYLOAD) + 1 - self.sent_count
+            int((now_s - self.start_s) * self.pace_bytes_per_s / PAYLOAD_BYTES) + 1 - self.sent_count
             if self.pace_bytes_per_s
             else None
         )
@@ -69,8 +69,8 @@ class UdpSender:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 self.connection.send(packet)
         deadline_s = self.sender.deadline_s
-        if self.pace_bytes_per_s and self.sender.has_waiting:
-            next_s = self.start_s + self.sent_count * PAYLOAD / self.pace_bytes_per_s
+        if self.pace_bytes_per_s and self.sender.has_waiting_chunks:
+            next_s = self.start_s + self.sent_count * PAYLOAD_BYTES / self.pace_bytes_per_s
             if next_s > now_s:  # otherwise the window stays full until an acknowledgement comes
                 return min(deadline_s or next_s, next_s)
         return deadline_s
@@ -100,11 +100,11 @@ class UdpReceiver:
     @property
     def is_done(self) -> bool:
         """True when all expected packets have arrived."""
-        return self.receiver.received >= self.expected_count
+        return self.receiver.received_count >= self.expected_count
 
     def expect(self, size: int) -> None:
         """Expect a part of `size` bytes."""
-        self.expected_count += max(1, round(size / PAYLOAD))
+        self.expected_count += max(1, round(size / PAYLOAD_BYTES))
 
     def write(self) -> float | None:
         """Do nothing: this end only answers."""

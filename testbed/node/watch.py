@@ -35,7 +35,7 @@ _INFO_BYTES, _RTT_OFFSET, _ACKED_OFFSET, _BUSY_OFFSET = 216, 68, 120, 168
 
 
 @dataclass(frozen=True)
-class Flow:
+class FlowTotals:
     """Sums of a connection since its start: bytes acknowledged, sent and retransmitted; seconds with data in flight.
 
     `limited_s` is the part of `busy_s` in which the peer's receive buffer was the limit. `rtt_s` is current.
@@ -48,8 +48,8 @@ class Flow:
     limited_s: float = 0.0
     rtt_s: float = 0.0
 
-    def __sub__(self, earlier: Flow) -> Flow:
-        return Flow(
+    def __sub__(self, earlier: FlowTotals) -> FlowTotals:
+        return FlowTotals(
             self.acked_bytes - earlier.acked_bytes,
             self.sent_bytes - earlier.sent_bytes,
             self.retransmitted_bytes - earlier.retransmitted_bytes,
@@ -59,7 +59,7 @@ class Flow:
         )
 
 
-def read_flow(connection: socket.socket) -> Flow:
+def read_flow(connection: socket.socket) -> FlowTotals:
     """Return the sums of a TCP connection, or zeros if it is closed or the kernel is too old."""
     with suppress(OSError):
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
@@ -67,7 +67,7 @@ def read_flow(connection: socket.socket) -> Flow:
             busy_us, peer_us, _own_us, _, _, sent_bytes, retransmitted_bytes = struct.unpack_from(
                 "=QQQIIQQ", info, _BUSY_OFFSET
             )
-            return Flow(
+            return FlowTotals(
                 acked_bytes=struct.unpack_from("=Q", info, _ACKED_OFFSET)[0],
                 sent_bytes=sent_bytes,
                 retransmitted_bytes=retransmitted_bytes,
@@ -75,7 +75,7 @@ def read_flow(connection: socket.socket) -> Flow:
                 limited_s=peer_us / 1e6,
                 rtt_s=struct.unpack_from("=I", info, _RTT_OFFSET)[0] / 1e6,
             )
-    return Flow()
+    return FlowTotals()
 
 
 def find_connections() -> list[tuple[str, socket.socket]]:
@@ -156,13 +156,13 @@ def probe_disk() -> float:
 
 
 @dataclass
-class Link:
+class ConnectionRates:
     """Rates of one connection, in bytes/s, in the windows in which the network was its limit."""
 
     rates: list[float] = field(default_factory=list)
     rtts_s: list[float] = field(default_factory=list)
 
-    def add_window(self, flow: Flow, seconds: float) -> None:
+    def add_window(self, flow: FlowTotals, seconds: float) -> None:
         """Add the connection's rate in a window, if the network was its limit."""
         if flow.busy_s - flow.limited_s >= BUSY_SHARE * seconds:
             self.rates.append(flow.acked_bytes / seconds)
@@ -174,7 +174,7 @@ class RankWatch:
 
     def __init__(self, connections: Sequence[tuple[Any, socket.socket]], nics: Sequence[str] = ()) -> None:
         self.connections = connections
-        self.links = [Link() for _ in connections]
+        self.connection_rates = [ConnectionRates() for _ in connections]
         self.nics = {nic: f"/sys/class/net/{nic}/statistics/tx_bytes" for nic in nics}
         self.nic_rates: dict[str, list[float]] = {nic: [] for nic in nics}
         self.stopped_s = 0.0
@@ -193,7 +193,7 @@ class RankWatch:
         return [
             (name, _summarise(last_flow - first_flow, link))
             for (name, _), first_flow, last_flow, link in zip(
-                self.connections, self._first_flows, self._read_flows(), self.links, strict=True
+                self.connections, self._first_flows, self._read_flows(), self.connection_rates, strict=True
             )
             if last_flow.sent_bytes > first_flow.sent_bytes
         ]
@@ -215,7 +215,7 @@ class RankWatch:
                 sent_bytes.append(int(file.read()))
         return sent_bytes
 
-    def _read_flows(self) -> list[Flow]:
+    def _read_flows(self) -> list[FlowTotals]:
         return [read_flow(connection) for _, connection in self.connections]
 
     def _run(self) -> None:
@@ -238,7 +238,9 @@ class RankWatch:
             tick_count += 1
             if tick_count % WINDOW_TICKS == 0:
                 flows = self._read_flows()
-                for link, first_flow, last_flow in zip(self.links, flows_before, flows, strict=True):
+                for link, first_flow, last_flow in zip(
+                    self.connection_rates, flows_before, flows, strict=True
+                ):
                     link.add_window(last_flow - first_flow, now_s - window_start_s)
                 bytes_now = self._read_sent_bytes()
                 for rates, first_bytes, last_bytes in zip(
@@ -248,8 +250,8 @@ class RankWatch:
                 flows_before, bytes_before, window_start_s = flows, bytes_now, now_s
 
 
-def _summarise(flow: Flow, link: Link) -> dict[str, float]:
-    rates, middle_index = sorted(link.rates), len(link.rates) // 2
+def _summarise(flow: FlowTotals, connection_rates: ConnectionRates) -> dict[str, float]:
+    rates, middle_index = sorted(connection_rates.rates), len(connection_rates.rates) // 2
     return {
         "bytes": flow.acked_bytes,
         "sent": flow.sent_bytes,
@@ -259,7 +261,7 @@ def _summarise(flow: Flow, link: Link) -> dict[str, float]:
         "windows": len(rates),
         "rate": rates[middle_index] if rates else 0.0,
         "peak": rates[int(0.9 * (len(rates) - 1))] if rates else 0.0,
-        "rtt_s": sorted(link.rtts_s)[middle_index] if rates else 0.0,
+        "rtt_s": sorted(connection_rates.rtts_s)[middle_index] if rates else 0.0,
     }
 
 

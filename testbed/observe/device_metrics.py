@@ -27,10 +27,10 @@ def make_samples(
     for switch, reading in readings.items():
         pairs = reading.snapshot.connections.pairs
         used_ports = {port for pair in pairs for port in pair}
-        dark_ports = [port for port, power in reading.power.items() if power and power.below_floor]
+        dark_ports = [port for port, power in reading.power_by_port.items() if power and power.below_floor]
         yield Sample("testbed_switch_up", (lab, switch), 1)
         yield Sample("testbed_circuits", (lab, switch), len(pairs))
         yield Sample("testbed_dark_ports", (lab, switch), len(used_ports.intersection(dark_ports)))
-        for port, power in reading.power.items():
+        for port, power in reading.power_by_port.items():
             if power and not power.below_floor:
                 yield Sample("testbed_port_power_dbm", (lab, switch, str(port)), power.dbm)

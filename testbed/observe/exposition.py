@@ -20,7 +20,7 @@ class Metric:
 
     name: str
     kind: Literal["counter", "gauge"]
-    labels: tuple[str, ...]
+    label_names: tuple[str, ...]
     help: str
 
 
@@ -82,27 +82,28 @@ METRICS: tuple[Metric, ...] = (
         "Ports in circuits whose power monitor reads less than its floor.",
     ),
 )
-METRICS_BY_NAME = {metric.name: metric for metric in METRICS}
+METRIC_BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One value of a metric; `labels` are the values of its labels in the order of the table."""
+    """One value of a metric; `label_values` are the values of its labels in the order of the table."""
 
-    metric: str
-    labels: tuple[str, ...]
+    metric_name: str
+    label_values: tuple[str, ...]
     value: float
 
     def __post_init__(self) -> None:
-        if len(self.labels) != len(METRICS_BY_NAME[self.metric].labels):
+        if len(self.label_values) != len(METRIC_BY_NAME[self.metric_name].label_names):
             raise ValueError(
-                f"{self.metric} has the labels {METRICS_BY_NAME[self.metric].labels}, not {self.labels}"
+                f"{self.metric_name} has the labels {METRIC_BY_NAME[self.metric_name].label_names}, not"
+                f" {self.label_values}"
             )
 
     @property
     def labels_by_name(self) -> dict[str, str]:
         """The labels with their names."""
-        return dict(zip(METRICS_BY_NAME[self.metric].labels, self.labels, strict=True))
+        return dict(zip(METRIC_BY_NAME[self.metric_name].label_names, self.label_values, strict=True))
 
 
 def format_exposition(samples: Iterable[Sample]) -> str:
@@ -115,7 +116,7 @@ def format_exposition(samples: Iterable[Sample]) -> str:
     """
     samples_by_metric: dict[str, list[Sample]] = {}
     for sample in samples:
-        samples_by_metric.setdefault(sample.metric, []).append(sample)
+        samples_by_metric.setdefault(sample.metric_name, []).append(sample)
     return "".join(
         line
         for metric in METRICS
@@ -126,11 +127,12 @@ def format_exposition(samples: Iterable[Sample]) -> str:
 def _format_lines(name: str, samples: list[Sample]) -> Iterator[str]:
     if not samples:
         return
-    metric = METRICS_BY_NAME[name]
+    metric = METRIC_BY_NAME[name]
     yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
-    for sample in sorted(samples, key=lambda item: item.labels):
+    for sample in sorted(samples, key=lambda item: item.label_values):
         label_texts = (
-            f'{label}="{_escape(value)}"' for label, value in zip(metric.labels, sample.labels, strict=True)
+            f'{label}="{_escape(value)}"'
+            for label, value in zip(metric.label_names, sample.label_values, strict=True)
         )
         yield f"{name}{{{','.join(label_texts)}}} {sample.value:.12g}\n"
 

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
-from testbed.log_context import SUBJECTS, find_bound
+from testbed.log_context import SUBJECTS, get_log_subjects
 
 LOG_VARIABLE = "LIGHTBED_LOG"
 """Environment variable: a file to append lines to, or `-` for standard error."""
@@ -21,7 +21,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line of JSON."""
-        subjects = find_bound()
+        subjects = get_log_subjects()
         document: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

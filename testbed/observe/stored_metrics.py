@@ -49,16 +49,16 @@ def _yield_samples(runs_dir: Path, address: Address, run_query: RunQuery) -> Ite
             )
         }
     )
-    yield from _sample_counts(run_query)
+    yield from _sample_operation_counts(run_query)
     for lab in labs:
         yield from _sample_steps(lab, run_query)
         yield from _sample_epoch(lab, run_query)
         yield from _sample_leases(lab, address, run_query)
         yield from _sample_newest_run(lab, runs_dir, run_query)
-        yield from _sample_light(lab, run_query)
+        yield from _sample_optical_loss(lab, run_query)
 
 
-def _sample_counts(run_query: RunQuery) -> Iterator[Sample]:
+def _sample_operation_counts(run_query: RunQuery) -> Iterator[Sample]:
     for row in run_query(
         "select lab, kind, state, count(*) as number from operations group by lab, kind, state"
     ):
@@ -145,7 +145,7 @@ def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
         yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
 
 
-def _sample_light(lab: str, run_query: RunQuery) -> Iterator[Sample]:
+def _sample_optical_loss(lab: str, run_query: RunQuery) -> Iterator[Sample]:
     """Yield the samples of the newest reading only, so that fibre sections that no longer exist disappear."""
     query = "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"
     rows = run_query(query, lab, lab)

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ocs_drivers.transports import wire
-from testbed.log_context import find_bound, logger, surround
+from testbed.log_context import get_log_subjects, logger, set_block_context
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
@@ -23,7 +23,7 @@ ENDPOINT_VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_
 """Environment variables of OpenTelemetry that hold the destination of traces."""
 SPAN_NAMES = {"run": "run", "operation": "operation", "device": "step"}
 """Subject of a block -> name of its span. A lease has no span; it is an attribute of the spans under it."""
-EXCHANGE = "exchange"
+EXCHANGE_SPAN = "exchange"
 _MAX_SENT_CHARACTERS = 200
 _stop_functions: list[Callable[[], None]] = []
 
@@ -51,13 +51,13 @@ def trace_if_configured() -> None:
 def trace_to(provider: TracerProvider) -> Callable[[], None]:
     """Create spans with this provider from now on; return a function that stops it."""
     tracer = provider.get_tracer("lightbed")
-    exchanges = Exchanges(tracer)
-    surround(lambda subjects: _open_span(tracer, subjects))
-    wire.listen(exchanges)
+    exchanges = ExchangeSpans(tracer)
+    set_block_context(lambda subjects: _open_span(tracer, subjects))
+    wire.set_listener(exchanges)
 
     def stop() -> None:
-        surround(None)
-        wire.listen(None)
+        set_block_context(None)
+        wire.set_listener(None)
         exchanges.close()
 
     return stop
@@ -70,12 +70,12 @@ def _open_span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
     if not name:
         yield
         return
-    attributes = {f"lightbed.{subject}": text for subject, text in find_bound().items()}
+    attributes = {f"lightbed.{subject}": text for subject, text in get_log_subjects().items()}
     with tracer.start_as_current_span(name, attributes=attributes):
         yield
 
 
-class Exchanges:
+class ExchangeSpans:
     """Spans of exchanges, from sending to the start of the answer or, without an answer, to the next command."""
 
     def __init__(self, tracer: Tracer) -> None:
@@ -85,7 +85,7 @@ class Exchanges:
     def on_sent(self, device: str, text: str) -> None:
         """Begin a span."""
         attributes = {"lightbed.address": device, "lightbed.sent": text[:_MAX_SENT_CHARACTERS]}
-        span = self._tracer.start_span(EXCHANGE, attributes=attributes)
+        span = self._tracer.start_span(EXCHANGE_SPAN, attributes=attributes)
         with self._lock:
             previous_span, self._open_span_by_device[device] = self._open_span_by_device.get(device), span
         if previous_span is not None:

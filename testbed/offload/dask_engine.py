@@ -21,8 +21,14 @@ from lightbed.wording import describe_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
-from testbed.offload.serialisation import SourceFinder, collect_sources, pack
-from testbed.offload.stages import Pipeline, Runner, set_allocator, to_wire, use_spare_rng
+from testbed.offload.serialisation import SourceFinder, collect_sources, serialise_parts
+from testbed.offload.stages import (
+    Pipeline,
+    Runner,
+    convert_to_arrays,
+    fix_allocator_thresholds,
+    use_spare_rng,
+)
 
 USER_ERROR_TAG = "error of a sample, of the user's code"
 """Tag of an error that a stage returns. Dask would retry a stage that raises, or treat its worker as lost."""
@@ -53,14 +59,14 @@ _LOST_WORKER_ERRORS = {
 class StageWorker:
     """The pipeline on a worker: a Dask plugin, which Dask sets up on all present and future workers."""
 
-    def __init__(self, name: str, parts: bytes, sources: SourceFinder) -> None:
+    def __init__(self, name: str, packed_pipeline: bytes, sources: SourceFinder) -> None:
         self.name = name
-        self.parts = parts
+        self.parts = packed_pipeline
         self.sources = sources
 
     def setup(self, worker: Any) -> None:
         """Create the runner in the worker's process, with the allocator settings of the trainer."""
-        set_allocator()
+        fix_allocator_thresholds()
         use_spare_rng()  # setup runs in the thread of the event loop
         self.sources.install()
         self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask itself pickles everything
@@ -76,12 +82,12 @@ def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
 
     plugin = get_worker().plugins[name]
     try:
-        return to_wire(plugin.runner.run(stage, payload, epoch))
+        return convert_to_arrays(plugin.runner.run(stage, payload, epoch))
     except Exception as error:  # noqa: BLE001 - the trainer raises it; Dask would retry
-        return USER_ERROR_TAG, make_portable(error)
+        return USER_ERROR_TAG, make_picklable_error(error)
 
 
-def make_portable(error: Exception) -> Exception:
+def make_picklable_error(error: Exception) -> Exception:
     """Return the error with the worker's traceback as a note, or a `RuntimeError` if it cannot be pickled."""
     text = "".join(traceback.format_exception(error))
     try:
@@ -123,7 +129,7 @@ class WeightedRotation:
                     f"the weight of {name} is {weight}: give more than 0, or leave the worker out"
                 )
         self._weights = dict(weights)
-        self._arrears: dict[str, float] = {}
+        self._deficit_by_address: dict[str, float] = {}
         self._weight_by_address: dict[str, float] = {}
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
@@ -132,16 +138,16 @@ class WeightedRotation:
             if name not in addresses:
                 raise OffloadError(f"no worker is named {name}; workers: {', '.join(addresses)}")
             self._weight_by_address[addresses[name]] = weight
-        self._arrears = dict.fromkeys(self._weight_by_address, 0.0)
+        self._deficit_by_address = dict.fromkeys(self._weight_by_address, 0.0)
 
     def choose_next(self) -> str | None:
         """Return the address of the next worker, or None if no worker has a weight."""
-        if not self._arrears:
+        if not self._deficit_by_address:
             return None
         for address, weight in self._weight_by_address.items():
-            self._arrears[address] += weight
-        next_address = max(self._arrears, key=lambda address: self._arrears[address])
-        self._arrears[next_address] -= sum(self._weight_by_address.values())
+            self._deficit_by_address[address] += weight
+        next_address = max(self._deficit_by_address, key=lambda address: self._deficit_by_address[address])
+        self._deficit_by_address[next_address] -= sum(self._weight_by_address.values())
         return next_address
 
 
@@ -186,7 +192,7 @@ class DaskEngine:
             ) from error
         self._client.rpc.timeout = _FETCH_CONNECT_TIMEOUT_S
         self._address = address
-        self._name = f"offload-{uuid.uuid4().hex}"
+        self._plugin_name = f"offload-{uuid.uuid4().hex}"
         self._rotation = WeightedRotation(weights or {})
         self._list_other_jobs = list_other_jobs
         self._run_entry_point: Any = None
@@ -196,7 +202,7 @@ class DaskEngine:
         self._is_closed = False
 
     @property
-    def slots(self) -> int:
+    def slot_count(self) -> int:
         """Number of threads of all workers, at least 1."""
         return max(1, len(self.list_workers()))
 
@@ -211,11 +217,13 @@ class DaskEngine:
         pipeline = runner.pipeline
         try:
             pipeline_parts = {part.name: getattr(pipeline, part.name) for part in fields(pipeline)}
-            parts = pack(pipeline_parts)
+            parts = serialise_parts(pipeline_parts)
             self._client.sync(_use_spare_rng_in_loop)
             self._run_entry_point = register_entry_point()
             self._client.run_on_scheduler(register_entry_point)  # the scheduler unpickles tasks
-            self._register_plugin(_make_plugin(self._name, parts, collect_sources(pipeline_parts.values())))
+            self._register_plugin(
+                _make_plugin(self._plugin_name, parts, collect_sources(pipeline_parts.values()))
+            )
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
             self._rotation.set_addresses(
                 {
@@ -231,7 +239,7 @@ class DaskEngine:
     def _register_plugin(self, plugin: Any) -> None:
         """Register the plugin on all workers. Raises `OffloadError` if a worker cannot set it up."""
         try:
-            self._client.register_plugin(plugin, name=self._name)
+            self._client.register_plugin(plugin, name=self._plugin_name)
         except Exception as error:
             if self._client.status != "running" or isinstance(error, OSError):
                 raise
@@ -249,7 +257,7 @@ class DaskEngine:
         dask_future = self._ask(
             lambda: self._client.submit(
                 self._run_entry_point,
-                self._name,
+                self._plugin_name,
                 stage,
                 payload,
                 epoch,
@@ -267,10 +275,10 @@ class DaskEngine:
         future.add_done_callback(
             lambda local_future: dask_future.cancel() if local_future.cancelled() else None
         )
-        dask_future.add_done_callback(lambda finished_future: self._fetch(finished_future, future))
+        dask_future.add_done_callback(lambda finished_future: self._start_fetch(finished_future, future))
         return future
 
-    def _fetch(self, dask_future: Any, future: Future[Any]) -> None:
+    def _start_fetch(self, dask_future: Any, future: Future[Any]) -> None:
         """Start to fetch the result of a finished Dask future into `future`.
 
         This must not block, because all clients of this process share one thread for callbacks. Waiting there for an
@@ -351,7 +359,7 @@ class DaskEngine:
         for fetch in fetches:  # the event loop ends with the client and would never finish them
             fetch.cancel()
         try:
-            self._ask(lambda: self._client.unregister_worker_plugin(self._name), None)
+            self._ask(lambda: self._client.unregister_worker_plugin(self._plugin_name), None)
         except (KeyError, TimeoutError, ValueError):  # the workers are already gone
             pass
         finally:

@@ -1,4 +1,4 @@
-"""Engines, which run stages of a pipeline on workers. `InProcess` uses threads, for tests."""
+"""Engines, which run stages of a pipeline on workers. `ThreadEngine` uses threads, for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Engine(Protocol):
     """A pool of workers. `submit` does not block. A stage whose future raises `WorkerLost` may be submitted again."""
 
     @property
-    def slots(self) -> int:
+    def slot_count(self) -> int:
         """Number of stages that can run at the same time, at least 1."""
         ...
 
@@ -48,15 +48,17 @@ class Engine(Protocol):
         ...
 
 
-class InProcess:
+class ThreadEngine:
     """Workers as threads of this process. If `is_lost(n)`, the n-th stage raises `WorkerLost`."""
 
-    def __init__(self, slots: int = 1, *, is_lost: Callable[[int], bool] = lambda _number: False) -> None:
-        self.slots = slots
-        self._threads = ThreadPoolExecutor(slots, thread_name_prefix="offload")
+    def __init__(
+        self, slot_count: int = 1, *, is_lost: Callable[[int], bool] = lambda _number: False
+    ) -> None:
+        self.slot_count = slot_count
+        self._threads = ThreadPoolExecutor(slot_count, thread_name_prefix="offload")
         self._is_lost = is_lost
         self._runner: Runner | None = None
-        self._submitted = 0
+        self._submitted_count = 0
         self._cpu_ns = 0
         self._lock = threading.Lock()
 
@@ -66,8 +68,8 @@ class InProcess:
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
         """Submit a stage to the threads, and return its future."""
-        number = self._submitted
-        self._submitted += 1
+        number = self._submitted_count
+        self._submitted_count += 1
         return self._threads.submit(self._run, number, stage, payload, epoch)
 
     def _run(self, number: int, stage: str, payload: Any, epoch: int) -> Any:
@@ -76,7 +78,7 @@ class InProcess:
             raise WorkerLost(f"the worker of stage {number} is lost, as requested")
         start_ns = time.thread_time_ns()
         try:
-            return self._runner.run(stage, payload, epoch)
+            return self._runner.run_stage(stage, payload, epoch)
         finally:
             with self._lock:
                 self._cpu_ns += time.thread_time_ns() - start_ns
@@ -91,7 +93,7 @@ class InProcess:
 
     def list_workers(self) -> tuple[str, ...]:
         """Return this process, once for each thread."""
-        return ("this",) * self.slots
+        return ("this",) * self.slot_count
 
     def close(self) -> None:
         """Stop the threads, and cancel stages that have not started."""

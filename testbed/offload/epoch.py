@@ -24,38 +24,40 @@ def is_remote(unit: int, ratio: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The indices of an epoch in order. `bounds` holds the start of each batch and the end, or () for equal batches.
+    """The indices of an epoch in order.
 
-    >>> Order([5, 6, 7], 2, bounds=(0, 1, 3)).get_batch(1)
+    `batch_bounds` holds the start of each batch and the end, or () for equal batches.
+
+    >>> Order([5, 6, 7], 2, batch_bounds=(0, 1, 3)).get_batch(1)
     (6, 7)
     """
 
     indices: Sequence[int]
     batch_size: int
-    bounds: Sequence[int] = ()
+    batch_bounds: Sequence[int] = ()
 
     @property
-    def batches(self) -> int:
+    def batch_count(self) -> int:
         """Number of batches. The last may be smaller than `batch_size`."""
-        return len(self.bounds) - 1 if self.bounds else -(-len(self.indices) // self.batch_size)
+        return len(self.batch_bounds) - 1 if self.batch_bounds else -(-len(self.indices) // self.batch_size)
 
     def get_batch(self, number: int) -> tuple[int, ...]:
         """Return the indices of a batch."""
-        if self.bounds:
-            return tuple(self.indices[self.bounds[number] : self.bounds[number + 1]])
+        if self.batch_bounds:
+            return tuple(self.indices[self.batch_bounds[number] : self.batch_bounds[number + 1]])
         return tuple(self.indices[number * self.batch_size : (number + 1) * self.batch_size])
 
-    def iterate_sizes(self, done: int) -> Iterator[int]:
-        """Yield the sizes of the batches after the first `done` elements."""
-        if self.bounds:
-            yield from (end - begin for begin, end in pairwise(self.bounds) if begin >= done)
+    def iterate_sizes(self, done_count: int) -> Iterator[int]:
+        """Yield the sizes of the batches after the first `done_count` elements."""
+        if self.batch_bounds:
+            yield from (end - begin for begin, end in pairwise(self.batch_bounds) if begin >= done_count)
             return
-        for begin in range(done, len(self.indices), self.batch_size):
+        for begin in range(done_count, len(self.indices), self.batch_size):
             yield min(self.batch_size, len(self.indices) - begin)
 
     def take_share(self, first_batch: int, count: int) -> Order:
         """Return the share of one of `count` processes: every `count`-th batch, starting with `first_batch`."""
-        batches = [self.get_batch(number) for number in range(first_batch, self.batches, count)]
+        batches = [self.get_batch(number) for number in range(first_batch, self.batch_count, count)]
         return make_order_of_batches(batches, self.batch_size)
 
 

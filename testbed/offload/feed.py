@@ -18,7 +18,7 @@ from testbed.errors import OffloadError
 from testbed.offload.engine import Engine, WorkerLost
 from testbed.offload.epoch import Order, is_remote
 from testbed.offload.policy import CANDIDATES
-from testbed.offload.stages import Runner, from_wire
+from testbed.offload.stages import Runner, convert_to_tensors
 
 LOOK_AHEAD = 2
 MAX_ATTEMPTS = 3
@@ -61,28 +61,28 @@ class Sides:
     """The two sides: the trainer's threads (None: the iterating thread prepares) and the workers (None: no workers)."""
 
     runner: Runner
-    local: Executor | None = None
-    remote: Engine | None = None
+    trainer_threads: Executor | None = None
+    worker_engine: Engine | None = None
 
 
 @dataclass
-class Counts:
+class UnitCounts:
     """Numbers of units: prepared by the trainer, prepared by workers, lost with a worker, taken back by the trainer."""
 
-    local: int = 0
-    remote: int = 0
-    lost: int = 0
-    taken_back: int = 0
+    local_count: int = 0
+    remote_count: int = 0
+    lost_count: int = 0
+    taken_back_count: int = 0
 
 
 @dataclass(slots=True)
 class _UnitWork:
     """A unit in preparation: its number, its indices, and the number of attempts on workers."""
 
-    unit: int
+    unit_number: int
     indices: tuple[int, ...]
     future: Future[Any] | None = None
-    attempts: int = 1
+    attempt_count: int = 1
     is_remote: bool = False
 
 
@@ -99,23 +99,23 @@ class Feed:
         self._sides, self._order, self._rule, self._epoch = sides, order, rule, epoch
         self._is_batchwise = rule.candidate in {None, "p3"}
         unit_batch_size = 1 if self._is_batchwise else order.batch_size
-        unit_count = order.batches if self._is_batchwise else len(order.indices)
+        unit_count = order.batch_count if self._is_batchwise else len(order.indices)
         done_units = set(done)
         units = [unit for unit in range(unit_count) if unit not in done_units]
         self._queue = deque(units)
         self._sizes = deque(() if self._is_batchwise else order.iterate_sizes(len(done_units)))
-        slots = sides.remote.slots if sides.remote else 1
+        slots = sides.worker_engine.slot_count if sides.worker_engine else 1
         self._max_pending = {
             False: rule.look_ahead * unit_batch_size,
             True: rule.look_ahead * unit_batch_size * slots,
         }
         self._remaining_units = {
-            is_remote_side: deque(unit for unit in units if self._is_remote_side(unit) == is_remote_side)
+            is_remote_side: deque(unit for unit in units if self._is_remote_unit(unit) == is_remote_side)
             for is_remote_side in (False, True)
         }
         self._pending: dict[bool, deque[_UnitWork]] = {False: deque(), True: deque()}
-        self._is_local_only = sides.remote is None or not sides.remote.list_workers()
-        self.counts = Counts()
+        self._is_local_only = sides.worker_engine is None or not sides.worker_engine.list_workers()
+        self.counts = UnitCounts()
 
     def __iter__(self) -> Iterator[tuple[list[int], Any]]:
         """Return this iterator."""
@@ -126,12 +126,14 @@ class Feed:
         if not self._queue:
             raise StopIteration
         if self._is_batchwise:
-            work, value = self._take_next()
-            return [work.unit], value
-        return self._make_batch([self._take_next() for _ in range(self._sizes.popleft())])
+            work, value = self._await_next_unit()
+            return [work.unit_number], value
+        return self._make_batch([self._await_next_unit() for _ in range(self._sizes.popleft())])
 
     def _make_batch(self, results: list[tuple[_UnitWork, Any]]) -> tuple[list[int], Any]:
-        return [work.unit for work, _ in results], self._sides.runner.collate([value for _, value in results])
+        return [work.unit_number for work, _ in results], self._sides.runner.collate(
+            [value for _, value in results]
+        )
 
     def close(self) -> None:
         """Cancel all pending units."""
@@ -142,8 +144,8 @@ class Feed:
                     work.future.cancel()
             pending.clear()
 
-    def _is_remote_side(self, unit: int) -> bool:
-        return self._sides.remote is not None and self._rule.is_remote(unit)
+    def _is_remote_unit(self, unit: int) -> bool:
+        return self._sides.worker_engine is not None and self._rule.is_remote(unit)
 
     def _start_units(self) -> None:
         for is_remote_side in (True, False):
@@ -164,23 +166,23 @@ class Feed:
         work.is_remote = is_remote_side and not self._is_local_only
         if work.is_remote:
             work.future = self._submit(work)
-        elif self._sides.local is not None:
-            work.future = self._sides.local.submit(self._prepare, work.indices)
+        elif self._sides.trainer_threads is not None:
+            work.future = self._sides.trainer_threads.submit(self._prepare, work.indices)
         else:
             work.future = None
 
     def _submit(self, work: _UnitWork) -> Future[Any]:
-        assert self._sides.remote is not None
+        assert self._sides.worker_engine is not None
         assert self._rule.candidate is not None
         payload: Any = work.indices
         if not self._is_batchwise:
             (payload,) = work.indices
         if self._rule.candidate == "p1":
             payload = (payload, self._read(payload))
-        return self._sides.remote.submit(self._rule.candidate, payload, self._epoch)
+        return self._sides.worker_engine.submit(self._rule.candidate, payload, self._epoch)
 
     def _read(self, index: int) -> Any:
-        return self._sides.runner.read(index)
+        return self._sides.runner.read_element(index)
 
     def _prepare(self, indices: Sequence[int]) -> Any:
         if self._is_batchwise:
@@ -188,15 +190,15 @@ class Feed:
         (index,) = indices
         return self._sides.runner.prepare_element(index, self._epoch)
 
-    def _take_next(self) -> tuple[_UnitWork, Any]:
+    def _await_next_unit(self) -> tuple[_UnitWork, Any]:
         self._start_units()
-        is_remote_side = self._is_remote_side(self._queue.popleft())
+        is_remote_side = self._is_remote_unit(self._queue.popleft())
         if not is_remote_side:
             work = self._pending[is_remote_side].popleft()
             value = self._get_local_value(work)
-            self.counts.local += 1
+            self.counts.local_count += 1
         else:
-            work, value = self._take_remote()
+            work, value = self._await_remote_unit()
         self._start_units()
         return work, value
 
@@ -204,29 +206,29 @@ class Feed:
         """Return the value of a local unit: prepare it now, or wait for its thread."""
         return self._prepare(work.indices) if work.future is None else work.future.result()
 
-    def _take_remote(self) -> tuple[_UnitWork, Any]:
+    def _await_remote_unit(self) -> tuple[_UnitWork, Any]:
         """Return the next unit of the workers. After too many losses or no answer, the trainer prepares it."""
         pending = self._pending[True]
         while True:
             work = pending[0] if self._rule.ordered else self._wait_for_first(pending)
             if not work.is_remote:
                 value = self._get_local_value(work)
-                self.counts.taken_back += 1
+                self.counts.taken_back_count += 1
                 break
             try:
-                value = from_wire(self._wait_for_result(work))
-                self.counts.remote += 1
+                value = convert_to_tensors(self._wait_for_result(work))
+                self.counts.remote_count += 1
                 break
             except WorkerLost:
                 is_unanswered = False
-                self.counts.lost += 1
-                work.attempts += 1
-                if self._has_workers() and work.attempts <= MAX_ATTEMPTS:
+                self.counts.lost_count += 1
+                work.attempt_count += 1
+                if self._has_workers() and work.attempt_count <= MAX_ATTEMPTS:
                     work.future = self._submit(work)
                     continue
             except _UnansweredError:
                 is_unanswered = True
-            self._take_back(work, is_unanswered=is_unanswered)
+            self._return_to_trainer(work, is_unanswered=is_unanswered)
         pending.remove(work)
         return work, value
 
@@ -246,9 +248,9 @@ class Feed:
                     raise _UnansweredError from error
 
     def _has_workers(self) -> bool:
-        return self._sides.remote is not None and bool(self._sides.remote.list_workers())
+        return self._sides.worker_engine is not None and bool(self._sides.worker_engine.list_workers())
 
-    def _take_back(self, work: _UnitWork, *, is_unanswered: bool) -> None:
+    def _return_to_trainer(self, work: _UnitWork, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
         unanswered_units = [unit_work for unit_work in self._pending[True] if not _is_answered(unit_work)]
         self._is_local_only = not self._has_workers() or (
@@ -301,9 +303,9 @@ class StreamFeed(Feed):
             raise OffloadError(f"{rule.candidate} reads on the workers, but a stream is read here: use p1")
         super().__init__(sides, Order((), batch_size), rule, epoch)
         self._is_batchwise = False
-        slots = sides.remote.slots if sides.remote else 1
+        slots = sides.worker_engine.slot_count if sides.worker_engine else 1
         self._max_pending = {
-            False: rule.look_ahead * batch_size if sides.local else 1,
+            False: rule.look_ahead * batch_size if sides.trainer_threads else 1,
             True: rule.look_ahead * batch_size * slots,
         }
         self._elements: Iterator[tuple[int, Any]] | None = enumerate(elements)
@@ -319,7 +321,7 @@ class StreamFeed(Feed):
             self._start_units()
             if not self._queue:
                 break
-            work, value = self._take_next()
+            work, value = self._await_next_unit()
             del self._raw_by_unit[work.indices[0]]
             units.append((work, value))
         if not units or (self._drop_last and len(units) < self._order.batch_size):
@@ -345,13 +347,15 @@ class StreamFeed(Feed):
             if unit not in self._done_units:
                 self._raw_by_unit[index], self._index_by_unit[unit] = raw_element, index
                 self._queue.append(unit)
-                self._remaining_units[self._is_remote_side(unit)].append(unit)
+                self._remaining_units[self._is_remote_unit(unit)].append(unit)
         super()._start_units()
 
     def _has_room(self) -> bool:
         """Return whether a side that the rule uses has room for another element."""
         uses_workers = (
-            self._sides.remote is not None and self._rule.candidate is not None and self._rule.ratio > 0
+            self._sides.worker_engine is not None
+            and self._rule.candidate is not None
+            and self._rule.ratio > 0
         )
         used_sides = ({True} if uses_workers else set()) | (
             {False} if not uses_workers or self._rule.ratio < 1 else set()
@@ -370,7 +374,7 @@ class StreamFeed(Feed):
 
     def _prepare(self, indices: Sequence[int]) -> Any:
         (index,) = indices
-        return self._sides.runner.finish(index, self._raw_by_unit[index], self._epoch)
+        return self._sides.runner.transform_element(index, self._raw_by_unit[index], self._epoch)
 
 
 def _is_answered(work: _UnitWork) -> bool:

@@ -19,7 +19,7 @@ from testbed.offload.local_workers import make_scheduler_command, make_tls_optio
 from testbed.storage.address import get_database_address
 from testbed.storage.reading import is_database_error
 
-PORT = 8786
+SCHEDULER_PORT = 8786
 CHECK_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 _CERTIFICATE_FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
@@ -98,8 +98,8 @@ def start_lab_workers(
             )
         first_host = hosts[0]
         protocol = "tls" if tls else "tcp"
-        address = f"{protocol}://{first_host.management}:{PORT}"
-        arguments = make_scheduler_command(str(first_host.management), PORT, protocol)
+        address = f"{protocol}://{first_host.management}:{SCHEDULER_PORT}"
+        arguments = make_scheduler_command(str(first_host.management), SCHEDULER_PORT, protocol)
         scheduler_command = _make_command(interpreter_by_host[first_host.name], arguments, options)
         with fleet.start({first_host.name: scheduler_command}):
             _await_listening(fleet, first_host)
@@ -140,11 +140,12 @@ def _check_dask(fleet: SshFleet, interpreter_by_host: dict[str, str]) -> None:
 
 def _await_listening(fleet: SshFleet, first_host: LabHost) -> None:
     """Wait until the scheduler listens. Raises `OffloadError` after `START_TIMEOUT_S`."""
-    listen_check = f"ss -ltnH 'src {first_host.management} and sport = :{PORT}' | grep -q ."
+    listen_check = f"ss -ltnH 'src {first_host.management} and sport = :{SCHEDULER_PORT}' | grep -q ."
     wait_loop = (
         f"for i in $(seq {int(START_TIMEOUT_S / 0.2)}); do {listen_check} && exit 0; sleep 0.2; done; exit 1"
     )
     if fleet.run({first_host.name: wait_loop}, timeout_s=START_TIMEOUT_S + 10)[first_host.name].exit_status:
         raise OffloadError(
-            f"the scheduler on {first_host.name} does not listen at {first_host.management}:{PORT}: is the port in use?"
+            f"the scheduler on {first_host.name} does not listen at {first_host.management}:{SCHEDULER_PORT}: is the"
+            " port in use?"
         )

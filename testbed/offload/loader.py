@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from testbed.errors import OffloadError
 from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order, from_ranges, make_order, make_order_of_batches, to_ranges
-from testbed.offload.feed import Counts, Feed, Rule, Sides, StreamFeed
+from testbed.offload.feed import Feed, Rule, Sides, StreamFeed, UnitCounts
 from testbed.offload.policy import Decision
 from testbed.offload.stages import Pipeline, Runner, seed_generators
 
@@ -78,7 +78,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         )
         self.rule = rule or Rule()
         self.profile: Profile | None = None
-        self.counts = Counts()
+        self.counts = UnitCounts()
         self._threads = threads
         self._retune = retune
         self._tuned: tuple[Callable[[Any], Any], Settings | None, bool, Any] | None = None
@@ -184,7 +184,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
 
     def _read_sharing(self) -> tuple[frozenset[str], tuple[str, ...]]:
         """Return the jobs that share the workers, and the hosts of the worker threads."""
-        engine = self.sides().remote
+        engine = self.sides().worker_engine
         return (engine.list_jobs(), engine.list_workers()) if engine else (frozenset(), ())
 
     def state_dict(self) -> dict[str, Any]:
@@ -192,7 +192,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         rule = self._running_rule or self.rule
         drawn_order = self._drawn_order  # stored, because a sampler may draw another order next time
         order = (
-            {"indices": list(drawn_order.indices), "bounds": list(drawn_order.bounds)}
+            {"indices": list(drawn_order.indices), "bounds": list(drawn_order.batch_bounds)}
             if drawn_order and self._done_units
             else {}
         )
@@ -237,10 +237,10 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def close(self) -> None:
         """Stop the threads and release the workers."""
         if self._sides is not None and self._pid == os.getpid():
-            if isinstance(self._sides.local, ThreadPoolExecutor):
-                self._sides.local.shutdown(wait=True, cancel_futures=True)
-            if self._sides.remote is not None:
-                self._sides.remote.close()
+            if isinstance(self._sides.trainer_threads, ThreadPoolExecutor):
+                self._sides.trainer_threads.shutdown(wait=True, cancel_futures=True)
+            if self._sides.worker_engine is not None:
+                self._sides.worker_engine.close()
         self._sides = None
 
     def __getstate__(self) -> dict[str, Any]:

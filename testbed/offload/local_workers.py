@@ -39,11 +39,15 @@ which closes whenever the trainer ends."""
 
 @contextmanager
 def start_local_workers(
-    count: int, tls: Tls | None = None, *, prefix: Sequence[str] = (), python: str = sys.executable
+    worker_count: int,
+    tls: Tls | None = None,
+    *,
+    command_prefix: Sequence[str] = (),
+    python: str = sys.executable,
 ) -> Iterator[str]:
-    """Start a scheduler and `count` workers with one thread each, and yield the address of the scheduler.
+    """Start a scheduler and `worker_count` workers with one thread each, and yield the address of the scheduler.
 
-    `prefix` precedes their commands. Raises `OffloadError` if the scheduler does not start.
+    `command_prefix` precedes their commands. Raises `OffloadError` if the scheduler does not start.
     """
     with tempfile.TemporaryDirectory(prefix="offload-") as folder, ExitStack() as stack:
         scheduler_file = Path(folder) / "scheduler.json"
@@ -55,11 +59,11 @@ def start_local_workers(
             str(scheduler_file),
             *options,
         ]
-        process = stack.enter_context(_start([*prefix, python, *scheduler], folder))
+        process = stack.enter_context(_start([*command_prefix, python, *scheduler], folder))
         address = _await_address(scheduler_file, process)
-        for number in range(count):
+        for number in range(worker_count):
             worker_command = [
-                *prefix,
+                *command_prefix,
                 python,
                 *make_worker_command(address, LOOPBACK, f"worker-{number}"),
                 *options,

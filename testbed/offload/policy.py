@@ -150,9 +150,9 @@ def _make_no_offload(reason: str) -> Decision:
     return Decision(None, 0.0, 0, (f"no offload: {reason}",))
 
 
-def _count_workers(min_offloaded_rate: float, rthp_of_one: float) -> int:
+def _count_workers(min_offloaded_rate: float, rthp_per_worker: float) -> int:
     """Return how many workers supply the missing rate. It is 1 for a rate of 0, so that it can be measured again."""
-    worker_count = min_offloaded_rate / rthp_of_one if rthp_of_one > 0 else math.inf
+    worker_count = min_offloaded_rate / rthp_per_worker if rthp_per_worker > 0 else math.inf
     return max(1, math.ceil(worker_count)) if math.isfinite(worker_count) else 1
 
 

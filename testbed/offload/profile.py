@@ -19,7 +19,7 @@ from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import CANDIDATES, MIN_SPEEDUP, Candidate, Decision, Metrics, decide
 from testbed.offload.serialisation import copy_step
-from testbed.offload.stages import Pipeline, count_elements, keep_generators, set_allocator
+from testbed.offload.stages import Pipeline, count_elements, fix_allocator_thresholds, preserve_generators
 from testbed.offload.store import Profile, load_profile, make_key, save_profile
 
 MODEL_STEP, LOCAL_UNITS = "model", "local"
@@ -95,10 +95,10 @@ def profile_loader(
     The measurement runs a copy of the step, unless `copy` is False.
     """
     settings = settings or Settings()
-    set_allocator()
+    fix_allocator_thresholds()
     sides = loader.sides()
-    jobs = sides.remote.list_jobs() if sides.remote else frozenset()
-    slots = sides.remote.slots if sides.remote else 0
+    jobs = sides.worker_engine.list_jobs() if sides.worker_engine else frozenset()
+    slots = sides.worker_engine.slot_count if sides.worker_engine else 0
     key = make_key(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
     if settings.store is not None:
         stored_profile = load_profile(settings.store, key)
@@ -110,7 +110,7 @@ def profile_loader(
     bench = Bench(
         sides, loader.batch_size, element_count, measured_step, settings, loader.rule, loader.is_stream
     )
-    with keep_generators(), _keep_gpu_generators():
+    with preserve_generators(), _preserve_gpu_generators():
         profile = bench.profile()
     duration_s = time.perf_counter() - start_s
     training_s = settings.epochs * element_count / profile.rate_after
@@ -123,7 +123,7 @@ def profile_loader(
 
 
 @contextmanager
-def _keep_gpu_generators() -> Iterator[None]:
+def _preserve_gpu_generators() -> Iterator[None]:
     """Restore the states of the GPU generators after the block."""
     torch: Any = sys.modules.get("torch")
     is_cuda_used = torch is not None and torch.cuda.is_initialized()
@@ -147,11 +147,13 @@ class Bench:
     rule: Rule
     is_stream: bool = False
     _cursor: int = 0
-    _ticks: int = 0
+    _tick_count: int = 0
 
     def profile(self) -> Profile:
         """Measure the variants, decide, and measure the decision. Drop the decision if it is slower."""
-        names = list(CANDIDATES) if self.sides.remote and self.sides.remote.list_workers() else []
+        names = (
+            list(CANDIDATES) if self.sides.worker_engine and self.sides.worker_engine.list_workers() else []
+        )
         if self.is_stream:
             names = names[:1]
         if self.sides.runner.pipeline.transform is None and names:
@@ -169,7 +171,7 @@ class Bench:
                 name: Candidate(trials[name].rate, max(trials[name].cpu_s - model_cpu_s, 0.0))
                 for name in names
             },
-            workers=self.sides.remote.slots if self.sides.remote else 1,
+            workers=self.sides.worker_engine.slot_count if self.sides.worker_engine else 1,
         )
         decision = decide(metrics, self.settings.threshold)
         local_trial, chosen_trial = trials[LOCAL_UNITS], trials[LOCAL_UNITS]
@@ -219,7 +221,7 @@ class Bench:
             0,
             0.0,
             time.perf_counter(),
-            read_trainer_cpu_ns(self.sides.remote),
+            read_trainer_cpu_ns(self.sides.worker_engine),
         )
         while True:
             request_s = time.perf_counter()
@@ -230,7 +232,7 @@ class Bench:
             self.step(batch)
             sample_count += self.batch_size
         duration_s = time.perf_counter() - start_s
-        cpu_s = (read_trainer_cpu_ns(self.sides.remote) - start_cpu_ns) / 1e9
+        cpu_s = (read_trainer_cpu_ns(self.sides.worker_engine) - start_cpu_ns) / 1e9
         return Trial(sample_count / duration_s, min(1.0, waiting_s / duration_s), cpu_s / sample_count)
 
     def _repeat_one_batch(self, batch_count: int) -> Iterator[Any]:
@@ -254,10 +256,10 @@ class Bench:
         )
 
     def _report_tick(self, variant_count: int, text: str) -> None:
-        self._ticks += 1
+        self._tick_count += 1
         if self.settings.narrator:
-            total_ticks = max(self._ticks, variant_count * self.settings.rounds)
-            self.settings.narrator.tick(self._ticks, total_ticks, f"measured: {text}")
+            total_ticks = max(self._tick_count, variant_count * self.settings.rounds)
+            self.settings.narrator.tick(self._tick_count, total_ticks, f"measured: {text}")
 
 
 def _repeat_stream(stream: Iterable[Any]) -> Iterator[Any]:

@@ -30,14 +30,19 @@ _MAX_PARTS = 10_000
 """Largest number of elements or attributes of a value in which a model is searched."""
 
 
-def pack(parts: Mapping[str, Any]) -> bytes:
+def serialise_parts(parts: Mapping[str, Any]) -> bytes:
     """Serialise named objects by value. Raises `OffloadError`, which names the part, if a part cannot be pickled."""
     register_modules()
     try:
-        return _pack(dict(parts))
+        return _pickle_object(dict(parts))
     except Exception as error:
         culprit_path = next(
-            (_find_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), ""
+            (
+                _describe_unpicklable_part(part, name)
+                for name, part in parts.items()
+                if not _is_picklable(part)
+            ),
+            "",
         )
         raise OffloadError(
             f"the pipeline cannot be sent to workers: {culprit_path}, which cannot be pickled ({error}): "
@@ -151,14 +156,14 @@ def copy_step(step: Any) -> Any:
     register_modules()
     shared_objects: list[Any] = []
     try:
-        pickled_step = _pack(step, shared_objects)
+        pickled_step = _pickle_object(step, shared_objects)
         return _Unpacker(io.BytesIO(pickled_step), shared_objects).load()
     except OffloadError:
         raise
     except Exception as error:
         raise OffloadError(
             "the step cannot be copied, and a measurement must not train your model: "
-            f"{_find_culprit(step, 'step')} ({error}); pass a step made for measuring: tune(other_step, "
+            f"{_describe_unpicklable_part(step, 'step')} ({error}); pass a step made for measuring: tune(other_step, "
             "copy=False)"
         ) from error
 
@@ -218,9 +223,9 @@ def _import_cloudpickle() -> Any:
     return cloudpickle
 
 
-def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
+def _pickle_object(value: Any, shared: list[Any] | None = None) -> bytes:
     """Pickle an object. For the same process, pass `shared`: classes are appended to it and pickled as indices."""
-    guard = _Guard()
+    guard = _SharedCodeChecker()
 
     class Packer(_import_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
         def persistent_id(self, part: Any) -> int | None:
@@ -268,11 +273,11 @@ def _find_parent_attribute(module: ModuleType) -> tuple[ModuleType, str] | None:
     return None
 
 
-class _Guard:
+class _SharedCodeChecker:
     """Check that code that is not copied with a step (shared code) uses no model or optimiser by a global name."""
 
     def __init__(self) -> None:
-        self._checked: set[tuple[Any, bool]] = set()
+        self._checked_code: set[tuple[Any, bool]] = set()
 
     def check(self, code: FunctionType | type) -> None:
         """Raise `OffloadError` if a class or function, or the code that it calls, uses a model that is not copied.
@@ -287,8 +292,8 @@ class _Guard:
                 pending_code += self._check_function(
                     code_object, code_object.__qualname__, is_shared=is_shared
                 )
-            elif not _is_library(code_object.__module__) and (code_object, True) not in self._checked:
-                self._checked.add((code_object, True))
+            elif not _is_library(code_object.__module__) and (code_object, True) not in self._checked_code:
+                self._checked_code.add((code_object, True))
                 pending_code += [(base, True) for base in code_object.__bases__]
                 for function in _yield_functions(code_object):
                     function_path = f"{code_object.__qualname__}.{function.__name__}"
@@ -299,9 +304,9 @@ class _Guard:
     ) -> list[tuple[FunctionType | type, bool]]:
         """Check one function. Return the functions and classes that it names and that stay shared."""
         key = function.__code__, is_shared
-        if key in self._checked or (_is_library(function.__module__) and not function.__closure__):
+        if key in self._checked_code or (_is_library(function.__module__) and not function.__closure__):
             return []
-        self._checked.add(key)
+        self._checked_code.add(key)
         names = _find_names(function.__code__)
         values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
         values |= _read_closure(function)
@@ -394,20 +399,20 @@ def _find_names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*(_find_names(inner_code) for inner_code in inner_codes))
 
 
-def _is_packable(value: Any) -> bool:
+def _is_picklable(value: Any) -> bool:
     try:
-        _pack(value)
+        _pickle_object(value)
     except Exception:  # noqa: BLE001 - every error means that it cannot be pickled
         return False
     return True
 
 
-def _find_culprit(value: Any, path: str, depth: int = 0) -> str:
+def _describe_unpicklable_part(value: Any, path: str, depth: int = 0) -> str:
     """Describe the innermost part that cannot be pickled, by its path and type."""
     if depth < _MAX_DEPTH:
         for name, part in _yield_parts(value, path):
-            if not _is_packable(part):
-                return _find_culprit(part, name, depth + 1)
+            if not _is_picklable(part):
+                return _describe_unpicklable_part(part, name, depth + 1)
     kind = type(value)
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}"
 

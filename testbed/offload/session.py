@@ -18,7 +18,7 @@ from typing import Any
 from lightbed.wording import describe_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration
-from testbed.offload.engine import Engine, InProcess
+from testbed.offload.engine import Engine, ThreadEngine
 from testbed.offload.profile import Narrator, Settings
 from testbed.offload.store import Profile
 from testbed.offload.workloads import WORKLOADS, load_workload
@@ -123,7 +123,7 @@ def profile_script(
 def open_engine(worker_choice: Choice, configuration: Configuration) -> Iterator[Engine]:
     """Yield the engine on the chosen workers. By default, start workers on this machine, which end with the block."""
     if worker_choice.in_process:
-        yield InProcess(worker_choice.workers or 1)
+        yield ThreadEngine(worker_choice.workers or 1)
         return
     from testbed.offload.dask_engine import DaskEngine
 

@@ -49,12 +49,12 @@ class Runner:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
 
-    def read(self, index: int) -> Any:
+    def read_element(self, index: int) -> Any:
         """Return the raw element at an index, which `p1` sends to workers."""
         with add_index_note(index):
             return self.pipeline.dataset[index]
 
-    def finish(self, index: int, raw: Any, epoch: int) -> Any:
+    def transform_element(self, index: int, raw: Any, epoch: int) -> Any:
         """Return the transformed element."""
         transform = self.pipeline.transform
         if transform is None:
@@ -68,9 +68,9 @@ class Runner:
     def prepare_element(self, index: int, epoch: int) -> Any:
         """Return the element at an index, read and transformed."""
         if self.pipeline.seed is None or self.pipeline.transform is not None:
-            return self.finish(index, self.read(index), epoch)
+            return self.transform_element(index, self.read_element(index), epoch)
         with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
-            return self.read(index)
+            return self.read_element(index)
 
     def collate(self, elements: list[Any]) -> Any:
         """Return the batch of these elements."""
@@ -84,11 +84,11 @@ class Runner:
         """Read, transform and collate the elements of a batch."""
         return self.collate([self.prepare_element(index, epoch) for index in indices])
 
-    def run(self, stage: str, payload: Any, epoch: int) -> Any:
+    def run_stage(self, stage: str, payload: Any, epoch: int) -> Any:
         """Run a stage. The payload is (index, raw element) for `p1`, an index for `p2`, indices for `p3`."""
         if stage == "p1":
             index, raw = payload
-            return self.finish(index, raw, epoch)
+            return self.transform_element(index, raw, epoch)
         return self.prepare_element(payload, epoch) if stage == "p2" else self.prepare_batch(payload, epoch)
 
 
@@ -111,7 +111,7 @@ def seed_generators(seed: str) -> Iterator[None]:
     """
     seed_number = random.Random(seed).getrandbits(32)
     draws = _divert_draws()
-    with draws.lock, keep_generators():
+    with draws.lock, preserve_generators():
         random.seed(seed_number)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(seed_number)
@@ -125,7 +125,7 @@ def seed_generators(seed: str) -> Iterator[None]:
 
 
 @contextmanager
-def keep_generators() -> Iterator[None]:
+def preserve_generators() -> Iterator[None]:
     """Restore the states of the generators of Python, numpy and torch after the block."""
     numpy_module, torch_module = sys.modules.get("numpy"), sys.modules.get("torch")
     python_state = random.getstate()
@@ -179,33 +179,33 @@ def _divert_draws() -> Any:
     return draws
 
 
-def to_wire(value: Any) -> Any:
+def convert_to_arrays(value: Any) -> Any:
     """Replace the tensors in a value by numpy arrays, because Dask sends their buffers without a copy."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor) and value.dtype is not torch.bfloat16:
         return TENSOR_TAG, value.detach().cpu().numpy()
-    return _map_items(value, to_wire)
+    return _map_items(value, convert_to_arrays)
 
 
-def from_wire(value: Any) -> Any:
-    """Invert `to_wire`."""
+def convert_to_tensors(value: Any) -> Any:
+    """Invert `convert_to_arrays`."""
     if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR_TAG:
         import torch
 
         array = value[1]
         return torch.from_numpy(array if array.flags.writeable else array.copy())
-    return _map_items(value, from_wire)
+    return _map_items(value, convert_to_tensors)
 
 
-def _map_items(value: Any, change: Callable[[Any], Any]) -> Any:
+def _map_items(value: Any, convert_item: Callable[[Any], Any]) -> Any:
     if type(value) in {list, tuple}:
-        return type(value)(change(item) for item in value)
+        return type(value)(convert_item(item) for item in value)
     if type(value) is dict:
-        return {key: change(item) for key, item in value.items()}
+        return {key: convert_item(item) for key, item in value.items()}
     return value
 
 
-def set_allocator() -> bool:
+def fix_allocator_thresholds() -> bool:
     """Fix the thresholds of glibc's allocator, and return whether that succeeded.
 
     glibc adapts its thresholds while a program runs: the same transform takes 2.7 or 7 ms of processor time, depending

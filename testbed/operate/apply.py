@@ -37,7 +37,7 @@ from testbed.lab.model import Lab
 from testbed.leases.model import find_parts
 from testbed.log_context import about, logger
 from testbed.operate.engine.consent import CheckSending, EmergencyStop, is_interrupted
-from testbed.operate.engine.planned import ROUTES, PlannedStep, render_goal
+from testbed.operate.engine.planned import ROUTES_CHANGE, PlannedStep, render_goal
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
 from testbed.operate.plan import find_port_owners, label_pair
@@ -88,7 +88,7 @@ def apply_plan(
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
     operation_context: AbstractContextManager[str] = (
-        nullcontext(open_operation) if open_operation else journal.operation(lab.name)
+        nullcontext(open_operation) if open_operation else journal.open_operation(lab.name)
     )
     fence_context = hold_fence(journal.database, lab.name, find_plan_parts(lab, plan))
     begin_s = time.monotonic()
@@ -98,7 +98,7 @@ def apply_plan(
         context = _ApplyContext(journal, operation, consent, fence, on_step_done)
         on_begin(operation)
         context.store_plan(plan, switches)
-        reports = _execute(plan, switches, snapshots, context)
+        reports = _execute_plan(plan, switches, snapshots, context)
         result = ApplyResult(
             operation=operation,
             reports=reports,
@@ -127,7 +127,7 @@ def _check_unchanged(
     return snapshots
 
 
-def _execute(
+def _execute_plan(
     plan: LabPlan,
     switches: Mapping[str, OpticalSwitch],
     snapshots: Mapping[str, Snapshot],
@@ -139,7 +139,7 @@ def _execute(
             plan, lambda part: _run_steps(part, snapshots[part.switch], switches[part.switch], context)
         )
     except KeyboardInterrupt:  # this was the second Ctrl-C: a device may still execute what was sent to it
-        context.journal.steps.give_up(context.operation, "Ctrl-C while it was under way")
+        context.journal.step_log.mark_unknown(context.operation, "Ctrl-C while it was under way")
         raise
 
 
@@ -244,23 +244,26 @@ def _name_pair(owner_by_port: Mapping[tuple[str, int], str], switch: str, pair: 
 
 @dataclass(frozen=True, slots=True)
 class _ApplyContext:
-    """An operation in progress. `first_ordinals` maps each switch to the number of its first step in the operation."""
+    """An operation in progress.
+
+    `first_ordinal_by_switch` maps each switch to the number of its first step in the operation.
+    """
 
     journal: Journal
     operation: str
-    consent: CheckSending
+    check_sending: CheckSending
     fence: Fence
     on_step_done: Callable[[str], object]
-    first_ordinals: dict[str, int] = field(default_factory=dict)
+    first_ordinal_by_switch: dict[str, int] = field(default_factory=dict)
 
     def store_plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
         planned_steps = []
-        first_ordinals = self.journal.steps.find_next_ordinals(self.operation)
+        first_ordinals = self.journal.step_log.find_next_ordinals(self.operation)
         for part in plan.switches:
-            self.first_ordinals[part.switch] = first_ordinals.get(part.switch, 0)
+            self.first_ordinal_by_switch[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
-            for ordinal, step in enumerate(part.steps, self.first_ordinals[part.switch]):
+            for ordinal, step in enumerate(part.steps, self.first_ordinal_by_switch[part.switch]):
                 planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
         self.journal.store_plan(self.operation, planned_steps, render_goal(goal))
@@ -271,7 +274,7 @@ def _run_steps(
 ) -> ApplyReport:
     """Execute the steps of one switch until a step is not done or Ctrl-C is pressed, and return its report."""
     outcomes: list[Outcome] = []
-    for ordinal, step in enumerate(plan.steps, context.first_ordinals[plan.switch]):
+    for ordinal, step in enumerate(plan.steps, context.first_ordinal_by_switch[plan.switch]):
         if is_interrupted():
             break
         outcomes.append(_execute_step(plan.switch, ordinal, step, switch, context))
@@ -290,22 +293,22 @@ def _execute_step(
     """
     journal, operation, has_intent, sending = context.journal, context.operation, False, ExitStack()
 
-    def guard() -> None:
+    def check_before_sending() -> None:
         nonlocal has_intent
-        context.consent()
+        context.check_sending()
         if has_intent:
             return  # a driver calls the guard before every write, but a step has one intent
-        sending.enter_context(context.fence.sending())
-        journal.intend(operation, name, ordinal, switch.address, step)
+        sending.enter_context(context.fence.guard_sending())
+        journal.store_intent(operation, name, ordinal, switch.address, step)
         has_intent = True
         logger.info("step %d (%s) is sent", ordinal, step.kind)
         if step.estimated_s >= LONG_STEP_S:
-            journal.steps.send(operation, name, ordinal)
+            journal.step_log.mark_sent(operation, name, ordinal)
 
     try:
         sending.enter_context(about(device=name))
         with sending:
-            outcome = switch.execute(step, guard)
+            outcome = switch.execute(step, check_before_sending)
             logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:
         # By contract, a driver raises only before it has sent anything. The guard, too, runs before anything is sent.
@@ -313,7 +316,7 @@ def _execute_step(
         outcome = Outcome(Status.FAILED, dict.fromkeys(changed_pairs, Status.FAILED), None, error=error)
     if has_intent:
         try:
-            journal.record(operation, name, ordinal, outcome)
+            journal.store_outcome(operation, name, ordinal, outcome)
         except JournalError as error:  # the device may have moved nevertheless, so the outcome is unknown
             return replace(outcome, status=Status.UNKNOWN, error=error)
     return outcome
@@ -373,8 +376,8 @@ def install_hosts(
     from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     if is_resumed:
-        forwarding_by_host = _settle_hosts(lab, fleet, forwarding_by_host, journal, operation)
-    first_ordinals = journal.steps.find_next_ordinals(operation)
+        forwarding_by_host = _store_host_outcomes(lab, fleet, forwarding_by_host, journal, operation)
+    first_ordinals = journal.step_log.find_next_ordinals(operation)
     if not forwarding_by_host:
         return
     steps = [
@@ -385,9 +388,9 @@ def install_hosts(
     fence_context = hold_fence(
         journal.database, lab.name, find_parts(lab, (f"host:{name}" for name in forwarding_by_host))
     )
-    with fence_context as fence, fence.sending():
+    with fence_context as fence, fence.guard_sending():
         EmergencyStop(journal.directory, lab.name).check()
-        journal.steps.intend(operation, steps)
+        journal.step_log.store_intents(operation, steps)
         try:
             install(fleet, forwarding_by_host)
         except HostError as error:
@@ -399,12 +402,12 @@ def install_hosts(
         )
         for step in steps
     }
-    journal.steps.close(operation, outcomes, reason=str(host_error) if host_error else "")
+    journal.step_log.store_outcomes(operation, outcomes, reason=str(host_error) if host_error else "")
     if host_error:
         raise host_error
 
 
-def _settle_hosts(
+def _store_host_outcomes(
     lab: Lab, fleet: Fleet, forwarding_by_host: Mapping[str, HostForwarding], journal: Journal, operation: str
 ) -> dict[str, HostForwarding]:
     """Record the outcome of open host steps from the kernels' state; return the parts that are not yet installed."""
@@ -415,8 +418,10 @@ def _settle_hosts(
     }
     open_states = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
     for row in journal.read_steps(operation):
-        if row["change"] == ROUTES and row["switch"] in outcomes and row["state"] in open_states:
-            journal.steps.close(operation, {(row["switch"], row["ordinal"]): outcomes[row["switch"]]})
+        if row["change"] == ROUTES_CHANGE and row["switch"] in outcomes and row["state"] in open_states:
+            journal.step_log.store_outcomes(
+                operation, {(row["switch"], row["ordinal"]): outcomes[row["switch"]]}
+            )
     return {
         name: forwarding
         for name, forwarding in forwarding_by_host.items()
@@ -426,13 +431,13 @@ def _settle_hosts(
 
 def compute_digest(forwarding: HostForwarding) -> str:
     """Return 16 hexadecimal digits that identify the configuration of one host."""
-    return hashlib.sha256(f"{forwarding.command}\n{forwarding.text}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{forwarding.install_command}\n{forwarding.batch_text}".encode()).hexdigest()[:16]
 
 
 def _make_host_step(lab: Lab, forwarding: HostForwarding, ordinal: int) -> PlannedStep:
     management = next(str(host.management) for host in lab.hosts if host.name == forwarding.host)
     return PlannedStep(
-        forwarding.host, ordinal, management, "configure", "", compute_digest(forwarding), ROUTES
+        forwarding.host, ordinal, management, "configure", "", compute_digest(forwarding), ROUTES_CHANGE
     )
 
 

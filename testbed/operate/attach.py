@@ -51,14 +51,14 @@ class Attachment:
 class AttachReport:
     """Circuits of an attachment, labels of the circuits that they replaced, and the result of the apply.
 
-    `dark_s` bounds the time for which the NIC had no light: from the start of the apply until both circuits had light.
-    It is 0 if nothing changed.
+    `dark_duration_s` bounds the time for which the NIC had no light: from the start of the apply until both circuits
+    had light. It is 0 if nothing changed.
     """
 
     circuits: tuple[Circuit, Circuit]
-    replaced: tuple[str, ...]
-    apply: ApplyResult
-    dark_s: float
+    replaced_labels: tuple[str, ...]
+    apply_result: ApplyResult
+    dark_duration_s: float
 
 
 def attach(
@@ -81,12 +81,12 @@ def attach(
     plan = plan_lab(attachment_lab, _WIRING, session.switches, take_over=True)
     board_circuit, host_circuit = plan.circuits
     owners = find_port_owners(lab)
-    replaced_circuits = tuple(
+    replaced_labels = tuple(
         label_pair(owners, part.switch, pair)
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
-    add_note(f"attach {attachment.labels[0]}: {format_count(len(replaced_circuits), 'circuit')} to remove")
+    add_note(f"attach {attachment.labels[0]}: {format_count(len(replaced_labels), 'circuit')} to remove")
     leased_parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
     leased_parts |= find_plan_parts(attachment_lab, plan)
     with (
@@ -96,7 +96,7 @@ def attach(
         start_s = time.monotonic()
         apply_result = session.apply(plan, lab=attachment_lab)
         _check_light(session, attachment_lab, plan.circuits)
-        dark_s = time.monotonic() - start_s if plan.has_changes else 0.0
+        dark_duration_s = time.monotonic() - start_s if plan.has_changes else 0.0
         journal.update_operation(operation, stage="routes")
         if session.fleet is not None:
             link = BoardLink(
@@ -104,8 +104,8 @@ def attach(
             )
             set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.record_proof(operation, is_proven=True)
-    add_note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
-    return AttachReport((board_circuit, host_circuit), replaced_circuits, apply_result, dark_s)
+    add_note(f"{attachment.labels[0]} has light in both directions, after {dark_duration_s * 1e3:.0f} ms")
+    return AttachReport((board_circuit, host_circuit), replaced_labels, apply_result, dark_duration_s)
 
 
 def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:

@@ -47,8 +47,8 @@ class HostNeeds:
 
     host_count: int | None = None
     degree: int | None = None
-    gpus_per_host: int = 0
-    names: tuple[str, ...] = ()
+    gpu_count_per_host: int = 0
+    host_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +59,24 @@ class HostCandidates:
     """
 
     groups: tuple[tuple[str, ...], ...]
-    nics: Mapping[str, int]
+    nic_count_by_host: Mapping[str, int]
     fault_by_host: Mapping[str, str]
-    gpus: Mapping[str, int]
+    gpu_count_by_host: Mapping[str, int]
 
-    def explain_lack(self, needs: HostNeeds) -> str:
+    def explain_unmet_needs(self, needs: HostNeeds) -> str:
         """Return why the lab can never meet the needs, or "" if it can."""
-        unknown_names = [name for name in needs.names if name not in self.nics]
+        unknown_names = [name for name in needs.host_names if name not in self.nic_count_by_host]
         if unknown_names:
-            return f"it has no host {', '.join(unknown_names)}: its hosts are {', '.join(self.nics)}"
+            return f"it has no host {', '.join(unknown_names)}: its hosts are {', '.join(self.nic_count_by_host)}"
         host_count = self._count_required_hosts(needs)
-        fitting_hosts = [host for host in self.nics if self._is_fitting(host, needs)]
-        if len(fitting_hosts) < host_count or not set(needs.names) <= set(fitting_hosts):
-            description = f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpus_per_host} GPUs"
-            return f"it does not have {description}: {len(fitting_hosts)} of {len(self.nics)} hosts fit"
+        suitable_hosts = [host for host in self.nic_count_by_host if self._meets_needs(host, needs)]
+        if len(suitable_hosts) < host_count or not set(needs.host_names) <= set(suitable_hosts):
+            description = (
+                f"{host_count} hosts with {needs.degree or 1} NICs and {needs.gpu_count_per_host} GPUs"
+            )
+            return f"it does not have {description}: {len(suitable_hosts)} of {len(self.nic_count_by_host)} hosts fit"
         usable_hosts = {host for group in self._find_usable_groups(needs) for host in group}
-        if usable_hosts.issuperset(needs.names) and len(usable_hosts) >= host_count:
+        if usable_hosts.issuperset(needs.host_names) and len(usable_hosts) >= host_count:
             return ""
         faults_text = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.fault_by_host.items()))
         if faults_text:
@@ -87,10 +89,12 @@ class HostCandidates:
         Small groups come first, so that a borrower takes few hosts that it does not need.
         """
         usable_groups = self._find_usable_groups(needs)
-        if needs.names:
-            required_groups = [group for group in usable_groups if not set(group).isdisjoint(needs.names)]
+        if needs.host_names:
+            required_groups = [
+                group for group in usable_groups if not set(group).isdisjoint(needs.host_names)
+            ]
             hosts = tuple(host for group in required_groups for host in group)
-            is_free = set(hosts).isdisjoint(held_hosts) and set(hosts).issuperset(needs.names)
+            is_free = set(hosts).isdisjoint(held_hosts) and set(hosts).issuperset(needs.host_names)
             return hosts if is_free else ()
         selection: list[str] = []
         for group in usable_groups:
@@ -105,20 +109,23 @@ class HostCandidates:
         return all(set(group) <= set(hosts) or set(group).isdisjoint(hosts) for group in self.groups)
 
     def _count_required_hosts(self, needs: HostNeeds) -> int:
-        return len(needs.names) or needs.host_count or len(self.nics)
+        return len(needs.host_names) or needs.host_count or len(self.nic_count_by_host)
 
     def _find_usable_groups(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
         return [
             group
             for group in sorted(self.groups, key=len)
-            if all(host not in self.fault_by_host and self._is_fitting(host, needs) for host in group)
+            if all(host not in self.fault_by_host and self._meets_needs(host, needs) for host in group)
         ]
 
-    def _is_fitting(self, host: str, needs: HostNeeds) -> bool:
-        return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus_per_host
+    def _meets_needs(self, host: str, needs: HostNeeds) -> bool:
+        return (
+            self.nic_count_by_host[host] >= (needs.degree or 1)
+            and self.gpu_count_by_host.get(host, 0) >= needs.gpu_count_per_host
+        )
 
 
-def group_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
+def group_hosts(hosts: Iterable[str], host_pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of hosts that pairs connect, in the order of the hosts.
 
     >>> group_hosts("abcd", [("c", "a")])
@@ -126,7 +133,7 @@ def group_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple
     """
     group_by_host = {host: [host] for host in hosts}
     ordered_hosts = list(group_by_host)
-    for host_name, peer_name in pairs:
+    for host_name, peer_name in host_pairs:
         host_group, peer_group = group_by_host[host_name], group_by_host[peer_name]
         if host_group is not peer_group:
             host_group += peer_group
@@ -164,9 +171,9 @@ class HostRequest:
         try:
             while True:
                 candidates = self._read_candidates()
-                lack_text = candidates.explain_lack(self.needs)
-                if lack_text:
-                    raise LeaseImpossible(f"lab '{self.lab.name}': {lack_text}")
+                unmet_needs_text = candidates.explain_unmet_needs(self.needs)
+                if unmet_needs_text:
+                    raise LeaseImpossible(f"lab '{self.lab.name}': {unmet_needs_text}")
                 self._check_maintenance()
                 preferred_hosts = (
                     candidates.choose_hosts(self.needs, self._find_held_hosts(request)) or chosen_hosts
@@ -233,15 +240,15 @@ class HostRequest:
             snapshots = {name: switch.read() for name, switch in session.switches.items()}
             gpu_count_by_host = _count_gpus(session) if session.fleet else {}
         host_names = [host.name for host in lab.hosts]
-        pairs = [
+        host_pairs = [
             (host_names[circuit.link.source.node], host_names[circuit.link.target.node])
             for circuit in find_held_circuits(lab, snapshots)
         ]
         return HostCandidates(
-            groups=group_hosts(host_names, pairs),
-            nics={host.name: len(host.nics) for host in lab.hosts},
+            groups=group_hosts(host_names, host_pairs),
+            nic_count_by_host={host.name: len(host.nics) for host in lab.hosts},
             fault_by_host=self._read_faults(),
-            gpus=gpu_count_by_host,
+            gpu_count_by_host=gpu_count_by_host,
         )
 
     def _read_faults(self) -> dict[str, str]:
@@ -272,8 +279,8 @@ def _count_gpus(session: LabSession) -> dict[str, int]:
 class LabState:
     """Circuits of some hosts by switch, and the epochs in force on these hosts alone, the newest first."""
 
-    circuits: Mapping[str, CrossConnects]
-    epochs: tuple[Intent, ...]
+    circuits_by_switch: Mapping[str, CrossConnects]
+    intents: tuple[Intent, ...]
 
     @classmethod
     def read(cls, session: LabSession) -> LabState:
@@ -294,8 +301,10 @@ class LabState:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as a JSON object, which holds the numbers of the epochs."""
-        circuits = {switch: render_circuits(connections) for switch, connections in self.circuits.items()}
-        return {"circuits": circuits, "epochs": [intent.epoch for intent in self.epochs]}
+        circuits = {
+            switch: render_circuits(connections) for switch, connections in self.circuits_by_switch.items()
+        }
+        return {"circuits": circuits, "epochs": [intent.epoch for intent in self.intents]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], runs_dir: Path, lab: str) -> LabState:
@@ -304,7 +313,9 @@ class LabState:
         intents = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
         return cls(circuits, tuple(intents[epoch] for epoch in document["epochs"]))
 
-    def restore(self, session: LabSession, reopen: OpenSession, reason: str, *, owner: str = "") -> None:
+    def restore(
+        self, session: LabSession, open_session: OpenSession, reason: str, *, owner: str = ""
+    ) -> None:
         """Restore the circuits through `session`, and apply the epochs again that are no longer in force.
 
         `owner` names a process that stored no epochs. The earlier epochs are then still in force, but the hosts hold
@@ -316,11 +327,13 @@ class LabState:
             _conclude_operations(session, owner, reason)
         switch_plans = (
             _plan_restore(session, name, circuits)
-            for name, circuits in self.circuits.items()
+            for name, circuits in self.circuits_by_switch.items()
             if name in session.switches
         )
-        no_links = Wiring(len(lab.hosts), 1, simplex=False, links=())  # the plan has circuits, but no links
-        plan = LabPlan(no_links, (), tuple(switch_plans))
+        empty_wiring = Wiring(
+            len(lab.hosts), 1, simplex=False, links=()
+        )  # the plan has circuits, but no links
+        plan = LabPlan(empty_wiring, (), tuple(switch_plans))
         if plan.has_changes:
             address_by_switch = {name: switch.address for name, switch in session.switches.items()}
             goal = render_goal(
@@ -332,24 +345,24 @@ class LabState:
             intent.epoch
             for intent in select_in_force(load_intents(session.writable_journal.directory, lab.name))
         }
-        for intent in reversed(self.epochs):
+        for intent in reversed(self.intents):
             if (intent.epoch in current_epochs) == bool(owner):
-                _reapply_epoch(intent, lab, reopen, reason)
+                _reapply_epoch(intent, lab, open_session, reason)
 
 
-def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
+def _reapply_epoch(intent: Intent, lab: Lab, open_session: OpenSession, reason: str) -> None:
     whole_lab = make_shard(lab, [host.name for host in (*lab.hosts, *lab.other_hosts)])
     epoch_lab, design = build_intent_design(whole_lab, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
-    with reopen(epoch_lab) as session:
+    with open_session(epoch_lab) as session:
         if session.unreachable:
             problem = "; ".join(f"{name}: {reason}" for name, reason in session.unreachable.items())
             raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {problem}")
         result = session.carry_out(
             design, session.plan(design), topology_source=intent.topology_source, change=change
         )
-    if intent.state == "verified" and not result.verified.ok:
-        details = "; ".join(finding.detail for finding in result.verified.findings)
+    if intent.state == "verified" and not result.verify_report.ok:
+        details = "; ".join(finding.detail for finding in result.verify_report.findings)
         raise VerifyFailed(
             f"epoch {intent.epoch} of lab '{lab.name}' is restored, but not verified: {details}"
         )
@@ -371,8 +384,8 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
             continue
         for switch in session.switches.values():
             journal.settle(lab.name, switch.address, switch.read())
-        journal.steps.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
-        journal.steps.give_up(record.id, reason)
+        journal.step_log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], reason)
+        journal.step_log.mark_unknown(record.id, reason)
         if record.state == "killed":
             journal.update_operation(
                 record.id, state="failed", finished=format_now(), reason=f"killed; undone: {reason}"

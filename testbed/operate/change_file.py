@@ -26,16 +26,19 @@ from testbed.operate.plan import select_in_scope
 class Difference:
     """A field whose value has changed since the plan was made."""
 
-    field: str
-    planned: object
-    found: object
+    field_name: str
+    planned_value: object
+    current_value: object
 
     def __str__(self) -> str:
-        return f"{self.field}: planned {_render_value(self.planned)}, found {_render_value(self.found)}"
+        return (
+            f"{self.field_name}: planned {_render_value(self.planned_value)}, found"
+            f" {_render_value(self.current_value)}"
+        )
 
     def json(self) -> dict[str, object]:
         """Return the three fields for JSON documents."""
-        return {"field": self.field, "planned": self.planned, "found": self.found}
+        return {"field": self.field_name, "planned": self.planned_value, "found": self.current_value}
 
 
 def _render_value(value: object) -> str:
@@ -46,15 +49,15 @@ def _render_value(value: object) -> str:
 class ObservedState:
     """State of a lab when a plan was made for it.
 
-    `circuits` maps inputs to outputs by switch. It holds only circuits that the plan may change, because other users
-    may change theirs. `epochs` are in force on the plan's hosts. `revision` identifies the text of the lab file.
-    `token` is the fencing token of the newest lease on the hosts, or None without a lease.
+    `circuits_by_switch` maps inputs to outputs by switch. It holds only circuits that the plan may change, because
+    other users may change theirs. `epochs` are in force on the plan's hosts. `revision` identifies the text of the lab
+    file. `lease_token` is the fencing token of the newest lease on the hosts, or None without a lease.
     """
 
-    circuits: Mapping[str, Mapping[int, int]]
+    circuits_by_switch: Mapping[str, Mapping[int, int]]
     epochs: tuple[int, ...] = ()
     revision: str = ""
-    token: int | None = None
+    lease_token: int | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -65,7 +68,9 @@ class ObservedState:
         ... ).fingerprint
         False
         """
-        sorted_circuits = {name: sorted(circuits.items()) for name, circuits in self.circuits.items()}
+        sorted_circuits = {
+            name: sorted(circuits.items()) for name, circuits in self.circuits_by_switch.items()
+        }
         text = json.dumps([sorted(sorted_circuits.items()), self.epochs])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -75,12 +80,12 @@ class ObservedState:
 
     def json(self) -> dict[str, Any]:
         """Return the state for JSON documents and change files."""
-        circuits = {name: sorted(pairs.items()) for name, pairs in self.circuits.items()}
+        circuits = {name: sorted(pairs.items()) for name, pairs in self.circuits_by_switch.items()}
         return {
             "circuits": circuits,
             "epochs": list(self.epochs),
             "revision": self.revision,
-            "token": self.token,
+            "token": self.lease_token,
         }
 
 
@@ -94,24 +99,24 @@ def parse_observed_state(document: Mapping[str, Any]) -> ObservedState:
 
 
 def observe_plan(
-    plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", token: int | None = None
+    plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", lease_token: int | None = None
 ) -> ObservedState:
     """Return the state for which a plan was made: the circuits that it may change, and the given other fields."""
     circuits = {part.switch: dict(sorted(select_in_scope(part))) for part in plan.switches}
-    return ObservedState(circuits, tuple(epochs), revision, token)
+    return ObservedState(circuits, tuple(epochs), revision, lease_token)
 
 
 def _find_differences(planned_state: ObservedState, current_state: ObservedState) -> Iterator[Difference]:
     if planned_state.revision != current_state.revision:
         yield Difference("lab file revision", planned_state.revision, current_state.revision)
-    if planned_state.token != current_state.token:
-        yield Difference("lease token", planned_state.token, current_state.token)
+    if planned_state.lease_token != current_state.lease_token:
+        yield Difference("lease token", planned_state.lease_token, current_state.lease_token)
     if planned_state.epochs != current_state.epochs:
         yield Difference("epochs in force", list(planned_state.epochs), list(current_state.epochs))
-    for switch in sorted({*planned_state.circuits, *current_state.circuits}):
+    for switch in sorted({*planned_state.circuits_by_switch, *current_state.circuits_by_switch}):
         planned_circuits, current_circuits = (
-            planned_state.circuits.get(switch, {}),
-            current_state.circuits.get(switch, {}),
+            planned_state.circuits_by_switch.get(switch, {}),
+            current_state.circuits_by_switch.get(switch, {}),
         )
         for port in sorted({*planned_circuits, *current_circuits}):
             if planned_circuits.get(port) != current_circuits.get(port):
@@ -127,23 +132,23 @@ FORMAT_NAME = "lightbed change 1"
 class ChangeFile:
     """The content of a change file.
 
-    `intent` is the future epoch, with number 0 until it is applied. `steps` lists the steps of each switch.
+    `intent` is the future epoch, with number 0 until it is applied. `steps_by_switch` lists the steps of each switch.
     """
 
     path: Path
     intent: Intent
-    observed: ObservedState
-    steps: Mapping[str, list[dict[str, Any]]]
-    take_over: bool
+    observed_state: ObservedState
+    steps_by_switch: Mapping[str, list[dict[str, Any]]]
+    takes_over: bool
 
     def check_current(self, plan: LabPlan, current_state: ObservedState) -> None:
         """Raise `PlanStale` if the lab has changed, or if `plan`, made now, has other steps than the file."""
-        differences = self.observed.find_differences(current_state)
+        differences = self.observed_state.find_differences(current_state)
         if not differences:
             differences = tuple(
-                Difference(f"{name} steps", self.steps.get(name), steps)
+                Difference(f"{name} steps", self.steps_by_switch.get(name), steps)
                 for name, steps in _render_steps(plan).items()
-                if steps != self.steps.get(name)
+                if steps != self.steps_by_switch.get(name)
             )
         if differences:
             raise PlanStale(f"{self.path} was made for another state of the lab", differences=differences)
@@ -161,7 +166,7 @@ def make_change_document(
     design: Design,
     topology_source: TopologySource,
     plan: LabPlan,
-    observed: ObservedState,
+    observed_state: ObservedState,
     *,
     take_over: bool = False,
 ) -> dict[str, Any]:
@@ -172,14 +177,14 @@ def make_change_document(
         "name": design.name,
         "topology": json.loads(render_topology(design.topology, design.wiring, lab)),
         "hosts": [host.name for host in lab.hosts],
-        "words": topology_source.words,
+        "words": topology_source.options_text,
         "plan_text": topology_source.plan_text,
-        "repairs": topology_source.repairs,
+        "repairs": topology_source.repaired_epoch,
     }
     document = {"format": FORMAT_NAME, "intent": intent, "take_over": take_over}
     return document | {
-        "observed": observed.json(),
-        "fingerprint": observed.fingerprint,
+        "observed": observed_state.json(),
+        "fingerprint": observed_state.fingerprint,
         "steps": _render_steps(plan),
     }
 
@@ -194,12 +199,14 @@ def read_change(path: str | Path) -> ChangeFile:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_REMAKE_HINT}") from error
+        raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_PLAN_AGAIN_HINT}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT_NAME:
-        raise PlanFileError(f"{path} is not a change file of this release ({FORMAT_NAME!r}); {_REMAKE_HINT}")
+        raise PlanFileError(
+            f"{path} is not a change file of this release ({FORMAT_NAME!r}); {_PLAN_AGAIN_HINT}"
+        )
     if document.pop("digest", None) != _compute_digest(document):
-        raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_REMAKE_HINT}")
-    observed = parse_observed_state(document["observed"])
+        raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_PLAN_AGAIN_HINT}")
+    observed_state = parse_observed_state(document["observed"])
     intent_document = document["intent"]
     intent_document |= {
         "topology": json.dumps(intent_document["topology"]),
@@ -210,15 +217,15 @@ def read_change(path: str | Path) -> ChangeFile:
         "state": "intended",
         "operation": "",
         "owner": "",
-        "revision": observed.revision,
+        "revision": observed_state.revision,
     }
     intent_document |= {"intended_at": "", "applied_at": None, "error": ""}
     return ChangeFile(
-        Path(path), parse_intent(intent_document), observed, document["steps"], document["take_over"]
+        Path(path), parse_intent(intent_document), observed_state, document["steps"], document["take_over"]
     )
 
 
-_REMAKE_HINT = "make it again with `testbed plan LAB --out FILE`"
+_PLAN_AGAIN_HINT = "make it again with `testbed plan LAB --out FILE`"
 
 
 def _render_steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:

@@ -42,7 +42,7 @@ class DesignChoice:
     unfinished: tuple[IncompleteOperation, ...] = ()
 
     @property
-    def lab_file_changed(self) -> bool:
+    def has_lab_file_changed(self) -> bool:
         """True if the lab file has changed since the chosen epoch was applied."""
         return self.intent is not None and self.intent.revision != self.lab.revision
 
@@ -53,12 +53,12 @@ class DesignChoice:
             return False
         return self.intent is None or self.intent.epoch not in (
             self.stored_intent.epoch,
-            self.stored_intent.topology_source.repairs,
+            self.stored_intent.topology_source.repaired_epoch,
         )
 
     def append_apply_command(self, text: str) -> str:
         """Return the text with each bare `testbed apply` replaced by the command that applies this design."""
-        options = f"--epoch {self.intent.epoch}" if self.intent else self.topology_source.words
+        options = f"--epoch {self.intent.epoch}" if self.intent else self.topology_source.options_text
         return text.replace("`testbed apply`", f"`testbed apply {options}`" if options else "`testbed apply`")
 
     def make_findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
@@ -78,7 +78,7 @@ class DesignChoice:
             "epoch": self.intent.epoch if self.intent else None,
             "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored_intent.epoch if self.stored_intent else None,
-            "lab_file_changed": self.lab_file_changed,
+            "lab_file_changed": self.has_lab_file_changed,
             "unfinished": [unfinished.json() for unfinished in self.unfinished],
         }
 
@@ -89,8 +89,8 @@ class DesignChoice:
     def format_heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
         options = (
-            f"named: {self.topology_source.words}"
-            if self.topology_source.words
+            f"named: {self.topology_source.options_text}"
+            if self.topology_source.options_text
             else "nothing stored or named: the default"
         )
         topology = self.intent.describe() if self.intent else options
@@ -110,7 +110,7 @@ class DesignChoice:
                 "the lab is compared with the named topology, not with the stored one: a difference may be a "
                 "circuit of the stored topology instead of a faulty fibre"
             )
-        if self.intent and self.lab_file_changed:
+        if self.intent and self.has_lab_file_changed:
             lines.append(self._describe_change(self.intent))
         lines += [
             f"{intent.describe()} is also in force, on {', '.join(intent.hosts)}"
@@ -125,11 +125,11 @@ class DesignChoice:
     def _describe_change(self, intent: Intent) -> str:
         is_same_file = intent.lab_file == str(self.lab.path.absolute())
         problem = "has changed since" if is_same_file else f"is not {intent.lab_file}, with which"
-        application = (
+        applied_text = (
             f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
         )
         return (
-            f"lab file {self.lab.path} {problem} {application}; see `testbed plan`, then `testbed "
+            f"lab file {self.lab.path} {problem} {applied_text}; see `testbed plan`, then `testbed "
             f"apply --epoch {intent.epoch}`"
         )
 
@@ -141,15 +141,15 @@ class DesignChoice:
 
         from testbed.design.plans.file import parse_plan
 
-        return parse_plan(json.loads(self.topology_source.plan_text), self.topology_source.words)
+        return parse_plan(json.loads(self.topology_source.plan_text), self.topology_source.options_text)
 
 
 def choose_design(
-    lab: Lab, named_topology: NamedTopology, runs_dir: Path, *, before_repair: bool = False
+    lab: Lab, named_topology: NamedTopology, runs_dir: Path, *, ignores_repair: bool = False
 ) -> DesignChoice:
     """Return the design that the options name, or else the stored design, or else the default design.
 
-    If the options name only hosts, the stored design must be in force on exactly these hosts. With `before_repair`,
+    If the options name only hosts, the stored design must be in force on exactly these hosts. With `ignores_repair`,
     a stored repair yields the topology that the repair replaced. Raises `PlanFileError`, `IntentError`,
     `TopologyError`, and `JournalError` if no topology is named and the stored one cannot be read.
     """
@@ -163,15 +163,15 @@ def choose_design(
         note = str(error)
     intent = _find_stored(lab, named_topology, stored_intents, runs_dir)
     if intent is not None:
-        if before_repair and intent.topology_source.repairs is not None:
-            intent = _find_epoch(lab, intent.topology_source.repairs, stored_intents, runs_dir)
+        if ignores_repair and intent.topology_source.repaired_epoch is not None:
+            intent = _find_epoch(lab, intent.topology_source.repaired_epoch, stored_intents, runs_dir)
         job_lab, design = build_intent_design(lab, intent)
         parallel_intents = tuple(
             other_intent
             for other_intent in select_in_force(stored_intents)
             if set(other_intent.hosts).isdisjoint(intent.hosts)
         )
-        unfinished = find_unfinished_or_error(runs_dir, lab)
+        unfinished_operations = find_unfinished_or_error(runs_dir, lab)
         return DesignChoice(
             job_lab,
             design,
@@ -179,21 +179,21 @@ def choose_design(
             intent,
             _find_current(stored_intents, job_lab),
             parallel_intents,
-            unfinished=unfinished,
+            unfinished=unfinished_operations,
         )
     job_lab, design, topology_source = build_named_design(lab, named_topology)
     if not (named_topology.has_topology or note):
         hosts_text = f"hosts {', '.join(named_topology.hosts)} of " if named_topology.hosts else ""
         note = f"no topology of {hosts_text}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current_intent = _find_current(stored_intents, job_lab)
-    repaired_epoch = current_intent.topology_source.repairs if current_intent else None
+    repaired_epoch = current_intent.topology_source.repaired_epoch if current_intent else None
     candidates = [
         candidate
         for candidate in stored_intents
         if candidate is current_intent or candidate.epoch == repaired_epoch
     ]
     matching_intent = next(
-        (candidate for candidate in candidates if _is_same(candidate, job_lab, design)), None
+        (candidate for candidate in candidates if _is_same_design(candidate, job_lab, design)), None
     )
     return DesignChoice(
         job_lab,
@@ -208,11 +208,11 @@ def choose_design(
 
 
 def find_running_design(
-    lab_file: Path, named_topology: NamedTopology, runs_dir: Path, *, before_repair: bool = False
+    lab_file: Path, named_topology: NamedTopology, runs_dir: Path, *, ignores_repair: bool = False
 ) -> DesignChoice:
     """Load a lab file, find its running lab, and return `choose_design` for it. Raises also `LabFileError`."""
     return choose_design(
-        find_running_lab(load_lab(lab_file)), named_topology, runs_dir, before_repair=before_repair
+        find_running_lab(load_lab(lab_file)), named_topology, runs_dir, ignores_repair=ignores_repair
     )
 
 
@@ -236,7 +236,7 @@ def describe_apply_effect(choice: DesignChoice, named_topology: NamedTopology, r
     if choice.intent and not named_topology.has_topology:
         option_hint = "another one is named by --epoch, --method, --simplex, --demand or --plan"
         return [f"installs {choice.intent.describe()} again, since no topology is named; {option_hint}"]
-    if current_intent is None or _is_same(current_intent, choice.lab, choice.design):
+    if current_intent is None or _is_same_design(current_intent, choice.lab, choice.design):
         return []
     return [
         f"replaces {current_intent.describe()}; `testbed apply --epoch {current_intent.epoch}` brings it back"
@@ -250,7 +250,7 @@ def build_named_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, De
         demands = parse_demands(named_topology.demand)
         job_lab = make_shard(lab, named_topology.hosts) if named_topology.hosts else lab
         design = build_design(job_lab, simplex=named_topology.simplex, method=method, demands=demands)
-        return job_lab, design, TopologySource(named_topology.words)
+        return job_lab, design, TopologySource(named_topology.options_text)
     from testbed.design.plans.file import read_plan  # imported late: it imports all workloads
 
     plan = read_plan(named_topology.plan_file)
@@ -259,7 +259,7 @@ def build_named_design(lab: Lab, named_topology: NamedTopology) -> tuple[Lab, De
     return (
         job_lab,
         build_plan_design(job_lab, plan),
-        TopologySource(named_topology.words, plan_text=plan_text),
+        TopologySource(named_topology.options_text, plan_text=plan_text),
     )
 
 
@@ -295,6 +295,6 @@ def _find_current(stored_intents: tuple[Intent, ...], lab: Lab) -> Intent | None
     )
 
 
-def _is_same(intent: Intent, lab: Lab, design: Design) -> bool:
+def _is_same_design(intent: Intent, lab: Lab, design: Design) -> bool:
     hosts = tuple(host.name for host in lab.hosts)
     return intent.hosts == hosts and set(intent.wiring.links) == set(design.wiring.links)

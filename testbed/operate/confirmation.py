@@ -103,10 +103,12 @@ class ConfirmationLog:
 
         values = {"lab": self._lab, "epoch": epoch, "back_to": back_to, "within_s": within_s}
         values |= {"state": "requested", "who": get_current_person(), "requested_at": _format_now()}
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             connection.execute(confirmations.insert().values(values))
 
-    def change(self, epoch: int, expected_states: tuple[State, ...], state: State, **values: str) -> bool:
+    def change_state(
+        self, epoch: int, expected_states: tuple[State, ...], state: State, **values: str
+    ) -> bool:
         """Set the state of an epoch's confirmation if it is in one of `expected_states`. Return whether it was set.
 
         Compare-and-set in one transaction, so that of two processes only one succeeds.
@@ -114,7 +116,7 @@ class ConfirmationLog:
         from testbed.storage.schema import confirmations as table
 
         condition = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(expected_states)
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             return (
                 connection.execute(table.update().where(condition).values(state=state, **values)).rowcount
                 == 1
@@ -129,7 +131,7 @@ class ConfirmationLog:
             if confirmation.state == "armed":
                 return confirmation
             time.sleep(POLL_S)
-        self.change(epoch, ("requested",), "ended", reason="its watcher did not start")
+        self.change_state(epoch, ("requested",), "ended", reason="its watcher did not start")
         problem = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
         raise WatcherNotArmed(
             f"{problem} within {ARMING_TIMEOUT_S:.0f} s; run `testbed rollback` to undo it by hand"
@@ -138,7 +140,7 @@ class ConfirmationLog:
     def confirm(self) -> Confirmation:
         """Confirm the pending epoch and return its confirmation. Raises `NoPendingConfirmation`."""
         pending_confirmation = find_pending_confirmation(self._journal.directory, self._lab)
-        if pending_confirmation is None or not self.change(
+        if pending_confirmation is None or not self.change_state(
             pending_confirmation.epoch, ("requested", "armed"), "confirmed", ended_at=_format_now()
         ):
             raise NoPendingConfirmation(
@@ -146,11 +148,11 @@ class ConfirmationLog:
             )
         return pending_confirmation
 
-    def end(self, reason: str) -> None:
+    def end_pending(self, reason: str) -> None:
         """End every confirmation that is requested or armed, because a person has rolled back."""
         for confirmation in load_confirmations(self._journal.directory, self._lab):
             if confirmation.state in ("requested", "armed"):
-                self.change(
+                self.change_state(
                     confirmation.epoch, ("requested", "armed"), "ended", ended_at=_format_now(), reason=reason
                 )
 
@@ -164,18 +166,18 @@ class ConfirmationLog:
         deadline_s = time.monotonic() + confirmation.within_s
         due_at = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
         watcher_values = {"watcher": get_current_process(), "due_at": due_at.isoformat(timespec="seconds")}
-        if not self.change(epoch, ("requested",), "armed", **watcher_values):
+        if not self.change_state(epoch, ("requested",), "armed", **watcher_values):
             return self._read(epoch).state
         while time.monotonic() < deadline_s:
             time.sleep(min(POLL_S, max(0.0, deadline_s - time.monotonic())))
             if (state := self._read(epoch).state) != "armed":
                 return state
         # Compare-and-set: only one of `confirm` and the watcher succeeds, even at the deadline.
-        if not self.change(epoch, ("armed",), "firing"):
+        if not self.change_state(epoch, ("armed",), "firing"):
             return self._read(epoch).state
         reason = roll_back(confirmation.back_to)
         state = "failed" if reason else "fired"
-        self.change(epoch, ("firing",), state, ended_at=_format_now(), reason=reason)
+        self.change_state(epoch, ("firing",), state, ended_at=_format_now(), reason=reason)
         return state
 
     def _read(self, epoch: int) -> Confirmation:

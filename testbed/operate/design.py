@@ -137,8 +137,8 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
     from testbed.design.evaluation.job import find_routes_for, make_plan_routes
     from testbed.design.plans.file import parse_plan
 
-    plan = parse_plan(json.loads(intent.topology_source.plan_text), intent.topology_source.words)
-    if intent.topology_source.repairs is not None:
+    plan = parse_plan(json.loads(intent.topology_source.plan_text), intent.topology_source.options_text)
+    if intent.topology_source.repaired_epoch is not None:
         return find_routes_for(plan, intent.topology)
     routes = make_plan_routes(plan)
     return routes if routes and routes.topology.edges == intent.topology.edges else None
@@ -146,7 +146,7 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
     """Return a topology laid onto the NICs of a lab, with shortest paths as routes. Raises `TopologyError`."""
-    wiring = make_wiring(topology, planes=_count_planes(lab, topology.degree))
+    wiring = make_wiring(topology, plane_count=_count_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
 
 
@@ -158,7 +158,9 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
     if node_count > 1:
         # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
         # strides: if this one cannot be, no other can.
-        make_wiring(find_topology(node_count, degree, simplex=simplex), planes=_count_planes(lab, degree))
+        make_wiring(
+            find_topology(node_count, degree, simplex=simplex), plane_count=_count_planes(lab, degree)
+        )
 
 
 def _count_planes(lab: Lab, degree: int) -> int:

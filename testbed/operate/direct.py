@@ -74,8 +74,8 @@ def _hold_fences(
     )
     for lab in sorted(switches_by_lab):
         parts = frozenset(f"port:{switch}/{port}" for switch in switches_by_lab[lab] for port in ports)
-        fence = hold_fence(database, lab, parts, lease=None if lab == lab_of_lease else "")
-        stack.enter_context(stack.enter_context(fence).sending())
+        fence = hold_fence(database, lab, parts, requested_lease_id=None if lab == lab_of_lease else "")
+        stack.enter_context(stack.enter_context(fence).guard_sending())
 
 
 def find_labs_with_switch(runs_dir: Path, address: str) -> dict[str, set[str]]:

@@ -37,23 +37,23 @@ order by s.intent_at desc limit 5000
 class ExpectedDuration:
     """Expected duration of steps: the median, and the 95th percentile.
 
-    `samples` is the number of journal steps behind it, or 0 for a driver's estimate.
+    `sample_count` is the number of journal steps behind it, or 0 for a driver's estimate.
     """
 
     median_s: float
     p95_s: float
-    samples: int = 0
+    sample_count: int = 0
 
     def json(self) -> dict[str, float | int]:
         """Return the three fields for JSON documents."""
-        return {"median_s": self.median_s, "p95_s": self.p95_s, "samples": self.samples}
+        return {"median_s": self.median_s, "p95_s": self.p95_s, "samples": self.sample_count}
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
     """Durations of earlier steps in seconds, the newest first, by switch and kind of step."""
 
-    seconds: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
+    durations_by_step_s: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
 
     def estimate_step(self, switch: str, step: Step) -> ExpectedDuration:
         """Return the expected duration of a step: learned, or the driver's estimate if too few are known.
@@ -63,9 +63,9 @@ class Durations:
         >>> Durations({("ocs1", "add"): [59.0, 60.0, 70.0]}).estimate_step(
         ...     "ocs1", Step("add", none, none, none, 1.0)
         ... )
-        ExpectedDuration(median_s=60.0, p95_s=70.0, samples=3)
+        ExpectedDuration(median_s=60.0, p95_s=70.0, sample_count=3)
         """
-        durations_s = self.seconds.get((switch, step.kind), ())
+        durations_s = self.durations_by_step_s.get((switch, step.kind), ())
         if len(durations_s) < MIN_SAMPLES:
             return ExpectedDuration(step.estimated_s, step.estimated_s)
         return ExpectedDuration(
@@ -75,11 +75,11 @@ class Durations:
     def estimate_switch(self, switch: str, steps: Iterable[Step]) -> ExpectedDuration:
         """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
         step_durations = [self.estimate_step(switch, step) for step in steps]
-        samples = min((duration.samples for duration in step_durations), default=0)
+        sample_count = min((duration.sample_count for duration in step_durations), default=0)
         return ExpectedDuration(
             sum(duration.median_s for duration in step_durations),
             sum(duration.p95_s for duration in step_durations),
-            samples,
+            sample_count,
         )
 
     def estimate_plan(self, plan: LabPlan) -> ExpectedDuration:
@@ -89,11 +89,11 @@ class Durations:
         ]
         if not switch_durations:
             return ExpectedDuration(0.0, 0.0)
-        samples = min(duration.samples for duration in switch_durations)
+        sample_count = min(duration.sample_count for duration in switch_durations)
         return ExpectedDuration(
             max(duration.median_s for duration in switch_durations),
             max(duration.p95_s for duration in switch_durations),
-            samples,
+            sample_count,
         )
 
 
@@ -104,13 +104,13 @@ def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
 
 def parse_durations(rows: Iterable[Mapping[str, Any]]) -> Durations:
     """Return durations from rows of the journal, newest first. Negative ones are left out, because the clock moved."""
-    seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    durations_by_step_s: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
         duration_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()
-        durations_s = seconds[row["switch"], row["kind"]]
+        durations_s = durations_by_step_s[row["switch"], row["kind"]]
         if duration_s >= 0 and len(durations_s) < MAX_SAMPLES:
             durations_s.append(duration_s)
-    return Durations(dict(seconds))
+    return Durations(dict(durations_by_step_s))
 
 
 def _parse_time(text: str) -> datetime:
@@ -141,11 +141,11 @@ class Forecast:
             for part in plan.switches
         }
         self._lock = Lock()
-        self._total_steps = self._remaining_steps
+        self._total_step_count = self._remaining_step_count
         self.total_s = self.remaining_s
 
     @property
-    def _remaining_steps(self) -> int:
+    def _remaining_step_count(self) -> int:
         return sum(map(len, self._remaining_by_switch_s.values()))
 
     @property
@@ -158,7 +158,8 @@ class Forecast:
         with self._lock:
             self._remaining_by_switch_s[switch][:1] = []
             time_share = 1.0 - self.remaining_s / self.total_s if self.total_s else 1.0
-            done_count = self._total_steps - self._remaining_steps
-            return round(
-                100 * time_share
-            ), f"{done_count} of {self._total_steps} steps, about {format_seconds(self.remaining_s)} left"
+            done_count = self._total_step_count - self._remaining_step_count
+            return (
+                round(100 * time_share),
+                f"{done_count} of {self._total_step_count} steps, about {format_seconds(self.remaining_s)} left",
+            )

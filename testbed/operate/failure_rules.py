@@ -56,7 +56,7 @@ def label_gpu(lab: Lab, gpu: Gpu) -> str:
     return f"{lab.hosts[gpu.node].name}/gpu{gpu.number}"
 
 
-def has_domains(lab: Lab) -> bool:
+def has_multi_gpu_hosts(lab: Lab) -> bool:
     """Return whether a host of the lab has several GPUs."""
     return any(count_gpus(host) > 1 for host in lab.hosts)
 
@@ -101,7 +101,7 @@ def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
     """Yield the GPUs that have failed according to `losses`."""
     for loss in losses:
         node, index = loss.nic
-        if loss.fibre == "gpu":
+        if loss.lost_part == "gpu":
             for number in range(count_gpus(lab.hosts[node])):
                 if index in lab.hosts[node].find_nics_beside(number):
                     yield Gpu(node, number)
@@ -139,7 +139,7 @@ def advise_on_failures(
     idle_hosts = _IdleHosts(
         lab, [host for host in _list_idle_hosts(lab, wiring, snapshots) if host.name not in lost_hosts]
     )
-    yield from _advise_on_fibres(lab, [loss for loss in losses if loss.fibre != "gpu"])
+    yield from _advise_on_fibres(lab, [loss for loss in losses if loss.lost_part != "gpu"])
     for switch in lab.switches:
         if switch.name in unreachable_hosts:
             yield _advise_on_switch(lab, switch.name)
@@ -163,19 +163,19 @@ class _IdleHosts:
     def __init__(self, lab: Lab, idle_hosts: Iterable[LabHost]) -> None:
         self._lab = lab
         self._idle_hosts = list(idle_hosts)
-        self._chosen_by_host: dict[str, str] = {}
+        self._target_by_host: dict[str, str] = {}
 
     def choose(self, host: LabHost) -> str:
         """Return the idle host with enough GPUs that takes the work of a host, or "" if none is left."""
-        if host.name not in self._chosen_by_host:
-            fitting_hosts = [
+        if host.name not in self._target_by_host:
+            suitable_hosts = [
                 idle_host for idle_host in self._idle_hosts if count_gpus(idle_host) >= count_gpus(host)
             ]
-            self._chosen_by_host[host.name] = fitting_hosts[0].name if fitting_hosts else ""
+            self._target_by_host[host.name] = suitable_hosts[0].name if suitable_hosts else ""
             self._idle_hosts = [
-                idle_host for idle_host in self._idle_hosts if idle_host not in fitting_hosts[:1]
+                idle_host for idle_host in self._idle_hosts if idle_host not in suitable_hosts[:1]
             ]
-        return self._chosen_by_host[host.name]
+        return self._target_by_host[host.name]
 
     def describe_move(self, host: LabHost) -> str:
         """Return the text of the advice to move the work of a host."""

@@ -30,7 +30,7 @@ _LIGHT_KINDS = (
 )
 _FIBRE_KINDS = (SWAPPED_CABLES, NOT_HEARD, FOREIGN_FRAMES)
 
-KINDS: dict[str, FindingKind] = {
+FINDING_KINDS: dict[str, FindingKind] = {
     kind.name: kind
     for kinds in (
         _DEVICE_KINDS,

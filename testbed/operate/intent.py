@@ -34,14 +34,14 @@ State = Literal["intended", "applied", "verified", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class TopologySource:
-    """Source of a topology as its user named it: options in `words`, or the text of a plan file.
+    """Source of a topology as its user named it: options in `options_text`, or the text of a plan file.
 
-    `repairs` is the epoch that this topology repairs, or None.
+    `repaired_epoch` is the epoch that this topology repairs, or None.
     """
 
-    words: str = ""
+    options_text: str = ""
     plan_text: str | None = None
-    repairs: int | None = None
+    repaired_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +99,7 @@ class Intent:
     def describe(self) -> str:
         """Return `epoch 3 (verified, 2026-03-01 10:20 UTC): --simplex`."""
         time_text = self.intended_at[:16].replace("T", " ")
-        return (
-            f"epoch {self.epoch} ({self.status}, {time_text} UTC): {self.topology_source.words or self.name}"
-        )
+        return f"epoch {self.epoch} ({self.status}, {time_text} UTC): {self.topology_source.options_text or self.name}"
 
     def check_fits(self, lab: Lab) -> None:
         """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
@@ -234,7 +232,7 @@ class IntentLog:
             yield record
         except BaseException as error:
             with suppress(JournalError):  # the first error says more
-                record.advance("failed", str(error) or type(error).__name__)
+                record.store_state("failed", str(error) or type(error).__name__)
             raise
 
     def store(
@@ -257,9 +255,9 @@ class IntentLog:
             "name": name,
             "topology": render_topology(topology, wiring, self._lab),
             "hosts": json.dumps([host.name for host in self._lab.hosts]),
-            "words": topology_source.words,
+            "words": topology_source.options_text,
             "plan_text": topology_source.plan_text,
-            "repairs": topology_source.repairs,
+            "repairs": topology_source.repaired_epoch,
             "intended_at": _format_now(),
             "applied_at": None if state == "intended" else _format_now(),
         }
@@ -267,7 +265,7 @@ class IntentLog:
 
         from testbed.storage.schema import intents
 
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             newest_epoch = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(
                 intents.c.lab == self._lab.name
             )
@@ -281,28 +279,28 @@ class IntentLog:
 
         values = {"state": "intended", "error": "", "owner": get_current_process()}
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             connection.execute(intents.update().where(*conditions).values(values))
 
-    def advance(self, epoch: int, state: State, error: str = "") -> None:
+    def store_state(self, epoch: int, state: State, error: str = "") -> None:
         """Store the new state of an epoch, with its time. Raises `JournalError`."""
         from testbed.storage.schema import intents
 
         time_column = "applied_at" if state == "applied" else "ended_at"
         values = {"state": state, "error": error, time_column: _format_now()}
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             connection.execute(
                 intents.update()
                 .where(intents.c.lab == self._lab.name, intents.c.epoch == epoch)
                 .values(values)
             )
 
-    def complete(self, epoch: int) -> None:
+    def mark_verified(self, epoch: int) -> None:
         """Mark an applied epoch as verified. Raises `JournalError` if its state is no longer `applied`."""
         from testbed.storage.schema import intents
 
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             result = connection.execute(
                 intents.update().where(*conditions).values({"state": "verified", "ended_at": _format_now()})
             )
@@ -316,7 +314,7 @@ class IntentLog:
 class ApplyRecord:
     """The record of one apply. `epoch` is None until `begin`, which is called before anything is sent."""
 
-    log: IntentLog
+    intent_log: IntentLog
     topology: Topology
     wiring: Wiring
     name: str
@@ -326,16 +324,16 @@ class ApplyRecord:
     def begin(self, operation: str) -> None:
         """Store the intent as a new epoch, or take over the epoch that is resumed."""
         if self.epoch is not None:
-            self.log.resume(self.epoch)
+            self.intent_log.resume(self.epoch)
             return
-        self.epoch = self.log.store(
+        self.epoch = self.intent_log.store(
             self.topology, self.wiring, self.name, self.topology_source, operation, state="intended"
         )
 
-    def advance(self, state: State, error: str = "") -> None:
+    def store_state(self, state: State, error: str = "") -> None:
         """Store the new state of the epoch. Before `begin`, do nothing."""
         if self.epoch is not None:
-            self.log.advance(self.epoch, state, error)
+            self.intent_log.store_state(self.epoch, state, error)
 
 
 class NoRecord:
@@ -346,7 +344,7 @@ class NoRecord:
     def begin(self, operation: str) -> None:
         """Store nothing."""
 
-    def advance(self, state: State, error: str = "") -> None:
+    def store_state(self, state: State, error: str = "") -> None:
         """Store nothing."""
 
 

@@ -20,7 +20,13 @@ import sqlalchemy as sa
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.log_context import about, logger
-from testbed.operate.engine.planned import ROUTES, PlannedStep, format_now, parse_circuits, render_circuits
+from testbed.operate.engine.planned import (
+    ROUTES_CHANGE,
+    PlannedStep,
+    format_now,
+    parse_circuits,
+    render_circuits,
+)
 from testbed.operate.engine.step_log import SETTLED_LATER_REASON, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
@@ -62,7 +68,7 @@ class Journal:
         self.database = Database(path)
         self.path = self.database.address
         self.directory = Path(directory) if directory else Path(self.path).parent
-        self.steps = StepLog(self.transaction)
+        self.step_log = StepLog(self.open_transaction)
         with self._convert_errors():
             self.database.prepare()
         self._mark_killed_operations()
@@ -97,7 +103,7 @@ class Journal:
         self.database.close()
 
     @contextmanager
-    def operation(
+    def open_operation(
         self,
         lab: str,
         kind: str = "apply",
@@ -150,7 +156,7 @@ class Journal:
     def _reopen(self, operation: str) -> str:
         """Take over an operation whose process has ended."""
         query = sa.select(operations.c.state, operations.c.owner).where(operations.c.id == operation)
-        with self.transaction() as connection:
+        with self.open_transaction() as connection:
             row = connection.execute(query).one()
             if row.state == "running" and is_running(row.owner):
                 raise OperationRunning(f"operation {operation} is running in process {row.owner.split()[0]}")
@@ -170,24 +176,24 @@ class Journal:
         """Record the end of a proof. If `is_proven`, every observed step becomes verified."""
         self.update_operation(operation, stage="proof")
         if is_proven:
-            self.steps.apply_event(operation, StepEvent.PROVE, [StepState.OBSERVED])
+            self.step_log.apply_event(operation, StepEvent.PROVE, [StepState.OBSERVED])
 
     def store_plan(self, operation: str, planned_steps: Iterable[PlannedStep], goal: str) -> None:
         """Store the planned steps of an operation, and the goal unless it has one, before anything is sent."""
         is_this_operation = operations.c.id == operation
-        with self.transaction() as connection:
+        with self.open_transaction() as connection:
             connection.execute(sa.update(operations).where(is_this_operation).values(stage="circuits"))
             lacks_goal = is_this_operation & (operations.c.goal == "")
             connection.execute(sa.update(operations).where(lacks_goal).values(goal=goal))
-            self.steps.insert_planned(connection, operation, planned_steps)
+            self.step_log.insert_planned(connection, operation, planned_steps)
 
-    def intend(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
+    def store_intent(self, operation: str, switch: str, ordinal: int, address: str, step: Step) -> None:
         """Store the intent of a step; it is on disk when this returns. Raises `JournalError`."""
-        self.steps.intend(operation, [PlannedStep.from_step(switch, ordinal, address, step)])
+        self.step_log.store_intents(operation, [PlannedStep.from_step(switch, ordinal, address, step)])
 
-    def record(self, operation: str, switch: str, ordinal: int, outcome: Outcome) -> None:
+    def store_outcome(self, operation: str, switch: str, ordinal: int, outcome: Outcome) -> None:
         """Store what the device reported after a step."""
-        self.steps.record(operation, switch, ordinal, outcome)
+        self.step_log.store_outcome(operation, switch, ordinal, outcome)
 
     def _mark_killed_operations(self) -> None:
         """Mark `running` operations as killed if their process has ended."""
@@ -207,7 +213,7 @@ class Journal:
                 steps, operations.c.lab, operations.c.owner, operations.c.state.label("operation_state")
             )
             .join(operations)
-            .where(steps.c.outcome.is_(None), steps.c.intent_at != "", steps.c.change != ROUTES)
+            .where(steps.c.outcome.is_(None), steps.c.intent_at != "", steps.c.change != ROUTES_CHANGE)
             .order_by(steps.c.intent_at, steps.c.switch, steps.c.ordinal)
         )
         with self._convert_errors(), self.database.open_reading() as connection:
@@ -225,10 +231,12 @@ class Journal:
         unknown. Unknown steps are not judged again, because the next plan reads the switch anyway.
         """
         open_steps = [step for step in self.find_open_steps() if (step.lab, step.address) == (lab, address)]
-        outcomes = tuple((step, _judge(step, read_back.connections)) for step in open_steps)
+        outcomes = tuple((step, _judge_step(step, read_back.connections)) for step in open_steps)
         for step, status in outcomes:
             key, read_text = (step.switch, step.ordinal), render_circuits(read_back.connections)
-            self.steps.close(step.operation, {key: (status, read_text)}, reason=SETTLED_LATER_REASON)
+            self.step_log.store_outcomes(
+                step.operation, {key: (status, read_text)}, reason=SETTLED_LATER_REASON
+            )
         return outcomes
 
     def read_steps(self, operation: str) -> tuple[Mapping[str, Any], ...]:
@@ -251,13 +259,13 @@ class Journal:
         return str(state)
 
     def _commit(self, statement: sa.Executable) -> None:
-        with self.transaction() as connection:
+        with self.open_transaction() as connection:
             connection.execute(statement)
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
+    def open_transaction(self) -> Iterator[sa.Connection]:
         """Provide a connection that holds the write lock; on exit the changes are on disk. Raises `JournalError`."""
-        with self._convert_errors(), self.database.transaction() as connection:
+        with self._convert_errors(), self.database.open_transaction() as connection:
             yield connection
 
 
@@ -266,7 +274,7 @@ def open_journal(runs_dir: str | Path) -> Journal:
     return Journal(get_database_address(runs_dir), runs_dir)
 
 
-def _judge(step: OpenStep, current: CrossConnects) -> Status:
+def _judge_step(step: OpenStep, current: CrossConnects) -> Status:
     """Return the outcome of a step from the ports that it changes. Other ports may have been patched since."""
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
     if current.touching(ports) == step.after.touching(ports):

@@ -66,7 +66,7 @@ class SwitchReading:
     """State and power readings of one switch; a port without a monitor has power None."""
 
     snapshot: Snapshot
-    power: Mapping[int, Power | None]
+    power_by_port: Mapping[int, Power | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,10 @@ def _merge_findings(kind: FindingKind, switch: str, findings: list[LinkFinding])
 
 def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
     budget = compute_budget(lab, circuit)
-    input_power = reading.power.get(circuit.input_port)
+    input_power = reading.power_by_port.get(circuit.input_port)
     yield from _judge_input(lab, circuit, input_power, budget)
     if _is_held(circuit, reading) and not _is_dark(input_power):
-        output_power = reading.power.get(circuit.output_port)
+        output_power = reading.power_by_port.get(circuit.output_port)
         yield from _judge_output(lab, circuit, input_power, output_power, budget)
 
 
@@ -203,7 +203,7 @@ def is_circuit_dark(circuit: Circuit, reading: SwitchReading) -> bool:
     """Return whether the switch itself explains a dark receiver: it holds no circuit, or a monitor sees no light."""
     if not _is_held(circuit, reading):
         return True
-    monitors = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
+    monitors = (reading.power_by_port.get(port) for port in (circuit.input_port, circuit.output_port))
     return any(_is_dark(power) for power in monitors)
 
 
@@ -287,14 +287,14 @@ def _judge_extra(
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lost fibre: the NIC at its end, the part that the NIC lost (`fibre`), and the link that used it.
+    """A lost fibre: the NIC at its end, the part that the NIC lost (`lost_part`), and the link that used it.
 
     Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `is_certain` False.
-    `fibre` is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
+    `lost_part` is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
     """
 
     nic: Nic
-    fibre: LostPart
+    lost_part: LostPart
     link: Link
     is_certain: bool = True
 
@@ -411,7 +411,7 @@ def _make_losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
 
 def _judge_circuit(circuit: Circuit, reading: SwitchReading, carriers: CarrierByNic) -> Verdict:
     input_power, output_power = (
-        reading.power.get(port) for port in (circuit.input_port, circuit.output_port)
+        reading.power_by_port.get(port) for port in (circuit.input_port, circuit.output_port)
     )
     if _is_dark(input_power):
         return "transmit"

@@ -44,7 +44,7 @@ class NamedTopology:
         return bool(self.simplex or self.demand or self.method or self.plan_file or self.epoch)
 
     @property
-    def words(self) -> str:
+    def options_text(self) -> str:
         """The options as on the command line, or "" without options."""
         words = ["--simplex"] if self.simplex else []
         words += [f"--method {self.method}"] if self.method else []

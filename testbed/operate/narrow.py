@@ -166,10 +166,10 @@ def change_circuits(
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
             trial_pairs = {source: output for source, output in new_outputs.items() if output is not None}
-            _execute(session, design, _plan_inputs(session, switch, trial_pairs, scope))
+            _apply_switch_plan(session, design, _plan_inputs(session, switch, trial_pairs, scope))
             yield
         finally:
-            _execute(session, design, _plan_inputs(session, switch, restore_plan.target, scope))
+            _apply_switch_plan(session, design, _plan_inputs(session, switch, restore_plan.target, scope))
             add_note(
                 f"circuit {old_pairs} of {switch} is restored"
                 if old_pairs
@@ -198,8 +198,8 @@ def _plan_inputs(
     return SwitchPlan(name, target, scope, snapshot, switch.plan(target, snapshot, scope))
 
 
-def _execute(session: LabSession, design: Design, part: SwitchPlan) -> None:
-    session.apply(LabPlan(design.wiring, (), (part,)))
+def _apply_switch_plan(session: LabSession, design: Design, switch_plan: SwitchPlan) -> None:
+    session.apply(LabPlan(design.wiring, (), (switch_plan,)))
 
 
 @dataclass(frozen=True)
@@ -240,16 +240,16 @@ class DarkFibres:
         reading = self._reading_by_receiver.get(
             (self._lab.hosts[link.source.node].name, self._lab.get_nic(link.source).name)
         )
-        sent_dbm = reading.laser_dbm if reading else None
+        laser_dbm = reading.sent_power_dbm if reading else None
         label, location = (
             self._lab.nic_label(link.source),
             locate_fibre_end(self._lab, link.source, "transmit"),
         )
-        if sent_dbm is None:
+        if laser_dbm is None:
             return ""
-        if not math.isfinite(sent_dbm):
+        if not math.isfinite(laser_dbm):
             return f"the module of {label} reports that its laser is dark, and no light enters {location}"
-        return f"the transmit fibre at {location} ({label}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
+        return f"the transmit fibre at {location} ({label}) is out: its module sends {laser_dbm:.1f} dBm, none enters"
 
     def _blame_fibre(self, link: Link) -> str:
         """Return a detail that names the fibre that is out, for a link whose target is dark, or "" if unknown."""
@@ -339,17 +339,17 @@ class DarkFibres:
         transmit_end, receive_end = self._lab.get_nic(nic).transmit, self._lab.get_nic(nic).receive
         if transmit_end.switch != receive_end.switch:
             return False
-        own_receive_ends = {self._lab.get_nic(nic_of_link).receive for nic_of_link in link}
+        link_receive_ends = {self._lab.get_nic(nic_of_link).receive for nic_of_link in link}
         held_output, held_input = (
             held_circuits.get(transmit_end.port),
             held_circuits.inputs_by_output.get(receive_end.port),
         )
-        own_outputs = {
-            nic_of_link.port for nic_of_link in own_receive_ends if nic_of_link.switch == transmit_end.switch
+        link_outputs = {
+            nic_of_link.port for nic_of_link in link_receive_ends if nic_of_link.switch == transmit_end.switch
         }
-        own_inputs = {self._lab.get_nic(nic_of_link).transmit.port for nic_of_link in link}
-        return (held_output is None or held_output in own_outputs) and (
-            held_input is None or held_input in own_inputs
+        link_inputs = {self._lab.get_nic(nic_of_link).transmit.port for nic_of_link in link}
+        return (held_output is None or held_output in link_outputs) and (
+            held_input is None or held_input in link_inputs
         )
 
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:

@@ -97,12 +97,13 @@ class KernelHop:
 class KernelPath:
     """The path by which the kernels forward a packet.
 
-    `end` says why the packet does not arrive, or is empty. `differs` is True if the path is not the planned path.
+    `stop_reason` says why the packet does not arrive, or is empty. `differs_from_plan` is True if the path is not the
+    planned path.
     """
 
     hops: tuple[KernelHop, ...]
-    end: str
-    differs: bool
+    stop_reason: str
+    differs_from_plan: bool
 
 
 def trace_kernel_path(session: LabSession, design: Design, source: int, target: int) -> KernelPath | None:
@@ -116,22 +117,25 @@ def trace_kernel_path(session: LabSession, design: Design, source: int, target: 
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
     link_by_source = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
     tracer = _KernelTracer(session, link_by_source, read_macs(session.fleet))
-    hops, end = tracer.trace(source, target)
+    hops, stop_reason = tracer.trace(source, target)
     planned_hops = [
         (lab.nic_label(link.source), lab.nic_label(link.target))
         for link in design.routes.path(source, target)
     ]
-    differs = bool(end) or [(hop.sender, hop.receiver) for hop in hops] != planned_hops
-    return KernelPath(tuple(hops), end, differs)
+    differs = bool(stop_reason) or [(hop.sender, hop.receiver) for hop in hops] != planned_hops
+    return KernelPath(tuple(hops), stop_reason, differs)
 
 
 @dataclass(frozen=True)
 class _KernelTracer:
-    """Tracer of a packet from host to host. `link_by_source` is keyed by the sending NIC, `macs` by host and NIC."""
+    """Tracer of a packet from host to host.
+
+    `link_by_source` is keyed by the sending NIC, `macs_by_host` by host and NIC.
+    """
 
     session: LabSession
     link_by_source: Mapping[Nic, Link]
-    macs: Mapping[str, Mapping[str, str]]
+    macs_by_host: Mapping[str, Mapping[str, str]]
 
     def trace(self, source: int, target: int) -> tuple[list[KernelHop], str]:
         """Return the hops, and why they end before the target, or "" if they reach it."""
@@ -141,10 +145,10 @@ class _KernelTracer:
         while current_node != target:
             if len(hops) == len(lab.hosts):
                 return hops, "the packet runs in a loop"
-            hop, next_nic, end = self._find_next_hop(source, target, current_node, input_nic)
+            hop, next_nic, stop_reason = self._find_next_hop(source, target, current_node, input_nic)
             hops += [hop] if hop else []
-            if end or next_nic is None:
-                return hops, end
+            if stop_reason or next_nic is None:
+                return hops, stop_reason
             current_node, input_nic = next_nic.node, lab.get_nic(next_nic).name
         return hops, ""
 
@@ -175,8 +179,10 @@ class _KernelTracer:
             return None, None, f"no circuit leads on from {lab.nic_label(output_nic)}{silent_note}"
         gateway = str(route.get("gateway", address))
         hop = KernelHop(lab.nic_label(output_nic), lab.nic_label(link.target), gateway)
-        end = self._explain_refusal(link.target, gateway, mac_by_neighbour.get((device, gateway)), host.name)
-        return hop, None if end else link.target, end
+        stop_reason = self._explain_refusal(
+            link.target, gateway, mac_by_neighbour.get((device, gateway)), host.name
+        )
+        return hop, None if stop_reason else link.target, stop_reason
 
     def _explain_refusal(self, target: Nic, gateway: str, neighbour_mac: str | None, sender: str) -> str:
         """Return "" if a NIC accepts a frame for a neighbour, else why it drops the frame or why that is unknown."""
@@ -184,7 +190,7 @@ class _KernelTracer:
         host = lab.hosts[target.node].name
         if host in self.session.unreachable:
             return f"{host} does not answer: it is unknown whether the packet arrives"
-        mac = self.macs[host][lab.get_nic(target).name]
+        mac = self.macs_by_host[host][lab.get_nic(target).name]
         if neighbour_mac == mac:
             return ""
         return f"{sender} has neighbour {gateway} at {neighbour_mac}, but {target_label} has {mac}"
@@ -215,14 +221,14 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
     """Return the kernels' path as lines of text: one line if it is as planned, no line without a path."""
     if path is None:
         return []
-    if not path.differs:
+    if not path.differs_from_plan:
         return ["the kernels forward packets on this path"]
     lines = ["the kernels forward packets on ANOTHER PATH:"]
     lines += [
         f"{hop_number}. {hop.sender} -> {hop.receiver}  via {hop.gateway}"
         for hop_number, hop in enumerate(path.hops, 1)
     ]
-    return [*lines, *([path.end] if path.end else [])]
+    return [*lines, *([path.stop_reason] if path.stop_reason else [])]
 
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:

@@ -108,7 +108,7 @@ def _adjust_scope_to_boards(
     scope = find_scope(lab, switch)
     board_inputs = {source for source, _ in board_pairs}
     if scope is None:
-        return frozenset(range(1, switch.inputs + 1)) - board_inputs if board_inputs else None
+        return frozenset(range(1, switch.input_count + 1)) - board_inputs if board_inputs else None
     board_ports, lab_ports = list_board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
     return (
         scope | {source for source, output in circuits.pairs if source in board_ports and output in lab_ports}
@@ -141,8 +141,8 @@ def _find_foreign_inputs(lab: Lab, switch: LabSwitch, connections: CrossConnects
 
 def find_scope(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
     """Return the inputs of a switch that the lab may change, or None (all) if its NICs feed every input."""
-    lab_ports = frozenset(port for port in _find_ports(lab.hosts, switch) if port <= switch.inputs)
-    return None if len(lab_ports) == switch.inputs else lab_ports
+    lab_ports = frozenset(port for port in _find_ports(lab.hosts, switch) if port <= switch.input_count)
+    return None if len(lab_ports) == switch.input_count else lab_ports
 
 
 def _find_ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
@@ -194,7 +194,7 @@ def label_pair(owner_by_port: Mapping[tuple[str, int], str], switch: str, pair: 
     return f"{source_label} -> {target_label}"
 
 
-def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
+def describe_plan(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     """Return the plan as lines of text: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
     owner_by_port = find_port_owners(lab)
     lines = []

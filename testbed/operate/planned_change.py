@@ -98,12 +98,12 @@ def find_touched_elements(
     )
 
 
-def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], TouchKind]:
+def _find_touches(switch_plan: SwitchPlan) -> dict[tuple[int, int], TouchKind]:
     """Return what happens to each circuit of one switch, including circuits of other users that a step disturbs."""
-    current_pairs, target_pairs = select_in_scope(part), part.target.pairs
-    disturbed_pairs = frozenset().union(*(step.disturbed for step in part.steps))
+    current_pairs, target_pairs = select_in_scope(switch_plan), switch_plan.target.pairs
+    disturbed_pairs = frozenset().union(*(step.disturbed for step in switch_plan.steps))
     touch_by_pair: dict[tuple[int, int], TouchKind] = dict.fromkeys(
-        disturbed_pairs & part.snapshot.connections.pairs, "disturbed"
+        disturbed_pairs & switch_plan.snapshot.connections.pairs, "disturbed"
     )
     touch_by_pair |= dict.fromkeys(current_pairs - target_pairs, "removed")
     return touch_by_pair | dict.fromkeys(target_pairs - current_pairs, "made")
@@ -171,14 +171,14 @@ class PlannedChange:
     runs_dir: Path
 
     @cached_property
-    def observed(self) -> ObservedState:
+    def observed_state(self) -> ObservedState:
         """State for which the plan was made. It has no epochs if the journal cannot be read."""
         with suppress(JournalError):
-            return observe_now(self.design_choice, self.plan, self.runs_dir)
+            return observe_current_state(self.design_choice, self.plan, self.runs_dir)
         return observe_plan(self.plan, revision=self.design_choice.lab.revision)
 
     @cached_property
-    def elements(self) -> tuple[TouchedPart, ...]:
+    def touched_elements(self) -> tuple[TouchedPart, ...]:
         """Elements that the plan touches, or none if nothing changes."""
         if not self.plan.has_changes:
             return ()
@@ -198,9 +198,9 @@ class PlannedChange:
         return Durations()
 
     def json(self) -> dict[str, Any]:
-        """Return the keys `revision`, `elements` and `expected` of the plan's JSON document."""
-        effects = describe_effects(self.plan, self.elements, self.durations)
-        return {"revision": self.observed.fingerprint, **effects}
+        """Return the keys `revision`, `touched_elements` and `expected` of the plan's JSON document."""
+        effects = describe_effects(self.plan, self.touched_elements, self.durations)
+        return {"revision": self.observed_state.fingerprint, **effects}
 
     def format_lines(self) -> list[str]:
         """Return hosts and duration as lines of text. `plan.describe` lists the circuits and their NICs."""
@@ -208,17 +208,19 @@ class PlannedChange:
             return []
         total_duration = self.durations.estimate_plan(self.plan)
         source_text = (
-            f"learned from {format_count(total_duration.samples, 'step')}"
-            if total_duration.samples
+            f"learned from {format_count(total_duration.sample_count, 'step')}"
+            if total_duration.sample_count
             else "by the drivers"
         )
-        lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
+        lines = [
+            f"{element.name} {element.reason}" for element in self.touched_elements if element.kind == "host"
+        ]
         median_text, limit_text = (
             format_seconds(total_duration.median_s),
             format_seconds(total_duration.p95_s),
         )
-        expected = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source_text})"
-        return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
+        duration_text = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source_text})"
+        return [*lines, f"{duration_text}; revision {self.observed_state.fingerprint}"]
 
     def describe_next_command(self) -> list[str]:
         """Return the command that applies the chosen epoch again, by number: another epoch may be stored by then."""
@@ -236,7 +238,7 @@ class PlannedChange:
             choice.design,
             choice.topology_source,
             self.plan,
-            self.observed,
+            self.observed_state,
             take_over=take_over,
         )
         write_change(path, document | self.json())
@@ -253,8 +255,8 @@ def describe_effects(
         }
         for part in plan.switches
     }
-    expected = {"switches": switches, "total": durations.estimate_plan(plan).json()}
-    return {"elements": [element.json() for element in elements], "expected": expected}
+    expected_durations = {"switches": switches, "total": durations.estimate_plan(plan).json()}
+    return {"elements": [element.json() for element in elements], "expected": expected_durations}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +265,9 @@ class ChangeRequest:
 
     design_choice: DesignChoice
     runs_dir: Path
-    take_over: bool
-    change: ChangeFile | None = None
-    expect: str | None = None
+    takes_over: bool
+    change_file: ChangeFile | None = None
+    expected_revision: str | None = None
 
     @classmethod
     def from_options(
@@ -294,30 +296,30 @@ class ChangeRequest:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
         job_lab, design = build_intent_design(lab, change.intent)
         choice = DesignChoice(job_lab, design, change.intent.topology_source)
-        return cls(choice, runs_dir, change.take_over, change, expect)
+        return cls(choice, runs_dir, change.takes_over, change, expect)
 
     def plan(self, session: LabSession) -> LabPlan:
         """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
-        lab_plan = session.plan(self.design_choice.design, take_over=self.take_over)
+        lab_plan = session.plan(self.design_choice.design, take_over=self.takes_over)
         self.check_current(lab_plan)
         return lab_plan
 
     def check_current(self, lab_plan: LabPlan) -> None:
         """Raise `PlanStale` unless the lab is in the required state. Without an option, every state is accepted."""
-        if self.change is None and self.expect is None:
+        if self.change_file is None and self.expected_revision is None:
             return
-        current_state = observe_now(self.design_choice, lab_plan, self.runs_dir)
-        if self.expect is not None:
-            check_expected(self.expect, current_state)
-        if self.change is not None:
-            self.change.check_current(lab_plan, current_state)
+        current_state = observe_current_state(self.design_choice, lab_plan, self.runs_dir)
+        if self.expected_revision is not None:
+            check_expected(self.expected_revision, current_state)
+        if self.change_file is not None:
+            self.change_file.check_current(lab_plan, current_state)
 
 
-def observe_now(choice: DesignChoice, lab_plan: LabPlan, runs_dir: Path) -> ObservedState:
+def observe_current_state(choice: DesignChoice, lab_plan: LabPlan, runs_dir: Path) -> ObservedState:
     """Return the current state of the lab for a plan. Raises `JournalError`."""
     epochs = sorted(intent.epoch for intent in _find_epochs_in_force(choice, runs_dir))
     token = _find_token(choice, runs_dir)
-    return observe_plan(lab_plan, epochs=epochs, revision=choice.lab.revision, token=token)
+    return observe_plan(lab_plan, epochs=epochs, revision=choice.lab.revision, lease_token=token)
 
 
 def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:

@@ -42,7 +42,7 @@ FOREIGN_FRAMES = FindingKind(
     stops_packets=False,
 )
 
-_NO_REPORT = NicReport(carrier=False, sent=0, frames=())
+_NO_REPORT = NicReport(has_carrier=False, sent_count=0, frames=())
 FibreSide = Literal["transmit", "receive"]
 LinkPair = tuple[Link, Link]
 CablePair = tuple[LinkPair, LinkPair]
@@ -59,7 +59,7 @@ def find_silent_links(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> fr
     return frozenset(link for link in wiring.links if not comparison.is_received(link))
 
 
-def compare(
+def judge_probe(
     lab: Lab, wiring: Wiring, probe_report: ProbeReport, ignored_links: Collection[Link] = ()
 ) -> tuple[LinkFinding, ...]:
     """Return findings for every difference between probe frames and wiring, except for the links in `ignored_links`.
@@ -87,7 +87,7 @@ class _Comparison:
     probe_report: ProbeReport
 
     @cached_property
-    def nics(self) -> Mapping[tuple[str, str], Nic]:
+    def nic_by_name(self) -> Mapping[tuple[str, str], Nic]:
         """Every NIC of the lab, by host and name."""
         return {
             (host.name, nic.name): Nic(node, index)
@@ -114,7 +114,7 @@ class _Comparison:
     def find_sources(self, nic: Nic) -> list[Nic]:
         """Return the NICs of the lab whose frames of this epoch arrive at a NIC."""
         frames = (frame for frame in self.get_report(nic).frames if frame.epoch == self.probe_report.epoch)
-        return [self.nics[frame[:2]] for frame in frames if frame[:2] in self.nics]
+        return [self.nic_by_name[frame[:2]] for frame in frames if frame[:2] in self.nic_by_name]
 
     def is_received(self, link: Link) -> bool:
         """Return whether a link carried a frame of this epoch."""
@@ -145,11 +145,11 @@ class _Comparison:
         )
 
     @cached_property
-    def stray_pairs(self) -> tuple[tuple[Nic, Nic], ...]:
+    def unplanned_pairs(self) -> tuple[tuple[Nic, Nic], ...]:
         """Pairs of source and receiver that no circuit explains, because the source or the receiver has no link."""
         return tuple(
             (source, nic)
-            for nic in self.nics.values()
+            for nic in self.nic_by_name.values()
             for source in self.find_sources(nic)
             if nic not in self.link_by_receiver or source not in self.link_by_transmitter
         )
@@ -193,14 +193,14 @@ def _judge_link(
     lab = comparison.lab
     subject, target_label = lab.link_label(link), lab.nic_label(link.target)
     other_link = comparison.wrong_link_by_link.get(link)
-    if detail := _explain_by_stray(comparison, link):
+    if detail := _explain_by_unplanned_pair(comparison, link):
         yield SWAPPED_CABLES.report(subject, detail)
-    elif not comparison.get_report(link.target).carrier:
-        consequence = _describe_silenced(comparison, link.target)
+    elif not comparison.get_report(link.target).has_carrier:
+        consequence = _describe_silenced_link(comparison, link.target)
         yield NO_CARRIER.report(subject, f"{target_label} receives no light{consequence}")
     elif other_link is not None and comparison.wrong_link_by_link.get(other_link) == link:
         if link < other_link or other_link in ignored_links:  # the pair is one finding
-            yield _report_swapped(lab, link, other_link)
+            yield _report_swapped_links(lab, link, other_link)
     elif other_link is not None:
         problem = (
             f"{target_label} hears {lab.nic_label(other_link.source)} instead of {lab.nic_label(link.source)}"
@@ -210,10 +210,10 @@ def _judge_link(
         yield NOT_HEARD.report(subject, _explain_silence(comparison, link))
 
 
-def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
+def _explain_by_unplanned_pair(comparison: _Comparison, link: Link) -> str:
     """Return the detail of a link that is swapped with a fibre without a link, or "" if no stray frame shows this."""
     lab = comparison.lab
-    for source, nic in comparison.stray_pairs:
+    for source, nic in comparison.unplanned_pairs:
         if source == link.source:
             locations = (
                 f"{locate_fibre_end(lab, nic, 'receive')} and {locate_fibre_end(lab, link.target, 'receive')}"
@@ -232,7 +232,7 @@ def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
     return ""
 
 
-def _describe_silenced(comparison: _Comparison, nic: Nic) -> str:
+def _describe_silenced_link(comparison: _Comparison, nic: Nic) -> str:
     """Return the part of a detail that names the link on which a NIC without carrier cannot send, or ""."""
     outgoing_link = comparison.link_by_transmitter.get(nic)
     return f" and so cannot send on {comparison.lab.link_label(outgoing_link)}" if outgoing_link else ""
@@ -240,10 +240,10 @@ def _describe_silenced(comparison: _Comparison, nic: Nic) -> str:
 
 def _is_consequence(comparison: _Comparison, link: Link) -> bool:
     """Return whether the source could not send because its receiver is dark, which has its own finding."""
-    return not comparison.get_report(link.source).carrier and link.source in comparison.link_by_receiver
+    return not comparison.get_report(link.source).has_carrier and link.source in comparison.link_by_receiver
 
 
-def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
+def _report_swapped_links(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
     label, other_label = lab.link_label(link_a), lab.link_label(link_b)
     sources_text = " and ".join(locate_fibre_end(lab, link.source, "transmit") for link in (link_a, link_b))
     targets_text = " and ".join(locate_fibre_end(lab, link.target, "receive") for link in (link_a, link_b))
@@ -274,12 +274,12 @@ def _explain_silence(comparison: _Comparison, link: Link) -> str:
     lab = comparison.lab
     source_label, target_label = lab.nic_label(link.source), lab.nic_label(link.target)
     sender_report, receiver_report = comparison.get_report(link.source), comparison.get_report(link.target)
-    if not sender_report.carrier:
+    if not sender_report.has_carrier:
         return f"{source_label} has no carrier itself and so cannot send"
     problem = f"{target_label} has light but hears nothing from {source_label}"
     if errors := receiver_report.counters.get("rx_errors"):
         return f"{problem}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
-    if sender_report.sent and not sender_report.counters.get("tx_packets", sender_report.sent):
+    if sender_report.sent_count and not sender_report.counters.get("tx_packets", sender_report.sent_count):
         return (
             f"{problem}: {source_label} counts no packet sent; check queues and filters on "
             f"{_get_host_name(lab, link.source)}"
@@ -301,18 +301,21 @@ def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about frames that no link explains: of another epoch or lab, or between NICs without a link."""
     probe_report = comparison.probe_report
     unexplained_pairs = [
-        stray for stray in comparison.stray_pairs if not _has_silent_link(comparison, *stray)
+        stray for stray in comparison.unplanned_pairs if not _has_silent_link(comparison, *stray)
     ]
     for (host, nic), report in probe_report.nics.items():
         for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
-            if frame.epoch != probe_report.epoch or frame[:2] not in comparison.nics:
+            if frame.epoch != probe_report.epoch or frame[:2] not in comparison.nic_by_name:
                 detail = (
                     f"a frame of epoch {frame.epoch}, not {probe_report.epoch}: another lab or run "
                     "shares these fibres"
                 )
                 yield FOREIGN_FRAMES.report(subject, detail)
-            elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained_pairs:
+            elif (
+                comparison.nic_by_name[frame[:2]],
+                comparison.nic_by_name.get((host, nic)),
+            ) in unexplained_pairs:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"
                 yield EXTRA_CIRCUIT.report(subject, detail)
 

@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 from lightbed.wording import format_count
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Topology, Wiring
-from testbed.design.repair import CurrentLinks, Detour, Repair, apply_detours, find_bought_pairs, plan_repair
+from testbed.design.repair import (
+    CurrentLinks,
+    Detour,
+    Repair,
+    apply_detours,
+    find_non_ring_pairs,
+    plan_repair,
+)
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
@@ -46,18 +53,18 @@ _NO_DETOUR_MESSAGE = "no detour joins all hosts: their traffic waits for the cir
 
 @dataclass(frozen=True, slots=True)
 class RepairRecord:
-    """Links of a topology (`planned`), the fibres that were lost, and the links after the repair (`links`)."""
+    """Links of a topology (`planned_links`), the lost fibres, and the links after the repair (`repaired_links`)."""
 
-    planned: frozenset[Link]
+    planned_links: frozenset[Link]
     losses: tuple[Loss, ...]
-    links: frozenset[Link]
+    repaired_links: frozenset[Link]
 
     def to_json(self, lab: Lab) -> dict[str, Any]:
         """Return the record for JSON documents, with NICs and links by their labels."""
         return {
-            "planned": sorted(map(lab.link_label, self.planned)),
+            "planned": sorted(map(lab.link_label, self.planned_links)),
             "losses": make_losses_json(lab, self.losses),
-            "links": sorted(map(lab.link_label, self.links)),
+            "links": sorted(map(lab.link_label, self.repaired_links)),
         }
 
     @classmethod
@@ -91,8 +98,8 @@ class RepairRecord:
 
     def is_in_force(self, lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> bool:
         """Return whether this is a repair of `wiring` and the switches hold the links of the repair."""
-        repaired_wiring = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not find_differences(
+        repaired_wiring = replace(wiring, links=tuple(self.repaired_links))
+        return self.planned_links == frozenset(wiring.links) and not find_differences(
             lab, repaired_wiring, snapshots
         )
 
@@ -180,22 +187,24 @@ def plan_lab_repair(
 ) -> LabRepair | None:
     """Return the repair of the observed losses, or None if nothing is lost.
 
-    `traffic_bytes` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU
-    has failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier_repair` in force
-    adds the fibres that it recorded. Detours use only links that carry data. `choose_routes` returns the sets of routes
-    of a plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
-    `TopologyError` if a host is cut off, and `DriftError` if the reason is that another topology is in force.
+    `traffic_bytes` (bytes per pair) decides the order in which links may be given up, see `find_non_ring_pairs`. If a
+    GPU has failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier_repair` in
+    force adds the fibres that it recorded. Detours use only links that carry data. `choose_routes` returns the sets of
+    routes of a plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours.
+    Raises `TopologyError` if a host is cut off, and `DriftError` if the reason is that another topology is in force.
     """
     # Keep each fibre once. The current observation comes last, because it also shows transmit fibres lost earlier.
     losses_by_fibre = {
-        (loss.nic, loss.fibre): loss
+        (loss.nic, loss.lost_part): loss
         for loss in (*(earlier_repair.losses if earlier_repair else ()), *observation.losses)
     }
     losses = tuple(losses_by_fibre.values())
     if not losses:
         return None
     expected_wiring = (
-        replace(design.wiring, links=tuple(earlier_repair.links)) if earlier_repair else design.wiring
+        replace(design.wiring, links=tuple(earlier_repair.repaired_links))
+        if earlier_repair
+        else design.wiring
     )
     unexpected_circuits = find_differences(lab, expected_wiring, observation.snapshots)
     # The idle NICs of a failed GPU cannot be used either.
@@ -205,8 +214,8 @@ def plan_lab_repair(
             _add_idle_nics(lab, design.wiring),
             sorted(dead_nics),
             ()
-            if any(loss.fibre == "gpu" for loss in losses)
-            else find_bought_pairs(design.topology, traffic_bytes),
+            if any(loss.lost_part == "gpu" for loss in losses)
+            else find_non_ring_pairs(design.topology, traffic_bytes),
             planes=len(lab.switches),
             failed_links=_find_affected_links(design.wiring, losses),
             current=CurrentLinks(observation.held_links, observation.carrying_links),
@@ -236,11 +245,11 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     A NIC without light does not send, so its outgoing link is included.
     """
     incoming_link_by_nic, outgoing_link_by_nic = wiring.link_by_receiver, wiring.link_by_transmitter
-    dark_nics = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
+    dark_nics = {loss.nic for loss in losses if loss.lost_part in ("receive", "gpu")}
     dark_nics |= {
         outgoing_link_by_nic[loss.nic].target
         for loss in losses
-        if loss.fibre == "transmit" and loss.nic in outgoing_link_by_nic
+        if loss.lost_part == "transmit" and loss.nic in outgoing_link_by_nic
     }
     lost_links = {
         link_by_nic[nic]
@@ -269,10 +278,10 @@ def add_failed_gpus(
 def _design_detours(design: Design, repair: Repair, choose_routes: ChooseRoutes) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
-    rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, choose_routes)
-    if rerouted.route_sets is not None:
-        return rerouted
-    return replace(rerouted, routes=apply_detours(rerouted.routes, repair.detours))
+    rerouted_design = _make_design(f"{design.name}, rerouted", design, repair.running, choose_routes)
+    if rerouted_design.route_sets is not None:
+        return rerouted_design
+    return replace(rerouted_design, routes=apply_detours(rerouted_design.routes, repair.detours))
 
 
 def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
@@ -314,11 +323,11 @@ def carry_out(
     detour = None if lab_repair.is_repaired else lab_repair.detour_design
     if lab_repair.detour_design is None and not lab_repair.is_repaired:
         add_note(_NO_DETOUR_MESSAGE)
-    change = Change("repair", topology_source.words, detour=detour)
+    change = Change("repair", topology_source.options_text, detour_design=detour)
     report = session.carry_out(
         lab_repair.repatched_design, plan, add_note, topology_source=topology_source, change=change
     )
-    return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
+    return RepairResult(report.detour_s, report.routes_s, report.apply_result.outage_s, report.verify_report)
 
 
 def carry_out_detours(
@@ -335,9 +344,9 @@ def carry_out_detours(
     """
     with session.operation("repair", "around lost fibres", resumed_operation=resumed_operation) as operation:
         reroute_s = 0.0 if lab_repair.is_repaired else reroute(session, lab_repair, add_note)
-        verified = _verify_detours(session, lab_repair, plan, add_note)
-        session.writable_journal.record_proof(operation, is_proven=verified.ok)
-    return RepairResult(reroute_s, 0.0, 0.0, verified)
+        verify_report = _verify_detours(session, lab_repair, plan, add_note)
+        session.writable_journal.record_proof(operation, is_proven=verify_report.ok)
+    return RepairResult(reroute_s, 0.0, 0.0, verify_report)
 
 
 def check_in_force(lab_repair: LabRepair) -> None:
@@ -409,7 +418,7 @@ def describe_repair(lab: Lab, lab_repair: LabRepair) -> Iterator[str]:
             yield f"then: {verb} {lab.link_label(link)}"
     yield lab_repair.repair.reason
     held_links = lab_repair.observation.held_links
-    yield from _list_unpatched(
+    yield from _list_unpatched_circuits(
         lab, (circuit for circuit in lab_repair.observation.unpatched_circuits if circuit.link in held_links)
     )
 
@@ -426,7 +435,7 @@ def make_losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
     return [
         {
             "nic": lab.nic_label(loss.nic),
-            "fibre": loss.fibre,
+            "fibre": loss.lost_part,
             "link": lab.link_label(loss.link),
             "sure": loss.is_certain,
         }
@@ -452,16 +461,16 @@ def make_repair_json(lab: Lab, lab_repair: LabRepair) -> dict[str, Any]:
     }
 
 
-def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
+def describe_unpatched_circuits(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
     unexpected_circuits = find_differences(lab, design.wiring, observation.snapshots)
     if observation.unpatched_circuits and any(label.startswith("+") for label in unexpected_circuits):
         yield describe_unexpected_circuits(unexpected_circuits)
         return
-    yield from _list_unpatched(lab, observation.unpatched_circuits)
+    yield from _list_unpatched_circuits(lab, observation.unpatched_circuits)
 
 
-def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
+def _list_unpatched_circuits(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
     for circuit in circuits:
         pair = f"{circuit.input_port} -> {circuit.output_port}"
         yield f"not patched: {lab.link_label(circuit.link)}, {circuit.switch} passes no light {pair}: `testbed apply`"
@@ -481,7 +490,7 @@ def _list_detours(lab_repair: LabRepair) -> tuple[Detour, ...]:
 
 def _describe_part(lab: Lab, loss: Loss) -> str:
     nic = lab.get_nic(loss.nic)
-    if loss.fibre == "gpu":
+    if loss.lost_part == "gpu":
         return f"the GPU beside {lab.nic_label(loss.nic)}"
-    fibre_end = nic.transmit if loss.fibre == "transmit" else nic.receive
-    return f"the {loss.fibre} fibre of {lab.nic_label(loss.nic)} at {fibre_end.switch}:{fibre_end.port}"
+    fibre_end = nic.transmit if loss.lost_part == "transmit" else nic.receive
+    return f"the {loss.lost_part} fibre of {lab.nic_label(loss.nic)} at {fibre_end.switch}:{fibre_end.port}"

@@ -55,17 +55,17 @@ ChangeKind = Literal["apply", "repair", "rollback", "trial"]
 class Change:
     """Kind of a change and its reason.
 
-    `resumed_operation` and `epoch` name the operation and the epoch to resume. The routes of a `detour` are installed
-    before any circuit changes. `confirm` holds the seconds after which the change is rolled back, and the epoch to go
-    back to.
+    `resumed_operation` and `epoch` name the operation and the epoch to resume. The routes of a `detour_design` are
+    installed before any circuit changes. `confirmation_terms` holds the seconds after which the change is rolled back,
+    and the epoch to go back to.
     """
 
     kind: ChangeKind = "apply"
     reason: str = ""
     resumed_operation: str | None = None
     epoch: int | None = None
-    detour: Design | None = None
-    confirm: tuple[float, int] | None = None
+    detour_design: Design | None = None
+    confirmation_terms: tuple[float, int] | None = None
 
 
 APPLY_CHANGE = Change()
@@ -88,8 +88,8 @@ class BringUpReport:
 
     design: Design
     plan: LabPlan
-    apply: ApplyResult
-    verified: VerifyReport
+    apply_result: ApplyResult
+    verify_report: VerifyReport
     routes_s: float
     epoch: int | None = None
     detour_s: float = 0.0
@@ -115,15 +115,15 @@ def open_switches(
     Raises `TransportError` for the first switch that does not answer, unless `skip_unreachable`.
     """
     switches: dict[str, OpticalSwitch] = {}
-    errors: dict[str, str] = {}
+    error_by_switch: dict[str, str] = {}
     for switch in lab.switches:
         try:
             switches[switch.name] = stack.enter_context(open_switch(switch.address))
         except TransportError as error:
             if not skip_unreachable:
                 raise
-            errors[switch.name] = str(error)
-    return switches, errors
+            error_by_switch[switch.name] = str(error)
+    return switches, error_by_switch
 
 
 READING_METHODS = (
@@ -163,24 +163,26 @@ def open_lab(
     """
     check_is_up(lab)
     with ExitStack() as stack:
-        switches, unreachable = open_switches(lab, stack, skip_unreachable=skip_unreachable)
+        switches, unreachable_reasons = open_switches(lab, stack, skip_unreachable=skip_unreachable)
         fleet: Fleet | None = None
         if not model_hosts:
             from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
             fleet = stack.enter_context(SshFleet(lab, skip_unreachable=skip_unreachable))
-            unreachable.update(fleet.unreachable)
+            unreachable_reasons.update(fleet.unreachable)
         if journal is None:
             switches = {name: make_read_only(switch) for name, switch in switches.items()}
-        yield LabSession(lab, switches, fleet, journal, unreachable=unreachable, keep_intent=keep_intent)
+        yield LabSession(
+            lab, switches, fleet, journal, unreachable_reasons=unreachable_reasons, keep_intent=keep_intent
+        )
 
 
 class LabSession:
     """Switches and hosts of an open lab, and the operations on them.
 
     `fleet` is None if hosts are modelled. Routes are then computed but not installed, and no probe frames are sent.
-    `unreachable` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a
-    switch after each of its steps.
+    `unreachable_reasons` maps switches and hosts that do not answer to the reason. `on_step` is called with the name
+    of a switch after each of its steps.
     """
 
     def __init__(
@@ -190,14 +192,14 @@ class LabSession:
         fleet: Fleet | None,
         journal: Journal | None,
         *,
-        unreachable: Mapping[str, str] | None = None,
+        unreachable_reasons: Mapping[str, str] | None = None,
         keep_intent: bool = True,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
-        self.unreachable = unreachable or {}
+        self.unreachable = unreachable_reasons or {}
         self.on_step: Callable[[str], object] = lambda _switch: None
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
@@ -237,7 +239,7 @@ class LabSession:
         Pass `resumed_operation` (an operation id) to resume an unfinished operation. Hosts that are already configured
         are skipped.
         """
-        operation_context = self.writable_journal.operation(
+        operation_context = self.writable_journal.open_operation(
             self.lab.name, kind, reason=reason, goal=goal, resumed_operation=resumed_operation
         )
         with operation_context as operation:
@@ -307,13 +309,13 @@ class LabSession:
         self,
         plan: LabPlan,
         routes: Routes | None = None,
-        unfinished: tuple[IncompleteOperation, ...] = (),
+        unfinished_operations: tuple[IncompleteOperation, ...] = (),
         further_routes: tuple[Routes, ...] = (),
     ) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes`, also kernels and packets.
 
-        Findings that unfinished operations (`unfinished`) explain are reported with them. `further_routes` holds the
-        other sets of routes that the kernels should hold.
+        Findings that unfinished operations (`unfinished_operations`) explain are reported with them. `further_routes`
+        holds the other sets of routes that the kernels should hold.
         """
         from testbed.operate.proof.judge import verify_lab  # imported late: a plan needs no hosts
 
@@ -326,14 +328,16 @@ class LabSession:
             routes=routes,
             further_routes=further_routes,
             unreachable=self.unreachable,
-            unfinished=unfinished,
+            unfinished=unfinished_operations,
         )
 
-    def prove(self, design: Design, unfinished: tuple[IncompleteOperation, ...] = ()) -> VerifyReport:
+    def prove(
+        self, design: Design, unfinished_operations: tuple[IncompleteOperation, ...] = ()
+    ) -> VerifyReport:
         """Verify that the lab holds a design, without planning changes. Raises `TopologyError` if it does not fit."""
         circuits = list_circuits(self.lab, design.wiring)
         plan = LabPlan(design.wiring, circuits, ())
-        return self.verify(plan, design.routes, unfinished, design.further_routes)
+        return self.verify(plan, design.routes, unfinished_operations, design.further_routes)
 
     def store_intent(self, design: Design, topology_source: TopologySource, operation: str) -> int | None:
         """Store a design that is already in force as an epoch. Return its number, or None if epochs are not stored."""
@@ -376,7 +380,7 @@ class LabSession:
             check_none_pending(journal.directory, self.lab.name)
         changes_text = "some" if plan.has_changes else "nothing"
         add_note(f"{format_count(len(plan.circuits), 'circuit')} planned, {changes_text} to change")
-        reason = change.reason or topology_source.words or design.name
+        reason = change.reason or topology_source.options_text or design.name
         host_parts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         leased_parts = find_plan_parts(self.lab, plan) | find_parts(self.lab, host_parts)
         with (
@@ -386,16 +390,16 @@ class LabSession:
         ):
             store_intent = partial(self._store_intent, record, change)
             detour_s = 0.0
-            if change.detour is not None:  # after the epoch is stored, and before circuits move
+            if change.detour_design is not None:  # after the epoch is stored, and before circuits move
                 store_intent(operation)
-                detour_s = self.install_detours(change.detour, add_note)
+                detour_s = self.install_detours(change.detour_design, add_note)
             apply_start_s = time.monotonic()
             apply_result = self.apply(plan, store_intent)
             journal.update_operation(operation, stage="routes")
             EmergencyStop(journal.directory, self.lab.name).check_before("the hosts' routes")
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
-            record.advance("applied")
+            record.store_state("applied")
             routes_text = (
                 f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
             )
@@ -404,7 +408,7 @@ class LabSession:
             findings_text = format_count(len(report.findings), "finding")
             journal.record_proof(operation, is_proven=report.ok)
             record_checks(journal, self.lab, design.wiring, report)
-            record.advance(*(("verified", "") if report.ok else ("failed", findings_text)))
+            record.store_state(*(("verified", "") if report.ok else ("failed", findings_text)))
         add_note(f"verified: {findings_text} on {format_count(report.circuits, 'circuit')}")
         return BringUpReport(design, plan, apply_result, report, routes_s, record.epoch, detour_s)
 
@@ -412,14 +416,14 @@ class LabSession:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
         is_new = record.epoch is None
         record.begin(operation)
-        if change.confirm and is_new and record.epoch is not None:
-            within_s, back_to = change.confirm
+        if change.confirmation_terms and is_new and record.epoch is not None:
+            within_s, back_to = change.confirmation_terms
             ConfirmationLog(self.writable_journal, self.lab.name).request(record.epoch, back_to, within_s)
 
-    def install_detours(self, detour: Design, add_note: AddNote) -> float:
+    def install_detours(self, detour_design: Design, add_note: AddNote) -> float:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
         start_s = time.monotonic()
-        self.install_routes(detour)
+        self.install_routes(detour_design)
         duration_s = time.monotonic() - start_s
         add_note(
             f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _NO_ROUTES_MESSAGE
@@ -440,8 +444,8 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
 
     Raises `OperationRunning`, and `JournalError`, for example if another process has changed the epoch.
     """
-    IntentLog(journal, lab).complete(intent.epoch)
-    with journal.operation(lab.name, resumed_operation=intent.operation) as operation:
+    IntentLog(journal, lab).mark_verified(intent.epoch)
+    with journal.open_operation(lab.name, resumed_operation=intent.operation) as operation:
         journal.record_proof(operation, is_proven=True)
         record_checks(journal, lab, intent.wiring, report)
 

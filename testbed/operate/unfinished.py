@@ -22,7 +22,7 @@ from lightbed.wording import format_count
 from testbed.errors import JournalError
 from testbed.lab.model import Lab
 from testbed.operate.confirmation import find_unwatched_confirmations
-from testbed.operate.engine.planned import ROUTES
+from testbed.operate.engine.planned import ROUTES_CHANGE
 from testbed.operate.intent import Intent, find_replaced_intents, load_intents, read_journal, select_in_force
 from testbed.storage.owner import is_running
 
@@ -39,12 +39,12 @@ class IncompleteOperation:
     |---|---|
     | `intent` | the epoch of an apply |
     | `replaced` | earlier epochs that may still be partly in place |
-    | `circuits_stood` | the switches were done, only hosts were not |
+    | `were_circuits_in_place` | the switches were done, only hosts were not |
     | `circuits` | circuits that a discovery may have left |
     | `is_superseded` | a newer epoch exists for some of the hosts |
     | `awaits_confirmation` | an epoch awaits confirmation |
     | `lacks_proof` | circuits and routes are in place, only the proof did not end |
-    | `kind` | kind of the operation, if it is not an apply |
+    | `operation_kind` | kind of the operation, if it is not an apply |
     """
 
     operation: str
@@ -52,12 +52,12 @@ class IncompleteOperation:
     hint: str
     intent: Intent | None = None
     replaced: tuple[Intent, ...] = ()
-    circuits_stood: bool = False
+    were_circuits_in_place: bool = False
     circuits: frozenset[SwitchCircuit] = frozenset()
     is_superseded: bool = False
     awaits_confirmation: bool = False
     lacks_proof: bool = False
-    kind: str = ""
+    operation_kind: str = ""
 
     def format_line(self) -> str:
         """Return one line of text."""
@@ -110,8 +110,8 @@ class _Journal:
         self._runs_dir, self._lab = runs_dir, lab.name
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.other_hosts))
         self.intents = load_intents(runs_dir, lab.name)
-        self.operations = self._load_operations()
-        self.discoveries = self.read_rows(_DISCOVERY_QUERY)
+        self.row_by_operation = self._load_operations()
+        self.discovery_rows = self.read_rows(_DISCOVERY_QUERY)
 
     def _load_operations(self) -> Mapping[str, Row]:
         """Return operations by id. `open` counts steps without an outcome. `begun` is True if a step was intended."""
@@ -178,7 +178,7 @@ def _make_unfinished(
     coverage_note = (
         f"; newer epochs exist for all hosts but {', '.join(uncovered_hosts)}" if uncovered_hosts else ""
     )
-    row = journal.operations.get(intent.operation)
+    row = journal.row_by_operation.get(intent.operation)
     open_steps = _describe_open_steps(row) if row else ""
     return IncompleteOperation(
         intent.operation,
@@ -186,7 +186,7 @@ def _make_unfinished(
         f"run {'' if uncovered_hosts else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
         intent,
         find_replaced_intents(journal.intents, intent),
-        circuits_stood=row is not None and row.get("stage", "") in ("routes", "proof"),
+        were_circuits_in_place=row is not None and row.get("stage", "") in ("routes", "proof"),
         is_superseded=bool(uncovered_hosts),
     )
 
@@ -195,21 +195,21 @@ def _find_proofs(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs in force whose process died during the proof."""
     for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
-        if intent.lacks_proof and intent.operation in journal.operations:
+        if intent.lacks_proof and intent.operation in journal.row_by_operation:
             description = f"the apply of epoch {intent.epoch}, begun {_format_utc(intent.intended_at)},"
             yield IncompleteOperation(
                 intent.operation,
                 f"{description} was killed in its proof: circuits and routes are in place, but were not verified",
                 "run `testbed verify`, which marks the epoch as verified if it finds nothing; or `testbed resume`",
                 intent,
-                circuits_stood=True,
+                were_circuits_in_place=True,
                 lacks_proof=True,
             )
 
 
 def _find_discoveries(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield the last discovery if it was killed and not covered since. Each discovery covers all earlier ones."""
-    last_discovery = journal.discoveries[-1] if journal.discoveries else None
+    last_discovery = journal.discovery_rows[-1] if journal.discovery_rows else None
     if last_discovery is None or last_discovery["state"] != "running" or is_running(last_discovery["owner"]):
         return
     circuits = frozenset(
@@ -253,8 +253,8 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
 def _find_other_operations(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield unfinished operations that are neither the apply of an epoch nor a round of a discovery."""
     apply_operations = {intent.operation for intent in journal.intents}
-    discovery_owners = {row["owner"] for row in journal.discoveries}
-    rows = list(journal.operations.values())
+    discovery_owners = {row["owner"] for row in journal.discovery_rows}
+    rows = list(journal.row_by_operation.values())
     candidates = [
         (index, row)
         for index, row in enumerate(rows)
@@ -267,7 +267,9 @@ def _find_other_operations(journal: _Journal) -> Iterator[IncompleteOperation]:
             outcome = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
             detail = f"{_KIND_WORDS.get(kind, 'an operation')} that was {outcome}, begun {_format_utc(row['started'])}"
-            yield IncompleteOperation(row["id"], detail + _describe_open_steps(row), _RESUME_HINT, kind=kind)
+            yield IncompleteOperation(
+                row["id"], detail + _describe_open_steps(row), _RESUME_HINT, operation_kind=kind
+            )
 
 
 _KIND_WORDS = {
@@ -290,7 +292,7 @@ def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
     """Return the ports whose circuits each operation changes. Port 0 of a host stands for its configuration."""
     ports_by_operation: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for step in journal.read_rows(_STEP_QUERY):
-        if step.get("change") == ROUTES:
+        if step.get("change") == ROUTES_CHANGE:
             ports_by_operation[step["operation"]].add((step["switch"], 0))
             continue
         pairs_before, pairs_after = (set(json.loads(step[key]).items()) for key in ("before", "after"))

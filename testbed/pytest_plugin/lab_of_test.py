@@ -29,12 +29,12 @@ class LabOfTest(Lab):
         *,
         hosts_of: Sequence[str] = (),
         board: str = "",
-        control: Mapping[str, str] | None = None,
+        control_by_twin: Mapping[str, str] | None = None,
     ) -> None:
-        """Take the arguments of `Lab`, the address of the board, and the control socket of each twin (`control`)."""
+        """Take the arguments of `Lab`, the address of the board, and the control sockets by twin."""
         super().__init__(backend, hosts, really_move, hosts_of=hosts_of)
         self.board = board
-        self._control = control or {}
+        self._control_by_twin = control_by_twin or {}
 
     @property
     def lab_file(self) -> Path:
@@ -56,7 +56,9 @@ class LabOfTest(Lab):
         """
         from testbed.lab.control import send_request
 
-        if twin not in self._control:
-            names = ", ".join(self._control) or "none: the lab is real, or was started by somebody else"
+        if twin not in self._control_by_twin:
+            names = (
+                ", ".join(self._control_by_twin) or "none: the lab is real, or was started by somebody else"
+            )
             raise LabStartError(f"{twin!r} has no control socket; known are {names}")
-        return send_request(self._control[twin], {"do": verb, **details})
+        return send_request(self._control_by_twin[twin], {"do": verb, **details})

@@ -19,19 +19,19 @@ class MarkedItem(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Needs(HostNeeds):
+class LabNeeds(HostNeeds):
     """Needs of a test. A need without its marker is None, 0 or False."""
 
-    board: bool = False
+    needs_board: bool = False
 
     @classmethod
-    def from_item(cls, item: MarkedItem) -> Needs:
+    def from_item(cls, item: MarkedItem) -> LabNeeds:
         """Return the needs of a test. Raises `ValueError` for a marker whose argument is not a count."""
         return cls(
             host_count=_read_count(item, "testbed_hosts", minimum=2),
             degree=_read_count(item, "testbed_degree"),
-            gpus_per_host=_read_count(item, "testbed_gpu", default=1) or 0,
-            board=item.get_closest_marker("testbed_board") is not None,
+            gpu_count_per_host=_read_count(item, "testbed_gpu", default=1) or 0,
+            needs_board=item.get_closest_marker("testbed_board") is not None,
         )
 
 

@@ -20,7 +20,7 @@ class LabOptions:
     file: Path | None
     server: str | None
     name: str | None
-    hosts: HostsChoice
+    hosts_choice: HostsChoice
     runs_dir: Path
     wait_s: float
     really_move: str | None
@@ -42,7 +42,7 @@ class LabOptions:
             file=Path(config.option.lab).absolute() if config.option.lab else None,
             server=config.option.lab_server,
             name=config.option.lab_name,
-            hosts=config.option.lab_hosts,
+            hosts_choice=config.option.lab_hosts,
             runs_dir=Path(config.option.lab_runs_dir or os.environ.get("LIGHTBED_RUNS", "runs")).absolute(),
             wait_s=config.option.lab_wait,
             really_move=config.option.lab_really_move,

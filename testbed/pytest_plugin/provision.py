@@ -13,7 +13,7 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_running_lab, is_up, start_lab
 from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
-from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, Needs
+from testbed.pytest_plugin.needs import DEFAULT_DEGREE, DEFAULT_HOSTS, LabNeeds
 from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.scripting.backends import LocalBackend
 
@@ -27,7 +27,7 @@ def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[
     """
     options = LabOptions.from_config(item.config)
     try:
-        needs = Needs.from_item(item)
+        needs = LabNeeds.from_item(item)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from error
     if options.server:
@@ -45,7 +45,7 @@ def provide_lab(item: pytest.Item, scratch_dir: Path) -> AbstractContextManager[
     return lease_running_lab(running_lab, options.file, needs, options, item.nodeid)
 
 
-def _generate_lab(needs: Needs, scratch_dir: Path) -> Lab:
+def _generate_lab(needs: LabNeeds, scratch_dir: Path) -> Lab:
     from testbed.pytest_plugin.small_lab import render_lab_text
 
     text = render_lab_text(needs.host_count or DEFAULT_HOSTS, needs.degree or DEFAULT_DEGREE)
@@ -54,29 +54,30 @@ def _generate_lab(needs: Needs, scratch_dir: Path) -> Lab:
 
 @contextmanager
 def _start_own_lab(
-    lab: Lab, needs: Needs, options: LabOptions, scratch_dir: Path, test: str
+    lab: Lab, needs: LabNeeds, options: LabOptions, scratch_dir: Path, test_name: str
 ) -> Iterator[LabOfTest]:
     """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
-    if needs.gpus_per_host:
+    if needs.gpu_count_per_host:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
-    fitting_names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
+    suitable_host_names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
     host_count = needs.host_count or len(lab.hosts)
-    if len(fitting_names) < host_count:
+    if len(suitable_host_names) < host_count:
         skip(
-            lab, f"it has {len(fitting_names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed"
+            lab,
+            f"it has {len(suitable_host_names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed",
         )
-    with start_lab(lab, hosts=options.hosts, move=True) as simulated_lab:
+    with start_lab(lab, hosts=options.hosts_choice, may_move=True) as simulated_lab:
         lab_file = scratch_dir / "lab.yaml"
         lab_file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
-        host_names = fitting_names[:host_count] if host_count < len(lab.hosts) else []
+        host_names = suitable_host_names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
             LocalBackend(lab_file, scratch_dir / "runs"),
             simulated_lab.hosts_mode,
             hosts_of=host_names,
-            board=SIMULATED_BOARD_URL if needs.board else "",
-            control=simulated_lab.control,
+            board=SIMULATED_BOARD_URL if needs.needs_board else "",
+            control_by_twin=simulated_lab.control_addresses,
         )
         # Nobody else uses the lab, but under a lease a program gets the existing circuits.
         resources = [f"host:{host}" for host in host_names]
-        with lab_of_test.lease(resources, ttl=f"{TTL_S:g}s", reason=f"pytest: {test}"):
+        with lab_of_test.lease(resources, ttl=f"{TTL_S:g}s", reason=f"pytest: {test_name}"):
             yield lab_of_test

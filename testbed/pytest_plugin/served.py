@@ -15,7 +15,7 @@ import pytest
 from testbed.errors import VerifyFailed
 from testbed.leases.heartbeat import TTL_S
 from testbed.pytest_plugin.lab_of_test import LabOfTest
-from testbed.pytest_plugin.needs import Needs
+from testbed.pytest_plugin.needs import LabNeeds
 from testbed.pytest_plugin.options import LabOptions
 from testbed.scripting.backends import ServiceBackend
 
@@ -27,7 +27,7 @@ MAX_WAIT_S = 3600.0
 
 
 @contextmanager
-def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfTest]:
+def lease_served_lab(needs: LabNeeds, options: LabOptions, test_name: str) -> Iterator[LabOfTest]:
     """Lease a lab of a service, and roll back to the earlier epoch at the end. Skip the test if the lab does not fit.
 
     Raises `LeaseDenied`, and the errors of the client if the service does not answer or refuses.
@@ -38,17 +38,17 @@ def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[L
     with connect(options.server) as client:
         name = _choose_lab(client, options, needs)
         backend = ServiceBackend(client, name, partial(connect_async, options.server))
-        lab = LabOfTest(backend, options.hosts, options.really_move)
+        lab = LabOfTest(backend, options.hosts_choice, options.really_move)
         wait_s = min(options.wait_s, MAX_WAIT_S)
-        with lab.lease(ttl=f"{TTL_S:g}s", wait=wait_s, reason=f"pytest: {test}"):
+        with lab.lease(ttl=f"{TTL_S:g}s", wait=wait_s, reason=f"pytest: {test_name}"):
             epoch = _find_epoch(lab, name)
             try:
                 yield lab
             finally:
-                _restore(lab, name, epoch)
+                _roll_back_lab(lab, name, epoch)
 
 
-def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
+def _choose_lab(client: Client, options: LabOptions, needs: LabNeeds) -> str:
     """Return the name of --lab-name, or of the only lab. Skips the test if the lab does not fit it."""
     lab_names = [lab_document["name"] for lab_document in client.list_labs()]
     if options.name not in lab_names and (options.name or len(lab_names) != 1):
@@ -57,13 +57,13 @@ def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
             "--lab-name"
         )
     lab = client.lab(options.name or lab_names[0])
-    fitting_hosts = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
-    if len(fitting_hosts) < (needs.host_count or 1):
+    suitable_hosts = [host for host in lab.read("hosts")["hosts"] if len(host["nics"]) >= (needs.degree or 1)]
+    if len(suitable_hosts) < (needs.host_count or 1):
         _skip(
             lab.name,
-            f"it has {len(fitting_hosts)} hosts of {needs.degree or 1} NICs, and {needs.host_count or 1} are needed",
+            f"it has {len(suitable_hosts)} hosts of {needs.degree or 1} NICs, and {needs.host_count or 1} are needed",
         )
-    if needs.gpus_per_host or needs.board:
+    if needs.gpu_count_per_host or needs.needs_board:
         _skip(lab.name, "a service does not report GPUs and boards: pass a lab file with --lab")
     maintenance: Any = lab.read_state().get("maintenance")
     if maintenance:
@@ -83,7 +83,7 @@ def _find_epoch(lab: LabOfTest, name: str) -> int:
     return epochs[0].id
 
 
-def _restore(lab: LabOfTest, name: str, epoch: int) -> None:
+def _roll_back_lab(lab: LabOfTest, name: str, epoch: int) -> None:
     if lab.epochs()[0].id == epoch:
         return
     rollback = lab.rollback(epoch=epoch)

@@ -19,7 +19,7 @@ from testbed.operate.borrow import HostRequest, LabState, OpenSession
 from testbed.operate.journal import open_journal
 from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
-from testbed.pytest_plugin.needs import Needs
+from testbed.pytest_plugin.needs import LabNeeds
 from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.scripting.backends import LocalBackend
 from testbed.storage.address import get_database_address
@@ -28,7 +28,7 @@ from testbed.storage.database import Database
 
 @contextmanager
 def lease_running_lab(
-    lab: Lab, lab_file: Path, needs: Needs, options: LabOptions, test: str
+    lab: Lab, lab_file: Path, needs: LabNeeds, options: LabOptions, test_name: str
 ) -> Iterator[LabOfTest]:
     """Lease the parts of a running lab that the test needs, and restore them after the test.
 
@@ -36,11 +36,11 @@ def lease_running_lab(
     faulty, so that later tests are skipped.
     """
     check_permission(lab, options.really_move)
-    if needs.board and not options.board:
+    if needs.needs_board and not options.board:
         skip(lab, "the test needs a board, and --lab-board NAME=ADDRESS names none")
     name, _, address = (options.board or "").partition("=")
-    boards = (f"board:{name}",) if needs.board else ()
-    are_modelled = find_hosts_in_use(lab, options.hosts) == "model"
+    boards = (f"board:{name}",) if needs.needs_board else ()
+    are_modelled = find_hosts_in_use(lab, options.hosts_choice) == "model"
     database = Database(get_database_address(options.runs_dir))
     store = LeaseStore(database, lab.name)
     try:
@@ -49,16 +49,16 @@ def lease_running_lab(
             needs,
             store,
             options.wait_s,
-            f"pytest: {test}",
+            f"pytest: {test_name}",
             TTL_S,
             boards,
-            reads_gpus=bool(needs.gpus_per_host) and not are_modelled,
+            reads_gpus=bool(needs.gpu_count_per_host) and not are_modelled,
         )
         with convert_database_errors(database), hold_lease(request) as (lease, names):
             shard_lab = make_shard(lab, names)
 
             @contextmanager
-            def reopen(shard: Lab) -> Iterator[LabSession]:
+            def open_session(shard: Lab) -> Iterator[LabSession]:
                 with (
                     use_lease(lease),
                     open_journal(options.runs_dir) as journal,
@@ -66,33 +66,33 @@ def lease_running_lab(
                 ):
                     yield session
 
-            with reopen(shard_lab) as session:
+            with open_session(shard_lab) as session:
                 earlier_state = LabState.read(session)
             lab_of_test = LabOfTest(
                 LocalBackend(lab_file, options.runs_dir),
-                options.hosts,
+                options.hosts_choice,
                 options.really_move,
                 # Name the hosts even if they are all hosts: the newest epoch may belong to a test with fewer hosts.
                 hosts_of=names,
-                board=address if needs.board else "",
+                board=address if needs.needs_board else "",
             )
             lab_of_test.lease_in_use.set(lease)
             try:
                 yield lab_of_test
             finally:
-                _restore(earlier_state, shard_lab, reopen, store, test)
+                _restore_lab(earlier_state, shard_lab, open_session, store, test_name)
     finally:
         database.close()
 
 
-def _restore(
-    earlier_state: LabState, shard_lab: Lab, reopen: OpenSession, store: LeaseStore, test: str
+def _restore_lab(
+    earlier_state: LabState, shard_lab: Lab, open_session: OpenSession, store: LeaseStore, test_name: str
 ) -> None:
     try:
-        with reopen(shard_lab) as session:
-            earlier_state.restore(session, reopen, f"restore after {test}")
+        with open_session(shard_lab) as session:
+            earlier_state.restore(session, open_session, f"restore after {test_name}")
     except (TestbedError, OcsError) as error:
-        fault = f"not restored after {test}: {error}"
+        fault = f"not restored after {test_name}: {error}"
         store.write_checks({f"host:{host.name}": fault for host in shard_lab.hosts})
         raise
 

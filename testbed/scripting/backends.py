@@ -20,7 +20,7 @@ from testbed.commands.progress import Narrator, ProgressCallback, narrate, repor
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
 from testbed.operate.engine.consent import call_on_stop
-from testbed.scripting.read_document import choose_document, read_document
+from testbed.scripting.read_document import choose_document_type, read_document
 
 if TYPE_CHECKING:
     from testbed.client import AsyncClient, Client, Run
@@ -56,10 +56,10 @@ class Backend(Protocol):
     def find_newest_event(self) -> int:
         """Return the number of the newest event; 0 if there is none."""
 
-    def events(self, after: int) -> Iterator[LabEvent]:
+    def stream_events(self, last_number: int) -> Iterator[LabEvent]:
         """Yield the events after a number, and new ones as they happen."""
 
-    def events_async(self, after: int) -> AsyncIterator[LabEvent]:
+    def stream_events_async(self, last_number: int) -> AsyncIterator[LabEvent]:
         """Yield the same events to a coroutine."""
 
     def extend_lease(self, lease: str) -> None:
@@ -75,11 +75,11 @@ def _ignore(_done: int, _total: int, _text: str) -> None:
 
 @dataclass
 class LocalBackend:
-    """Runs commands in this process, on a lab file. `simulated` is the lab that was started for it, or None."""
+    """Runs commands in this process, on a lab file. `simulated_lab` is the lab that was started for it, or None."""
 
     lab_file: Path
     runs_dir: Path
-    simulated: SimulatedLab | None = None
+    simulated_lab: SimulatedLab | None = None
 
     def list_hosts(self) -> tuple[str, ...]:
         """Return the names of the lab's hosts."""
@@ -113,33 +113,33 @@ class LocalBackend:
     def find_newest_event(self) -> int:
         """Return the number of the newest event in the journal of the runs directory; 0 if there is none."""
         with self._open_log() as log:
-            return log.find_newest()
+            return log.find_newest_number()
 
-    def events(self, after: int) -> Iterator[LabEvent]:
+    def stream_events(self, last_number: int) -> Iterator[LabEvent]:
         """Yield the events of the lab in the journal of the runs directory."""
         with self._open_log() as log:
             while True:
-                page = self._read_page(log, after)
+                page = self._read_page(log, last_number)
                 for number, event in page:
-                    after = number
+                    last_number = number
                     if event is not None:
                         yield event
                 if not page:
                     time.sleep(POLL_S)
 
-    async def events_async(self, after: int) -> AsyncIterator[LabEvent]:
+    async def stream_events_async(self, last_number: int) -> AsyncIterator[LabEvent]:
         """Yield the same events to a coroutine."""
         with self._open_log() as log:
             while True:
-                page = await asyncio.to_thread(self._read_page, log, after)
+                page = await asyncio.to_thread(self._read_page, log, last_number)
                 for number, event in page:
-                    after = number
+                    last_number = number
                     if event is not None:
                         yield event
                 if not page:
                     await asyncio.sleep(POLL_S)
 
-    def _read_page(self, log: EventLog, after: int) -> list[tuple[int, LabEvent | None]]:
+    def _read_page(self, log: EventLog, last_number: int) -> list[tuple[int, LabEvent | None]]:
         """Return the next events with their numbers; an event of another lab is None."""
         from testbed.lab.inventory import load_lab
 
@@ -149,7 +149,7 @@ class LocalBackend:
                 event.number,
                 _read_event(event.number, event.kind, _parse_data(event.text)) if event.lab == lab else None,
             )
-            for event in log.read_after(after)
+            for event in log.read_after(last_number)
         ]
 
     def extend_lease(self, lease: str) -> None:
@@ -158,8 +158,8 @@ class LocalBackend:
 
     def close(self) -> None:
         """Stop the simulated lab if it was started for this object."""
-        if self.simulated is not None:
-            self.simulated.close()
+        if self.simulated_lab is not None:
+            self.simulated_lab.close()
 
 
 def _parse_data(text: bytes) -> Mapping[str, Any]:
@@ -179,18 +179,18 @@ class ServiceBackend:
     """Runs commands as runs of a service."""
 
     client: Client
-    lab: str
+    lab_name: str
     connect_async: Callable[[], AsyncClient]
     """Open another connection to the service, for a coroutine."""
 
     def list_hosts(self) -> tuple[str, ...]:
         """Return the names of the lab's hosts."""
-        return tuple(host["name"] for host in self.client.lab(self.lab).read("hosts")["hosts"])
+        return tuple(host["name"] for host in self.client.lab(self.lab_name).read("hosts")["hosts"])
 
     def find_lab_file(self) -> Path:
         """Raise `UsageError`."""
         raise UsageError(
-            f"lab {self.lab!r} belongs to a service, and plans are made from a lab file: open the file"
+            f"lab {self.lab_name!r} belongs to a service, and plans are made from a lab file: open the file"
         )
 
     def run(self, words: str, command: Command[Any], progress: ProgressCallback | None) -> Document:
@@ -201,9 +201,9 @@ class ServiceBackend:
         from testbed.client import ServiceRefused
         from testbed.scripting.submission import make_submission
 
-        submission = make_submission(self.client, words, command, self.lab)
+        submission = make_submission(self.client, words, command, self.lab_name)
         try:
-            run = self.client.submit(submission.lab, submission.words, **submission.fields)
+            run = self.client.submit(submission.lab_name, submission.command_words, **submission.fields)
         except ServiceRefused as error:
             raise make_error(error.problem, default=error) from error
         with (
@@ -212,15 +212,17 @@ class ServiceBackend:
             call_on_stop(lambda: self.client.cancel(run.id)),
         ):
             try:
-                run = self._wait(run, narrator)
+                run = self._wait_for_run(run, narrator)
             except KeyboardInterrupt:
                 self.client.cancel(run.id)
-                self._wait(run, narrator)  # the current step ends first; a second Ctrl-C leaves from here
+                self._wait_for_run(
+                    run, narrator
+                )  # the current step ends first; a second Ctrl-C leaves from here
                 raise
         submission.save_files(self.client, run)
         return _read_result(words, command, run)
 
-    def _wait(self, run: Run, narrator: Narrator) -> Run:
+    def _wait_for_run(self, run: Run, narrator: Narrator) -> Run:
         for event in self.client.events(run=run.id):
             if event.kind == "step":
                 narrator.note(f"{event.document.get('device', '')}: {event.event}")
@@ -232,24 +234,24 @@ class ServiceBackend:
 
     def find_newest_event(self) -> int:
         """Return the number of the newest event, read from the snapshot at the start of a stream."""
-        return next(iter(self.client.events(lab=self.lab))).number
+        return next(iter(self.client.events(lab=self.lab_name))).number
 
-    def events(self, after: int) -> Iterator[LabEvent]:
+    def stream_events(self, last_number: int) -> Iterator[LabEvent]:
         """Yield the events of the lab as the service streams them."""
-        for event in self.client.events(lab=self.lab, after=after):
+        for event in self.client.events(lab=self.lab_name, after_number=last_number):
             if event.kind != "snapshot":
                 yield _read_event(event.number, event.kind, event.document)
 
-    async def events_async(self, after: int) -> AsyncIterator[LabEvent]:
+    async def stream_events_async(self, last_number: int) -> AsyncIterator[LabEvent]:
         """Yield the same events to a coroutine."""
         async with self.connect_async() as client:
-            async for event in client.events(lab=self.lab, after=after):
+            async for event in client.events(lab=self.lab_name, after_number=last_number):
                 if event.kind != "snapshot":
                     yield _read_event(event.number, event.kind, event.document)
 
     def extend_lease(self, lease: str) -> None:
         """Extend a lease, counted from now."""
-        self.client.lab(self.lab).extend_lease(lease)
+        self.client.lab(self.lab_name).extend_lease(lease)
 
     def close(self) -> None:
         """Close the connections."""
@@ -264,7 +266,7 @@ def _read_result(words: str, command: Command[Any], run: Run) -> Document:
         raise RunFailed(f"run {run.id} ({words}) of the service is {run.state}: {reason}")
     if "error" in result:
         raise make_error(result["error"])
-    return read_document(choose_document(list_document_types(type(command)), result), result)
+    return read_document(choose_document_type(list_document_types(type(command)), result), result)
 
 
 class RunFailed(UsageError, code="service.run", who="unknown"):
@@ -346,25 +348,27 @@ def _convert_value(field: Field, value: Any) -> Any:
 
     Raises `UsageError` for an invalid value, as the command line does.
     """
-    option, choices = field.option, _list_choices(field.kind)
+    option, choices = field.option, _list_choices(field.value_type)
     if value is None and (field.is_optional or field.default is None):
         return None
     if choices and value not in choices:
         raise UsageError(f"{field.name}={value!r} is none of {', '.join(map(repr, choices))}")
     if field.has_many_values:
         return (value,) if isinstance(value, str) else tuple(value)
-    if isinstance(value, str) and field.kind is not str:
-        if field.kind is Path:
+    if isinstance(value, str) and field.value_type is not str:
+        if field.value_type is Path:
             return Path(value)
         if option.text is not None:
             return option.text.parse(value)
-    accepted_types = {float: (int, float), Path: (str, os.PathLike)}.get(field.kind, (field.kind,))
-    is_plain = field.kind in (bool, int, float, str, Path)
+    accepted_types = {float: (int, float), Path: (str, os.PathLike)}.get(
+        field.value_type, (field.value_type,)
+    )
+    is_plain = field.value_type in (bool, int, float, str, Path)
     if is_plain and (
-        not isinstance(value, accepted_types) or (isinstance(value, bool) and field.kind is not bool)
+        not isinstance(value, accepted_types) or (isinstance(value, bool) and field.value_type is not bool)
     ):
-        raise UsageError(f"{field.name}={value!r} is not of type {field.kind.__name__}")
-    if isinstance(value, int | float) and field.kind is not bool:
+        raise UsageError(f"{field.name}={value!r} is not of type {field.value_type.__name__}")
+    if isinstance(value, int | float) and field.value_type is not bool:
         minimum, maximum = (option.least or 0), option.most
         if value < minimum or (maximum is not None and value > maximum):
             bound_text = f"{minimum:g} or more" if maximum is None else f"{minimum:g} to {maximum:g}"

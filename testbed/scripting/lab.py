@@ -85,7 +85,7 @@ def open_lab(
     """
     if hosts not in ("auto", "kernel", "model"):
         raise UsageError(f"hosts={hosts!r} is none of 'auto', 'kernel', 'model'")
-    report = None if progress is True else progress or _ignore
+    report_progress = None if progress is True else progress or _ignore
     if str(source).startswith(("http://", "https://")):
         if runs_dir is not None:
             raise UsageError("the runs of a service are there: leave out runs_dir")
@@ -93,7 +93,7 @@ def open_lab(
     else:
         runs_folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
         backend = _open_lab_file(Path(source), runs_folder, hosts, start=start)
-    return Lab(backend, hosts, really_move, report)
+    return Lab(backend, hosts, really_move, report_progress)
 
 
 def _connect(url: str, token: str | None, verify: Any) -> ServiceBackend:
@@ -129,14 +129,14 @@ def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start:
         if is_up(find_running_lab(lab)):
             return LocalBackend(lab_file, runs_dir)
     with ExitStack() as stack:
-        simulated = start_lab(lab, hosts=hosts, move=True)
-        stack.callback(simulated.close)
-        if simulated.lab != lab:  # it runs at other addresses or rates, so it needs a separate file
-            lab_file = runs_dir / "labs" / f"{simulated.lab_id}.yaml"
+        simulated_lab = start_lab(lab, hosts=hosts, may_move=True)
+        stack.callback(simulated_lab.close)
+        if simulated_lab.lab != lab:  # it runs at other addresses or rates, so it needs a separate file
+            lab_file = runs_dir / "labs" / f"{simulated_lab.lab_id}.yaml"
             lab_file.parent.mkdir(parents=True, exist_ok=True)
-            lab_file.write_text(render_lab(simulated.lab), encoding="utf-8")
+            lab_file.write_text(render_lab(simulated_lab.lab), encoding="utf-8")
         stack.pop_all()
-    return LocalBackend(lab_file, runs_dir, simulated)
+    return LocalBackend(lab_file, runs_dir, simulated_lab)
 
 
 class Lab:
@@ -280,11 +280,13 @@ class Lab:
 
     def events(self, after: int | None = None) -> Iterator[LabEvent]:
         """Return an endless iterator of the events after number `after` (None: from now on), each as it happens."""
-        return self._backend.events(self._backend.find_newest_event() if after is None else after)
+        return self._backend.stream_events(self._backend.find_newest_event() if after is None else after)
 
     def events_async(self, after: int | None = None) -> AsyncIterator[LabEvent]:
         """Return the same events for a coroutine."""
-        return self._backend.events_async(self._backend.find_newest_event() if after is None else after)
+        return self._backend.stream_events_async(
+            self._backend.find_newest_event() if after is None else after
+        )
 
     def command(self, words: str, /, *arguments: Any, **options: Any) -> Document:
         """Run any command of `testbed` on this lab, such as `doctor` or `lease list`, and return its document."""

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 class Submission:
     """A request: command, lab and fields, and the local path of each file of the run."""
 
-    words: str
-    lab: str
+    command_words: str
+    lab_name: str
     fields: Mapping[str, Any]
-    files: Mapping[str, Path]
+    path_by_file: Mapping[str, Path]
 
     def save_files(self, client: Client, run: Run) -> None:
         """Write the files of a successful run to their local paths."""
-        for name, path in self.files.items():
+        for name, path in self.path_by_file.items():
             if run.exit_code in (EXIT_DONE, EXIT_CHANGES):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_output(path, client.read_file(run.id, name))
@@ -91,7 +91,7 @@ def _select_fields(
         is_address = command.needs == "switch" and field.name == "address"
         if not is_address and (field.option.is_local or field.option.only_with not in ("", variant)):
             raise NotThroughService(
-                f"{words} {field.words[0]} works only locally: leave it out, or leave out --server "
+                f"{words} {field.option_names[0]} works only locally: leave it out, or leave out --server "
                 "(LIGHTBED_SERVER)"
             )
         yield field

@@ -34,7 +34,7 @@ def build_app(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def run_background_tasks(_app: FastAPI) -> AsyncIterator[None]:
-        await service.feed.begin()
+        await service.feed.skip_stored_events()
         feed_task = asyncio.create_task(service.feed.run())
         service.workers.start()
         try:
@@ -57,7 +57,7 @@ def build_app(service: Service) -> FastAPI:
     app.state.service = service
     for route in ROUTES:
         statuses = {
-            *route.problems,
+            *route.problem_statuses,
             *((401, 403, 429) if route.role else ()),
             *(() if route.is_read_only else (400, 413)),
             422,
@@ -92,7 +92,10 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
     document: dict[str, Any] = FastAPI.openapi(app)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    answer_types: list[type[BaseModel]] = [Problem, *(route.answer for route in ROUTES if route.answer)]
+    answer_types: list[type[BaseModel]] = [
+        Problem,
+        *(route.response_model for route in ROUTES if route.response_model),
+    ]
     for answer_type in answer_types:
         schemas[answer_type.__name__] = answer_type.model_json_schema(
             ref_template="#/components/schemas/{model}"
@@ -113,9 +116,13 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
 
 
 def _describe_content(route: Route) -> dict[str, Any]:
-    if route.content != "application/json":
-        return {route.content: {"schema": {"type": "string"}}}
-    schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"} if route.answer else {"type": "object"}
+    if route.content_type != "application/json":
+        return {route.content_type: {"schema": {"type": "string"}}}
+    schema = (
+        {"$ref": f"#/components/schemas/{route.response_model.__name__}"}
+        if route.response_model
+        else {"type": "object"}
+    )
     return {"application/json": {"schema": schema}}
 
 

@@ -16,10 +16,10 @@ from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import load_operations
 from testbed.operate.unfinished import find_unfinished_or_error
-from testbed.service.context import CallerContext, RequestContext, answer
+from testbed.service.context import CallerContext, RequestContext, make_answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
-from testbed.service.events import KINDS, EventFilter
-from testbed.service.labs import LabView, check_match, load_topology_document, make_tag
+from testbed.service.events import EVENT_KINDS, EventFilter
+from testbed.service.labs import LabView, check_etag, load_topology_document, make_etag
 from testbed.service.reading import Limit, Name
 from testbed.service.requests import Request, find_model, get_command, list_models, parse_request
 from testbed.service.runs import Run
@@ -47,7 +47,7 @@ def submit_run(
         for lab in labs or ("",):  # "": a run about all labs needs a token for all labs
             context.identity.check_lab(lab)
     except NotAllowed as error:
-        context.record(
+        context.audit(
             f"run {get_command(type(request))}",
             request.lab,
             reason=request.why,
@@ -55,11 +55,11 @@ def submit_run(
         )
         raise
     for lab in labs:
-        request.check(context.get_lab(lab).lab)
+        request.check_devices(context.get_lab(lab).lab)
     return _submit(context, request, idempotency_key)
 
 
-def _submit(context: RequestContext, request: Request, key: str) -> Response:
+def _submit(context: RequestContext, request: Request, idempotency_key: str) -> Response:
     text = request.model_dump_json(exclude_defaults=True)
     run, is_new = context.service.runs.submit(
         context.identity,
@@ -68,11 +68,11 @@ def _submit(context: RequestContext, request: Request, key: str) -> Response:
         text,
         reason=request.why,
         plan=_hash_plan(request),
-        key=key,
+        idempotency_key=idempotency_key,
     )
     if is_new:
         context.service.workers.wake()
-    return answer(run.json(), 202, headers={"Location": f"/v1/runs/{run.id}"})
+    return make_answer(run.json(), 202, headers={"Location": f"/v1/runs/{run.id}"})
 
 
 def _hash_plan(request: Request) -> str:
@@ -89,15 +89,15 @@ def runs(
     limit: Limit = 100,
 ) -> Response:
     """List runs, newest first."""
-    run_list = context.service.runs.list(
+    run_list = context.service.runs.list_runs(
         lab=lab, state=state, command=command, limit=limit, labs=context.identity.labs
     )
-    return answer({"runs": [item.make_summary() for item in run_list]})
+    return make_answer({"runs": [item.make_summary() for item in run_list]})
 
 
 def run(context: CallerContext, run: Name) -> Response:
     """Return a run and its outcome."""
-    return answer(_read_run(context, run).json())
+    return make_answer(_read_run(context, run).json())
 
 
 def run_file(context: CallerContext, run: Name, file: Name) -> Response:
@@ -135,7 +135,7 @@ def cancel_run(context: CallerContext, run: Name) -> Response:
     _check_may_cancel(context, _read_run(context, run))
     cancelled_run = context.service.runs.cancel(context.identity, run)
     interrupt(cancelled_run)
-    return answer(cancelled_run.json(), 202)
+    return make_answer(cancelled_run.json(), 202)
 
 
 def _check_may_cancel(context: RequestContext, run: Run) -> None:
@@ -143,7 +143,7 @@ def _check_may_cancel(context: RequestContext, run: Run) -> None:
         return
     leases = context.get_lab(run.lab).list_leases() if run.lab else []
     if not any(lease["owner"] == context.identity.name and lease["state"] in HELD_STATES for lease in leases):
-        context.record("cancel run", run.lab, outcome=f"refused: run {run.id} belongs to {run.who}")
+        context.audit("cancel run", run.lab, outcome=f"refused: run {run.id} belongs to {run.who}")
         raise NotAllowed(
             f"run {run.id} belongs to {run.who}: only an admin, or the holder of a lease of the lab, may "
             "cancel it"
@@ -159,8 +159,10 @@ def events(
 ) -> Response:
     """Stream events: first a snapshot, or all events after Last-Event-ID. Filters are lists, separated by commas."""
     kinds = _split_list(kind)
-    if not kinds <= set(KINDS):
-        raise InvalidRequest(f"kind {min(kinds - set(KINDS))!r} is not known: choose from {', '.join(KINDS)}")
+    if not kinds <= set(EVENT_KINDS):
+        raise InvalidRequest(
+            f"kind {min(kinds - set(EVENT_KINDS))!r} is not known: choose from {', '.join(EVENT_KINDS)}"
+        )
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
         raise InvalidRequest(f"Last-Event-ID must be the number of an event, not {last_event_id!r}")
     for lab_name in _split_list(lab):
@@ -181,13 +183,13 @@ def set_topology(
 ) -> Response:
     """Submit a run of `apply` that replaces the topology in If-Match. Check If-Match now and when the run starts."""
     with _serialise_changes(context, lab):
-        tag = make_tag(load_topology_document(context.service.runs_dir, lab))
-        check_match(if_match, tag, f"the topology of {lab}")
-        required_tag = "" if if_match.strip() == "*" else tag
+        etag = make_etag(load_topology_document(context.service.runs_dir, lab))
+        check_etag(if_match, etag, f"the topology of {lab}")
+        required_etag = "" if if_match.strip() == "*" else etag
         fields = body.model_dump(exclude_unset=True)
         apply = find_model("apply")
         assert apply
-        run_body = {"command": "apply", "lab": lab, "if_match": required_tag, **fields}
+        run_body = {"command": "apply", "lab": lab, "if_match": required_etag, **fields}
         return _submit(context, apply.model_validate(run_body), "")
 
 
@@ -195,13 +197,15 @@ def leases(context: CallerContext, lab: Name, ended: bool = False) -> Response:
     """List the leases of a lab, and what waiting requests wait for."""
     view = context.get_lab(lab)
     maintenance = context.service.get_lab(lab).json()["maintenance"]
-    return answer({"lab": lab, "leases": view.list_leases(includes_ended=ended), "maintenance": maintenance})
+    return make_answer(
+        {"lab": lab, "leases": view.list_leases(includes_ended=ended), "maintenance": maintenance}
+    )
 
 
 def lease(context: CallerContext, lab: Name, lease: Name) -> Response:
     """Return a lease. To change it, name its ETag in If-Match."""
     document = _find_lease(context.get_lab(lab), lease)
-    return answer(document, tag=make_tag(document))
+    return make_answer(document, etag=make_etag(document))
 
 
 def request_lease(context: CallerContext, lab: Name, body: LeaseRequest) -> Response:
@@ -209,14 +213,14 @@ def request_lease(context: CallerContext, lab: Name, body: LeaseRequest) -> Resp
     view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         parts = find_parts(view.lab, tuple(body.resources))
-        context.record("request lease", lab, reason=body.reason)
+        context.audit("request lease", lab, reason=body.reason)
         requested_lease = _open_store(context, view).request(
             tuple(body.resources),
             parts,
             ttl_s=body.ttl_s,
             priority=body.priority,
             starts_s=body.starts_s,
-            allowed=body.allowed,
+            allowed_owners=body.allowed,
             reason=body.reason,
         )
         return _answer_lease(view, requested_lease, 201)
@@ -228,8 +232,8 @@ def extend_lease(
     """Extend a lease, so that it ends in `ttl_s` seconds."""
     view = context.get_lab(lab)
     with _serialise_changes(context, lab):
-        check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
-        context.record("extend lease", lab, outcome=f"lease {lease}")
+        check_etag(if_match, make_etag(_find_lease(view, lease)), f"lease {lease}")
+        context.audit("extend lease", lab, outcome=f"lease {lease}")
         return _answer_lease(view, _open_store(context, view).extend(lease, body.ttl_s))
 
 
@@ -237,8 +241,8 @@ def release_lease(context: CallerContext, lab: Name, lease: Name, if_match: Enti
     """Release a lease, or withdraw a request."""
     view = context.get_lab(lab)
     with _serialise_changes(context, lab):
-        check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
-        context.record("release lease", lab, outcome=f"lease {lease}")
+        check_etag(if_match, make_etag(_find_lease(view, lease)), f"lease {lease}")
+        context.audit("release lease", lab, outcome=f"lease {lease}")
         return _answer_lease(view, _open_store(context, view).release(lease))
 
 
@@ -247,27 +251,27 @@ def break_lease(context: CallerContext, lab: Name, lease: Name, body: Reason) ->
     view = context.get_lab(lab)
     with _serialise_changes(context, lab):
         _find_lease(view, lease)
-        context.record("break lease", lab, reason=body.reason, outcome=f"lease {lease}")
-        return _answer_lease(view, _open_store(context, view).break_(lease, body.reason))
+        context.audit("break lease", lab, reason=body.reason, outcome=f"lease {lease}")
+        return _answer_lease(view, _open_store(context, view).break_lease(lease, body.reason))
 
 
 def set_maintenance(context: CallerContext, lab: Name, body: Reason) -> Response:
     """Stop all changes of a lab while people work in the rack. The key `still` is true if nothing is being sent now."""
     view = context.get_lab(lab)
     with _serialise_changes(context, lab):
-        context.record("maintenance on", lab, reason=body.reason)
+        context.audit("maintenance on", lab, reason=body.reason)
         store = _open_store(context, view)
         store.set_maintenance(body.reason)
-        return answer({"lab": lab, "maintenance": True, "still": not store.find_sending_leases()})
+        return make_answer({"lab": lab, "maintenance": True, "still": not store.find_sending_leases()})
 
 
 def clear_maintenance(context: CallerContext, lab: Name) -> Response:
     """End the maintenance of a lab. The key `was` says whether the lab was under maintenance."""
     view = context.get_lab(lab)
     with _serialise_changes(context, lab):
-        context.record("maintenance off", lab)
+        context.audit("maintenance off", lab)
         was_set = _open_store(context, view).clear_maintenance()
-        return answer({"lab": lab, "maintenance": False, "was": was_set})
+        return make_answer({"lab": lab, "maintenance": False, "was": was_set})
 
 
 def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
@@ -277,21 +281,21 @@ def stop_lab(context: CallerContext, lab: Name, body: Reason) -> Response:
     with act_on_behalf(context.identity.name):
         EmergencyStop(context.service.runs_dir, lab).activate(body.reason)
     view.clear_cache()
-    context.record("stop", lab, reason=body.reason)
+    context.audit("stop", lab, reason=body.reason)
     running_operations = [
         record.id for record in load_operations(context.service.runs_dir, lab) if record.state == "running"
     ]
     document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running_operations}
-    return answer(document | _list_unfinished(context, view))
+    return make_answer(document | _list_unfinished(context, view))
 
 
 def release_stop(context: CallerContext, lab: Name) -> Response:
     """Allow changes of a stopped lab again. The key `was_stopped` says whether the lab was stopped."""
     view = context.get_lab(lab)
-    context.record("release stop", lab)
+    context.audit("release stop", lab)
     was_stopped = EmergencyStop(context.service.runs_dir, lab).release()
     view.clear_cache()
-    return answer(
+    return make_answer(
         {"lab": lab, "stopped": False, "was_stopped": was_stopped} | _list_unfinished(context, view)
     )
 
@@ -305,7 +309,7 @@ def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
 def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
     """Serialise the changes of a lab through this service, so that no change comes between an If-Match and its use."""
     view = context.get_lab(lab)
-    with context.service.locks[lab], act_on_behalf(context.identity.name):
+    with context.service.lock_by_lab[lab], act_on_behalf(context.identity.name):
         try:
             yield
         finally:
@@ -328,4 +332,4 @@ def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
 def _answer_lease(view: LabView, lease: Lease, status: int = 200) -> Response:
     document = _find_lease(view, lease.id)
     headers = {"Location": f"/v1/labs/{view.lab.name}/leases/{lease.id}"} if status == 201 else {}
-    return answer(document, status, tag=make_tag(document), headers=headers)
+    return make_answer(document, status, etag=make_etag(document), headers=headers)

@@ -21,7 +21,7 @@ from testbed.service.metrics import SwitchMetrics
 from testbed.service.runs import RunStore
 from testbed.service.workers import Workers
 from testbed.service_errors import NotFound
-from testbed.storage.audit import AuditEntry, append
+from testbed.storage.audit import AuditEntry, append_entry
 from testbed.storage.database import Database
 from testbed.storage.tokens import TokenStore
 
@@ -47,11 +47,13 @@ class Service:
     workers: Workers
     feed: Feed
     is_open: bool = True
-    locks: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
-    switch_metrics: dict[str, SwitchMetrics] = field(default_factory=lambda: defaultdict(SwitchMetrics))
+    lock_by_lab: dict[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    switch_metrics_by_lab: dict[str, SwitchMetrics] = field(
+        default_factory=lambda: defaultdict(SwitchMetrics)
+    )
 
     @property
-    def log(self) -> EventLog:
+    def event_log(self) -> EventLog:
         """Event log in the database."""
         return EventLog(self.database)
 
@@ -78,12 +80,12 @@ class RequestContext:
         self.identity.check_lab(name)
         return self.service.get_lab(name)
 
-    def record(
+    def audit(
         self, action: str, lab: str, *, reason: str = "", plan: str = "", outcome: str = "accepted"
     ) -> None:
         """Write a line into the audit log. Call it before the change that it records."""
-        with self.service.database.transaction() as connection:
-            append(connection, AuditEntry(self.identity, action, lab, reason, plan, outcome))
+        with self.service.database.open_transaction() as connection:
+            append_entry(connection, AuditEntry(self.identity, action, lab, reason, plan, outcome))
 
 
 def make_context(request: Request) -> RequestContext:
@@ -94,9 +96,9 @@ def make_context(request: Request) -> RequestContext:
 CallerContext = Annotated[RequestContext, Depends(make_context)]
 
 
-def answer(
-    document: Any, status: int = 200, *, tag: str = "", headers: Mapping[str, str] | None = None
+def make_answer(
+    document: Any, status: int = 200, *, etag: str = "", headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a JSON response, with `tag` as its ETag."""
-    all_headers = dict(headers or {}) | ({"ETag": tag} if tag else {})
+    """Return a JSON response, with `etag` as its ETag."""
+    all_headers = dict(headers or {}) | ({"ETag": etag} if etag else {})
     return JSONResponse(document, status, all_headers)

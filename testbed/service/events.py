@@ -20,8 +20,8 @@ from testbed.service.runs import ENDED_STATES
 from testbed.storage.database import Database
 from testbed.storage.schema import operations, step_events, submitted_runs
 
-KINDS = ("run", "step")
-PAGE_EVENTS = 2_000
+EVENT_KINDS = ("run", "step")
+PAGE_EVENT_COUNT = 2_000
 MAX_EVENTS_IN_MEMORY = 20_000
 """Number of newest events in memory."""
 POLL_S = 0.02
@@ -65,12 +65,12 @@ class EventLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find_newest(self) -> int:
+    def find_newest_number(self) -> int:
         """Return the number of the newest event, or 0 without events."""
         with self._database.open_reading() as connection:
             return int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
 
-    def read_after(self, number: int, limit: int = PAGE_EVENTS) -> list[Event]:
+    def read_after(self, number: int, limit: int = PAGE_EVENT_COUNT) -> list[Event]:
         """Return up to `limit` events after a number, oldest first."""
         with self._database.open_reading() as connection:
             rows = connection.execute(_EVENTS_AFTER_QUERY, {"number": number, "limit": limit})
@@ -142,9 +142,9 @@ class Feed:
         self._has_new_events = asyncio.Event()
         self.error = ""
 
-    async def begin(self) -> None:
+    async def skip_stored_events(self) -> None:
         """Start after the newest event of the database."""
-        self._last_number = await asyncio.to_thread(self._log.find_newest)
+        self._last_number = await asyncio.to_thread(self._log.find_newest_number)
 
     async def run(self) -> None:
         """Poll the database for events until cancelled. After an error, set `error` and read again."""
@@ -159,7 +159,7 @@ class Feed:
                 self._last_number = events[-1].number
                 self._has_new_events.set()
                 self._has_new_events = asyncio.Event()
-            if len(events) < PAGE_EVENTS:
+            if len(events) < PAGE_EVENT_COUNT:
                 await asyncio.sleep(POLL_S)
 
     async def stream(self, selection: EventFilter, last_number: int | None) -> AsyncIterator[bytes]:
@@ -168,7 +168,7 @@ class Feed:
         A number beyond the newest event must come from another database, and is treated as None.
         """
         if last_number is None or last_number > max(
-            self._last_number, await asyncio.to_thread(self._log.find_newest)
+            self._last_number, await asyncio.to_thread(self._log.find_newest_number)
         ):
             number, text = await asyncio.to_thread(self._log.read_snapshot, selection)
             yield text

@@ -18,7 +18,7 @@ from testbed.service.context import Service
 from testbed.service.problems import describe_error, make_problem, make_response
 from testbed.service.route_table import ROUTES, Route
 from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
-from testbed.storage.audit import AuditEntry, append
+from testbed.storage.audit import AuditEntry, append_entry
 
 log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 8 << 20
@@ -127,8 +127,8 @@ class Gate:
         self, route: Route, identity: Identity, lab: str, error: NotAuthenticated | NotAllowed
     ) -> None:
         try:
-            with self._service.database.transaction() as connection:
-                append(
+            with self._service.database.open_transaction() as connection:
+                append_entry(
                     connection,
                     AuditEntry(
                         identity, f"{route.method} {route.path}", lab, outcome=f"refused: {error.code}"
@@ -139,13 +139,13 @@ class Gate:
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request whose body may have at most `MAX_BODY_BYTES`."""
-        read_bytes = 0
+        received_byte_count = 0
 
         async def receive_limited() -> Message:
-            nonlocal read_bytes
+            nonlocal received_byte_count
             message = await receive()
-            read_bytes += len(message.get("body", b""))
-            if read_bytes > MAX_BODY_BYTES:
+            received_byte_count += len(message.get("body", b""))
+            if received_byte_count > MAX_BODY_BYTES:
                 raise HTTPException(413, f"a body may have at most {MAX_BODY_BYTES >> 20} MiB")
             return message
 

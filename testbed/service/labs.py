@@ -37,10 +37,10 @@ MAX_CHECKED_RUNS = 20
 class TopologyCheck:
     """A check of the topology in force by a run: the time, the command, and the document of the run."""
 
-    at: str
-    by: str
-    run: str
-    as_planned: bool
+    checked_at: str
+    command: str
+    run_id: str
+    is_as_planned: bool
     document: dict[str, Any]
 
     @property
@@ -50,7 +50,12 @@ class TopologyCheck:
 
     def describe_source(self) -> dict[str, Any]:
         """Return when and by which command the topology was checked."""
-        return {"at": self.at, "by": self.by, "id": self.run, "as_planned": self.as_planned}
+        return {
+            "at": self.checked_at,
+            "by": self.command,
+            "id": self.run_id,
+            "as_planned": self.is_as_planned,
+        }
 
 
 @dataclass
@@ -59,7 +64,7 @@ class LabView:
 
     lab: Lab
     runs_dir: Path
-    address: Address
+    database_address: Address
     runs: RunStore
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -92,7 +97,7 @@ class LabView:
         """Return the lab and its current state as a JSON document."""
         lab = self.lab
         current_intent, check = self.find_current_intent(), self.find_last_check()
-        running_runs = self.runs.list(lab=lab.name, state="running")
+        running_runs = self.runs.list_runs(lab=lab.name, state="running")
         return {
             "name": lab.name,
             "simulated": lab.simulated,
@@ -103,7 +108,7 @@ class LabView:
             if current_intent
             else None,
             "findings": check.findings if check else [],
-            "maintenance": read_maintenance(self.address, lab.name),
+            "maintenance": read_maintenance(self.database_address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
             "leases": self.list_leases(),
             "runs": [run.make_summary() for run in running_runs],
@@ -115,10 +120,12 @@ class LabView:
         if current_intent is None:
             return None
         checks = [self._find_newest_check(command, current_intent.epoch) for command in CHECK_COMMANDS]
-        return max(filter(None, checks), key=lambda check: check.at, default=None)
+        return max(filter(None, checks), key=lambda check: check.checked_at, default=None)
 
     def _find_newest_check(self, command: str, epoch: int) -> TopologyCheck | None:
-        for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MAX_CHECKED_RUNS):
+        for run in self.runs.list_runs(
+            lab=self.lab.name, command=command, state="done", limit=MAX_CHECKED_RUNS
+        ):
             document = run.parse_result()
             if document and document.get("epoch") == epoch and "findings" in document:
                 return TopologyCheck(run.finished, command, run.id, run.exit_code == 0, document)
@@ -132,11 +139,11 @@ class LabView:
         The state of a verified topology becomes `deviating` if its last check has findings.
         """
         applied_at = current_intent.applied_at or current_intent.intended_at
-        if check is None or check.at < applied_at:
+        if check is None or check.checked_at < applied_at:
             source = {"at": applied_at, "by": "operation", "id": current_intent.operation}
             return topology | {"seen": source | {"as_planned": current_intent.state == "verified"}}
         state = (
-            current_intent.state if check.as_planned or current_intent.state != "verified" else "deviating"
+            current_intent.state if check.is_as_planned or current_intent.state != "verified" else "deviating"
         )
         return topology | {"state": state, "seen": check.describe_source()}
 
@@ -151,7 +158,9 @@ class LabView:
 
     def list_leases(self, *, includes_ended: bool = False) -> list[dict[str, Any]]:
         """Return the leases."""
-        return describe_leases(self.address, self.lab.name, time.time(), includes_ended=includes_ended)
+        return describe_leases(
+            self.database_address, self.lab.name, time.time(), includes_ended=includes_ended
+        )
 
     def list_hosts(self) -> list[dict[str, Any]]:
         """Return the hosts with the ports of their fibres."""
@@ -167,7 +176,7 @@ class LabView:
 
     def list_switches(self) -> list[dict[str, Any]]:
         """Return the switches with circuits and ports."""
-        circuits_by_switch, power = self._read_circuits(), self._read_power()
+        circuits_by_switch, power_by_place = self._read_circuits(), self._read_power()
         no_reading = ((), None)
         nic_by_port = {
             (fibre_end.switch, side, fibre_end.port): f"{host.name}/{nic.name}"
@@ -179,8 +188,8 @@ class LabView:
             {
                 "name": lab_switch.name,
                 "address": lab_switch.address,
-                "inputs": lab_switch.inputs,
-                "outputs": lab_switch.outputs,
+                "inputs": lab_switch.input_count,
+                "outputs": lab_switch.output_count,
                 "circuits": [
                     {"input": source, "output": output}
                     for source, output in circuits_by_switch.get(lab_switch.name, no_reading)[0]
@@ -191,7 +200,7 @@ class LabView:
                         "port": port,
                         "side": side,
                         "nic": nic,
-                        "power": power.get(f"{nic}:{_FIBRE_BY_SIDE[side]}"),
+                        "power": power_by_place.get(f"{nic}:{_FIBRE_BY_SIDE[side]}"),
                     }
                     for (switch, side, port), nic in sorted(nic_by_port.items())
                     if switch == lab_switch.name
@@ -203,7 +212,7 @@ class LabView:
     def _read_circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
         """Return for each switch its circuits at the last reading, and the time and command of that reading."""
         reading_by_switch: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
-        for row in read_rows(self.address, _READ_BACK_QUERY, (self.lab.name,)):
+        for row in read_rows(self.database_address, _READ_BACK_QUERY, (self.lab.name,)):
             pairs = sorted(
                 (int(source), int(output)) for source, output in json.loads(row["read_back"]).items()
             )
@@ -213,26 +222,28 @@ class LabView:
             )
         check = self.find_last_check()
         for switch, pair_list in (check.document.get("held", {}) if check else {}).items():
-            if check and (switch not in reading_by_switch or reading_by_switch[switch][1]["at"] < check.at):
+            if check and (
+                switch not in reading_by_switch or reading_by_switch[switch][1]["at"] < check.checked_at
+            ):
                 reading_by_switch[switch] = (
                     [(source, output) for source, output in pair_list],
-                    {"at": check.at, "by": check.by, "id": check.run},
+                    {"at": check.checked_at, "by": check.command, "id": check.run_id},
                 )
         return reading_by_switch
 
     def _read_power(self) -> dict[str, dict[str, Any]]:
         """Return the last power reading of each place. A reading of joined fibres counts for each of them."""
         reading_by_place: dict[str, dict[str, Any]] = {}
-        for row in read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,)):
+        for row in read_rows(self.database_address, _LAST_LOSSES_QUERY, (self.lab.name,)):
             reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
             reading_by_place |= dict.fromkeys(row["place"].split("+"), reading)
         return reading_by_place
 
     def list_losses(self) -> list[dict[str, Any]]:
         """Return the last reading of every place, with the number of its readings."""
-        count_rows = read_rows(self.address, _LOSS_COUNT_QUERY, (self.lab.name,))
+        count_rows = read_rows(self.database_address, _LOSS_COUNT_QUERY, (self.lab.name,))
         readings = {row["place"]: row["readings"] for row in count_rows}
-        rows = read_rows(self.address, _LAST_LOSSES_QUERY, (self.lab.name,))
+        rows = read_rows(self.database_address, _LAST_LOSSES_QUERY, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
     def explain_outage(self) -> str:
@@ -258,26 +269,26 @@ def load_topology_document(runs_dir: Path, lab: str) -> dict[str, Any]:
     intents = select_in_force(load_intents(runs_dir, lab))
     if not intents:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
-    return make_topology_json(intents[0], links=True)
+    return make_topology_json(intents[0], includes_links=True)
 
 
-def check_match(if_match: str, tag: str, subject: str) -> None:
-    """Raise `MatchNeeded` without If-Match, and `StateChanged` if it names another state than `tag`."""
+def check_etag(if_match: str, etag: str, subject: str) -> None:
+    """Raise `MatchNeeded` without If-Match, and `StateChanged` if it names another state than `etag`."""
     if not if_match:
         raise MatchNeeded(
-            f"the header If-Match is missing: set it to the ETag of {subject}, which is now {tag}"
+            f"the header If-Match is missing: set it to the ETag of {subject}, which is now {etag}"
         )
-    if if_match.strip() != "*" and tag not in [tag_text.strip() for tag_text in if_match.split(",")]:
-        raise StateChanged(f"{subject} has changed: its ETag is now {tag}; read it again, then decide")
+    if if_match.strip() != "*" and etag not in [tag_text.strip() for tag_text in if_match.split(",")]:
+        raise StateChanged(f"{subject} has changed: its ETag is now {etag}; read it again, then decide")
 
 
-def make_tag(document: Any) -> str:
+def make_etag(document: Any) -> str:
     """Return the ETag of a document."""
     text = json.dumps(document, sort_keys=True, default=str)
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
-def make_topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
+def make_topology_json(intent: Intent, *, includes_links: bool = False) -> dict[str, Any]:
     """Return a topology as a JSON document."""
     document = {
         "lab": intent.lab,
@@ -286,14 +297,14 @@ def make_topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]
         "name": intent.name,
         "operation": intent.operation,
         "hosts": list(intent.hosts),
-        "stated": intent.topology_source.words,
+        "stated": intent.topology_source.options_text,
         "at": intent.intended_at,
     }
     wiring = [
         [link.source.node, link.source.index, link.target.node, link.target.index]
         for link in intent.wiring.links
     ]
-    return document | ({"links": wiring} if links else {})
+    return document | ({"links": wiring} if includes_links else {})
 
 
 def _describe_nic(nic: LabNic) -> dict[str, Any]:

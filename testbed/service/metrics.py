@@ -51,7 +51,7 @@ def count_findings(view: LabView) -> list[Sample]:
 
 def _is_moving(view: LabView) -> bool:
     return any(
-        find_lane(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running")
+        find_lane(run.command) == "moving" for run in view.runs.list_runs(lab=view.lab.name, state="running")
     )
 
 

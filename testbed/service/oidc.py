@@ -54,19 +54,19 @@ class Provider:
         issuer: str,
         audience: str,
         *,
-        claim: str = "roles",
-        fetch: FetchJson = fetch_json,
-        now: Callable[[], float] = time.time,
+        role_claim: str = "roles",
+        fetch_document: FetchJson = fetch_json,
+        get_time_s: Callable[[], float] = time.time,
     ) -> None:
         url = urlsplit(issuer)
         if url.scheme != "https" and url.hostname not in ("127.0.0.1", "localhost", "::1"):
             raise InvalidRequest(
                 f"the issuer {issuer!r} must be an https:// address, because its keys decide who has access"
             )
-        self._issuer, self._audience, self._claim = issuer, audience, claim
-        self._fetch, self._now = fetch, now
-        self._keys: dict[str, Mapping[str, Any]] = {}
-        self._fetched_s, self._lock = -1e18, Lock()
+        self._issuer, self._audience, self._role_claim = issuer, audience, role_claim
+        self._fetch_document, self._get_time_s = fetch_document, get_time_s
+        self._key_by_kid: dict[str, Mapping[str, Any]] = {}
+        self._fetch_time_s, self._lock = -1e18, Lock()
 
     def identify(self, text: str) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, and `NotAllowed` for a person without a role."""
@@ -75,16 +75,16 @@ class Provider:
         _check_signature(key, str(header.get("alg", "")), signed_bytes, signature)
         self._check_claims(claims)
         name = f"{claims['sub']}@{self._issuer.partition('://')[2].rstrip('/')}"
-        claimed_roles = _read_texts(claims.get(self._claim))
+        claimed_roles = _read_texts(claims.get(self._role_claim))
         roles: list[Role] = [role for role in ROLES if role in claimed_roles]
         if not roles:
             raise NotAllowed(
-                f"{name} has no role here: the claim {self._claim!r} contains none of {', '.join(ROLES)}"
+                f"{name} has no role here: the claim {self._role_claim!r} contains none of {', '.join(ROLES)}"
             )
         return Identity(name, roles[-1])
 
     def _check_claims(self, claims: Mapping[str, Any]) -> None:
-        subject, now_s = claims.get("sub"), self._now()
+        subject, now_s = claims.get("sub"), self._get_time_s()
         reason = ""
         if claims.get("iss") != self._issuer:
             reason = "is of another issuer"
@@ -104,20 +104,20 @@ class Provider:
     def _find_key(self, kid: str) -> Mapping[str, Any]:
         """Return the provider's key `kid`. Fetch the keys again if `kid` is unknown. Raises `NotAuthenticated`."""
         with self._lock:
-            if kid not in self._keys and self._now() - self._fetched_s > MIN_FETCH_INTERVAL_S:
-                self._fetched_s = self._now()
-                self._keys = self._fetch_keys()
-            key = self._keys.get(kid)
+            if kid not in self._key_by_kid and self._get_time_s() - self._fetch_time_s > MIN_FETCH_INTERVAL_S:
+                self._fetch_time_s = self._get_time_s()
+                self._key_by_kid = self._fetch_keys()
+            key = self._key_by_kid.get(kid)
         if key is None:
             raise NotAuthenticated("this token is not signed by a key of the OpenID provider; log in again")
         return key
 
     def _fetch_keys(self) -> dict[str, Mapping[str, Any]]:
-        document = self._fetch(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        document = self._fetch_document(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
         if not isinstance(document, dict) or document.get("issuer") != self._issuer:
             raise NotAuthenticated(f"the discovery document of {self._issuer} belongs to another issuer")
         try:
-            keys = self._fetch(str(document["jwks_uri"]))["keys"]
+            keys = self._fetch_document(str(document["jwks_uri"]))["keys"]
             return {str(key.get("kid", "")): key for key in keys if key.get("use", "sig") == "sig"}
         except (AttributeError, KeyError, TypeError) as error:
             raise NotAuthenticated(f"the documents of {self._issuer} contain no keys") from error
@@ -182,7 +182,7 @@ def _decode_number(text: str) -> int:
     return int.from_bytes(_decode_bytes(text))
 
 
-def identify_by_either(
+def make_identifier(
     identify_own: Callable[[str], Identity], provider: Provider | None
 ) -> Callable[[str], Identity]:
     """Return a function that identifies our tokens and a provider's tokens, which contain two dots."""

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import load_history, load_operations
-from testbed.service.context import CallerContext, answer
-from testbed.service.labs import load_topology_document, make_tag, make_topology_json
+from testbed.service.context import CallerContext, make_answer
+from testbed.service.labs import load_topology_document, make_etag, make_topology_json
 from testbed.service.metrics import count_findings
 from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
 from testbed.storage.address import get_database_address
-from testbed.storage.audit import read_audit, verify
+from testbed.storage.audit import read_audit, verify_audit_log
 from testbed.storage.reading import read_rows
 
 Name = Annotated[str, Path(max_length=200)]
@@ -26,7 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 def health() -> Response:
     """Return that the service runs."""
-    return answer({"status": "ok"})
+    return make_answer({"status": "ok"})
 
 
 def readiness(context: CallerContext) -> Response:
@@ -46,71 +46,75 @@ def readiness(context: CallerContext) -> Response:
                 labs=state_by_lab,
             )
         )
-    return answer({"status": "ok", "labs": state_by_lab})
+    return make_answer({"status": "ok", "labs": state_by_lab})
 
 
 def metrics(context: CallerContext) -> Response:
     """Return metrics of the database and of the labs' switches, in the text format of Prometheus."""
     service = context.service
     switch_samples = [
-        sample for view in service.labs for sample in service.switch_metrics[view.lab.name].get_samples(view)
+        sample
+        for view in service.labs
+        for sample in service.switch_metrics_by_lab[view.lab.name].get_samples(view)
     ]
     finding_samples = [sample for view in service.labs for sample in count_findings(view)]
     samples = [*load_samples(service.runs_dir), *finding_samples, *switch_samples]
     # The first label of a sample is its lab.
-    text = format_exposition(sample for sample in samples if context.identity.may_see(sample.labels[0]))
+    text = format_exposition(sample for sample in samples if context.identity.may_see(sample.label_values[0]))
     return Response(text, media_type=CONTENT_TYPE)
 
 
 def document(context: CallerContext) -> Response:
     """Return this interface as an OpenAPI document."""
-    return answer(context.request.app.openapi())
+    return make_answer(context.request.app.openapi())
 
 
 def labs(context: CallerContext) -> Response:
     """List the labs."""
     visible_views = [view for view in context.service.labs if context.identity.may_see(view.lab.name)]
-    return answer({"labs": [view.get_cached("lab", view.json) for view in visible_views]})
+    return make_answer({"labs": [view.get_cached("lab", view.json) for view in visible_views]})
 
 
 def lab(context: CallerContext, lab: Name) -> Response:
     """Return a lab and its current state."""
     view = context.get_lab(lab)
-    return answer(view.get_cached("lab", view.json))
+    return make_answer(view.get_cached("lab", view.json))
 
 
 def hosts(context: CallerContext, lab: Name) -> Response:
     """List the hosts of a lab."""
-    return answer({"lab": lab, "hosts": context.get_lab(lab).list_hosts()})
+    return make_answer({"lab": lab, "hosts": context.get_lab(lab).list_hosts()})
 
 
 def host(context: CallerContext, lab: Name, host: Name) -> Response:
     """Return a host."""
-    return answer(_find_named(context.get_lab(lab).list_hosts(), host, "host"))
+    return make_answer(_find_named(context.get_lab(lab).list_hosts(), host, "host"))
 
 
 def switches(context: CallerContext, lab: Name) -> Response:
     """List the switches of a lab with circuits and ports, at their last reading."""
     view = context.get_lab(lab)
-    return answer({"lab": lab, "switches": view.get_cached("switches", view.list_switches)})
+    return make_answer({"lab": lab, "switches": view.get_cached("switches", view.list_switches)})
 
 
 def switch(context: CallerContext, lab: Name, switch: Name) -> Response:
     """Return a switch with circuits and ports, at their last reading."""
     view = context.get_lab(lab)
-    return answer(_find_named(view.get_cached("switches", view.list_switches), switch, "switch"))
+    return make_answer(_find_named(view.get_cached("switches", view.list_switches), switch, "switch"))
 
 
-def _find_named(parts: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
-    named_part = next((part for part in parts if part["name"] == name), None)
+def _find_named(documents: list[dict[str, Any]], name: str, kind: str) -> dict[str, Any]:
+    named_part = next((part for part in documents if part["name"] == name), None)
     if named_part is None:
-        raise NotFound(f"the lab has no {kind} {name!r}; it has {', '.join(part['name'] for part in parts)}")
+        raise NotFound(
+            f"the lab has no {kind} {name!r}; it has {', '.join(part['name'] for part in documents)}"
+        )
     return named_part
 
 
 def topologies(context: CallerContext, lab: Name) -> Response:
     """List the topologies that were applied to a lab, newest first."""
-    return answer(
+    return make_answer(
         {
             "lab": lab,
             "topologies": [make_topology_json(intent) for intent in context.get_lab(lab).list_topologies()],
@@ -125,8 +129,8 @@ def topology(context: CallerContext, lab: Name, epoch: EpochNumber) -> Response:
     )
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
-    document = make_topology_json(intent, links=True)
-    return answer(document, tag=make_tag(document))
+    document = make_topology_json(intent, includes_links=True)
+    return make_answer(document, etag=make_etag(document))
 
 
 def current_topology(context: CallerContext, lab: Name) -> Response:
@@ -134,23 +138,23 @@ def current_topology(context: CallerContext, lab: Name) -> Response:
     view = context.get_lab(lab)
     document = load_topology_document(view.runs_dir, lab)
     current_intent = view.find_current_intent()
-    tag = make_tag(document)  # without the last check, which must not change the ETag
+    tag = make_etag(document)  # without the last check, which must not change the ETag
     if current_intent is not None and current_intent.epoch == document["epoch"]:
         document = view.add_last_check(document, current_intent, view.find_last_check())
-    return answer(document, tag=tag)
+    return make_answer(document, etag=tag)
 
 
 def history(context: CallerContext, lab: Name) -> Response:
     """List the epochs of a lab: when, by whom, why, and the changes of each."""
     view = context.get_lab(lab)
-    return answer({"lab": lab, "epochs": load_history(context.service.runs_dir, view.lab.name)})
+    return make_answer({"lab": lab, "epochs": load_history(context.service.runs_dir, view.lab.name)})
 
 
 def operations(context: CallerContext, lab: Name, limit: Limit = 100) -> Response:
     """List the operations of a lab with their steps, newest last."""
     view = context.get_lab(lab)
     records = load_operations(context.service.runs_dir, view.lab.name)[-limit:]
-    return answer({"lab": lab, "operations": [record.json() for record in records]})
+    return make_answer({"lab": lab, "operations": [record.json() for record in records]})
 
 
 def findings(context: CallerContext, lab: Name) -> Response:
@@ -158,12 +162,12 @@ def findings(context: CallerContext, lab: Name) -> Response:
     view = context.get_lab(lab)
     check = view.find_last_check()
     source = check.describe_source() if check else None
-    return answer({"lab": lab, "seen": source, "findings": check.findings if check else []})
+    return make_answer({"lab": lab, "seen": source, "findings": check.findings if check else []})
 
 
 def drift(context: CallerContext, lab: Name) -> Response:
     """List the last loss of every fibre section, as stored by `testbed drift`."""
-    return answer({"lab": lab, "places": context.get_lab(lab).list_losses()})
+    return make_answer({"lab": lab, "places": context.get_lab(lab).list_losses()})
 
 
 def results(context: CallerContext, limit: Limit = 100) -> Response:
@@ -175,7 +179,7 @@ def results(context: CallerContext, limit: Limit = 100) -> Response:
     visible_rows = [
         {"run_id": row["id"], **dict(row)} for row in rows if context.identity.may_see(row["lab"])
     ]
-    return answer({"runs": visible_rows[:limit]})
+    return make_answer({"runs": visible_rows[:limit]})
 
 
 def audit(context: CallerContext, limit: Limit = 100) -> Response:
@@ -184,9 +188,9 @@ def audit(context: CallerContext, limit: Limit = 100) -> Response:
     A token that is limited to labs gets only their lines.
     """
     address = get_database_address(context.service.runs_dir)
-    check = verify(address)
+    check = verify_audit_log(address)
     entries = [entry for entry in read_audit(address) if context.identity.may_see(entry["lab"])]
-    document = {"entries": entries[-limit:], "whole": check.broken_line is None, "lines": check.lines}
-    return answer(
+    document = {"entries": entries[-limit:], "whole": check.broken_line is None, "lines": check.line_count}
+    return make_answer(
         document | ({"broken": check.broken_line, "reason": check.reason} if check.broken_line else {})
     )

@@ -31,7 +31,7 @@ Interval = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
 PositiveInteger = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _FIXED_FIELDS = frozenset({"command", "if_match", "lab", "why", "text", "labs", "switch"})
 _MAX_INTEGER = 2**31 - 1
-_FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
+_EXTRA_FIELDS_BY_COMMAND: Mapping[str, Mapping[str, Any]] = {
     "apply": {
         "if_match": (Annotated[TextLine, Field(description="ETags of the topology that it may replace.")], "")
     }
@@ -45,7 +45,7 @@ class Request(BaseModel):
     - `role`: lowest role that may submit the request, with a token of scope `needs_scope`.
     - `readers`: lowest role that may read the outcome.
     - `lane`: queue of the run, which limits how many runs execute at once (see `workers`).
-    - `positional`: fields that are positional arguments. `options` maps the other fields to their options.
+    - `positional_fields`: fields that are positional arguments. `options` maps the other fields to their options.
     - `files`: fields whose text the command reads from a file.
     - `writes`: fields that stand for files to write, with the names of these files.
     """
@@ -55,7 +55,7 @@ class Request(BaseModel):
     needs_scope: ClassVar[str] = "runs:write"
     readers: ClassVar[Role] = "viewer"
     lane: ClassVar[Lane] = "looking"
-    positional: ClassVar[tuple[str, ...]] = ()
+    positional_fields: ClassVar[tuple[str, ...]] = ()
     files: ClassVar[tuple[str, ...]] = ()
     writes: ClassVar[Mapping[str, str]] = {}
     options: ClassVar[Mapping[str, str]] = {}
@@ -84,19 +84,19 @@ class Request(BaseModel):
             return tuple(vars(self)["labs"])
         return (self.lab,) if self.lab else ()
 
-    def check(self, lab: Lab) -> None:
+    def check_devices(self, lab: Lab) -> None:
         """Raise `InvalidRequest` for a device that is not in the lab."""
 
     def make_arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
         """Return the arguments of the command, and write the files that it reads to `folder`."""
         values_by_field = {name: self._list_values(name, folder) for name in type(self).model_fields}
-        positional = [str(value) for name in self.positional for value in values_by_field[name]]
+        positional = [str(value) for name in self.positional_fields for value in values_by_field[name]]
         lab_arguments = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
         options = [
             *self._yield_options(values_by_field),
             *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else []),
         ]
-        first_arguments = [*self.list_words(lab_files), *options, *([] if self.text else ["--json"])]
+        first_arguments = [*self.list_command_words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
             return [*first_arguments, *lab_arguments, "--", *positional]
         return [
@@ -105,13 +105,13 @@ class Request(BaseModel):
             *([*positional, *lab_arguments] if self.is_lab_last else [*lab_arguments, *positional]),
         ]
 
-    def list_words(self, lab_files: Mapping[str, Path]) -> list[str]:
+    def list_command_words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
         return get_command(type(self)).split()
 
     def _yield_options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
         for name, values in values_by_field.items():
-            if name in self.positional or (name in _FIXED_FIELDS and name not in self.options):
+            if name in self.positional_fields or (name in _FIXED_FIELDS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
             yield from (option if value is True else f"{option}={value}" for value in values)
@@ -141,7 +141,7 @@ class SwitchRequest(Request):
 
     switch: TextLine
 
-    def check(self, lab: Lab) -> None:
+    def check_devices(self, lab: Lab) -> None:
         """Raise `InvalidRequest` unless the lab has this switch."""
         switch_names = [switch.name for switch in lab.switches]
         if self.switch not in switch_names:
@@ -149,13 +149,13 @@ class SwitchRequest(Request):
                 f"lab {lab.name!r} has no switch {self.switch!r}; it has {', '.join(switch_names)}"
             )
 
-    def list_words(self, lab_files: Mapping[str, Path]) -> list[str]:
+    def list_command_words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins, with the current address of the switch."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running_lab
 
         lab = find_running_lab(load_lab(lab_files[self.lab]))
-        group, command = super().list_words(lab_files)
+        group, command = super().list_command_words(lab_files)
         return [group, lab.get_switch(self.switch).address, command]
 
 
@@ -201,7 +201,7 @@ def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Re
         fields["labs"] = (list[TextLine], [])
     if {"really_move", "yes"} & set(fields):  # the command changes a lab or a switch, so it may need a lease
         fields["lease"] = (TextLine, "")
-    fields |= _FIELDS_OF_REQUESTS.get(words, {})
+    fields |= _EXTRA_FIELDS_BY_COMMAND.get(words, {})
     sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
     model = create_model(
         command.__name__ + variant.capitalize(),
@@ -215,33 +215,37 @@ def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Re
     model.is_lab_last, model.has_runs_dir = command.is_lab_last, command.has_runs_dir
     model.names_lab_file = command.needs not in ("nothing", "switch")
     model.has_program = any(field.option.follows_dashes for field in included_fields)
-    model.positional = tuple(field.name for field in included_fields if field.option.is_argument)
+    model.positional_fields = tuple(field.name for field in included_fields if field.option.is_argument)
     model.files = tuple(field.name for field in included_fields if field.option.reads)
     model.writes = {field.name: field.option.writes for field in included_fields if field.option.writes}
-    model.options = {field.name: field.words[0] for field in included_fields if not field.option.is_argument}
+    model.options = {
+        field.name: field.option_names[0] for field in included_fields if not field.option.is_argument
+    }
     return model
 
 
 def _make_field(field: declare.Field) -> tuple[Any, Any]:
     """Return the type and the default of a field of a request."""
-    option, kind = field.option, field.kind
+    option, field_type = field.option, field.value_type
     if option.writes:
         return (Literal[True], True) if field.default is REQUIRED else (bool, False)
     if option.reads:
-        kind = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
+        field_type = str if option.most is None else Annotated[str, Field(max_length=int(option.most))]
     elif option.text is not None:
-        kind = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else TextLine
+        field_type = Annotated[str, Field(pattern=option.text.pattern)] if option.text.pattern else TextLine
     elif field.has_many_values:
-        kind = Annotated[list[TextLine], Field(min_length=1)] if field.default is REQUIRED else list[TextLine]
-    elif kind is str:
-        kind = _make_text_type(option)
-    elif kind in (int, float):
-        max_value = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
-        kind = Annotated[kind, Field(ge=option.least, le=max_value)]
+        field_type = (
+            Annotated[list[TextLine], Field(min_length=1)] if field.default is REQUIRED else list[TextLine]
+        )
+    elif field_type is str:
+        field_type = _make_text_type(option)
+    elif field_type in (int, float):
+        max_value = option.most if option.most is not None else _MAX_INTEGER if field_type is int else None
+        field_type = Annotated[field_type, Field(ge=option.least, le=max_value)]
     default: Any = ... if field.default is REQUIRED else field.default
     if field.has_many_values and default == ():
         default = []
-    return (kind | None if field.is_optional else kind), default
+    return (field_type | None if field.is_optional else field_type), default
 
 
 def _make_text_type(option: Option) -> Any:

@@ -16,17 +16,20 @@ Handler = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. `role` is the lowest role that may use it (None: everybody). `problems` lists its error statuses."""
+    """A route.
+
+    `role` is the lowest role that may use it (None: everybody). `problem_statuses` lists its error statuses.
+    """
 
     method: str
     path: str
     handler: Handler
     role: Role | None
     scope: str
-    answer: type[BaseModel] | None
+    response_model: type[BaseModel] | None
     status: int = 200
-    problems: tuple[int, ...] = ()
-    content: str = "application/json"
+    problem_statuses: tuple[int, ...] = ()
+    content_type: str = "application/json"
 
     @property
     def is_read_only(self) -> bool:
@@ -41,13 +44,21 @@ _LEASE_PROBLEMS = (404, 409, 412, 423, 428)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", reading.health, None, "", documents.Health),
-    Route("GET", "/readyz", reading.readiness, None, "", documents.Health, problems=(503,)),
+    Route("GET", "/readyz", reading.readiness, None, "", documents.Health, problem_statuses=(503,)),
     Route("GET", "/openapi.json", reading.document, None, "", None),
-    Route("GET", "/metrics", reading.metrics, "viewer", _READ_SCOPE, None, content="text/plain"),
+    Route("GET", "/metrics", reading.metrics, "viewer", _READ_SCOPE, None, content_type="text/plain"),
     Route("GET", "/v1/labs", reading.labs, "viewer", _READ_SCOPE, documents.LabList),
-    Route("GET", _LAB_PATH, reading.lab, "viewer", _READ_SCOPE, documents.LabDocument, problems=(404,)),
     Route(
-        "GET", f"{_LAB_PATH}/hosts", reading.hosts, "viewer", _READ_SCOPE, documents.HostList, problems=(404,)
+        "GET", _LAB_PATH, reading.lab, "viewer", _READ_SCOPE, documents.LabDocument, problem_statuses=(404,)
+    ),
+    Route(
+        "GET",
+        f"{_LAB_PATH}/hosts",
+        reading.hosts,
+        "viewer",
+        _READ_SCOPE,
+        documents.HostList,
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -56,7 +67,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.HostDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -65,7 +76,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.SwitchList,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -74,7 +85,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.SwitchDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -83,7 +94,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.TopologyList,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         *(
@@ -94,7 +105,7 @@ ROUTES: tuple[Route, ...] = (
             _READ_SCOPE,
             documents.TopologyDocument,
         ),
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -103,7 +114,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.TopologyDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         *(
@@ -115,7 +126,7 @@ ROUTES: tuple[Route, ...] = (
             documents.RunDocument,
             202,
         ),
-        problems=(404, 412, 428, 429),
+        problem_statuses=(404, 412, 428, 429),
     ),
     Route(
         "GET",
@@ -124,7 +135,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.HistoryDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -133,7 +144,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.OperationList,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -142,7 +153,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.FindingList,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -151,7 +162,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.DriftDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "GET",
@@ -160,7 +171,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         _READ_SCOPE,
         documents.LeaseList,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         *(
@@ -172,18 +183,24 @@ ROUTES: tuple[Route, ...] = (
             documents.LeaseDocument,
             201,
         ),
-        problems=(404, 409),
+        problem_statuses=(404, 409),
     ),
     Route(
-        "GET", _LEASE_PATH, changing.lease, "viewer", _READ_SCOPE, documents.LeaseDocument, problems=(404,)
+        "GET",
+        _LEASE_PATH,
+        changing.lease,
+        "viewer",
+        _READ_SCOPE,
+        documents.LeaseDocument,
+        problem_statuses=(404,),
     ),
     Route(
         *("PATCH", _LEASE_PATH, changing.extend_lease, "operator", "leases:write", documents.LeaseDocument),
-        problems=_LEASE_PROBLEMS,
+        problem_statuses=_LEASE_PROBLEMS,
     ),
     Route(
         *("DELETE", _LEASE_PATH, changing.release_lease, "operator", "leases:write", documents.LeaseDocument),
-        problems=_LEASE_PROBLEMS,
+        problem_statuses=_LEASE_PROBLEMS,
     ),
     Route(
         *(
@@ -194,7 +211,7 @@ ROUTES: tuple[Route, ...] = (
             "leases:write",
             documents.LeaseDocument,
         ),
-        problems=(404, 409, 423),
+        problem_statuses=(404, 409, 423),
     ),
     Route(
         *(
@@ -205,7 +222,7 @@ ROUTES: tuple[Route, ...] = (
             "labs:write",
             documents.StillDocument,
         ),
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         *(
@@ -216,7 +233,7 @@ ROUTES: tuple[Route, ...] = (
             "labs:write",
             documents.StillDocument,
         ),
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "PUT",
@@ -225,7 +242,7 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         "labs:stop",
         documents.StillDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route(
         "DELETE",
@@ -234,20 +251,26 @@ ROUTES: tuple[Route, ...] = (
         "operator",
         "labs:stop",
         documents.StillDocument,
-        problems=(404,),
+        problem_statuses=(404,),
     ),
     Route("GET", "/v1/runs", changing.runs, "viewer", "runs:read", documents.RunList),
     Route(
         *("POST", "/v1/runs", changing.submit_run, "viewer", "runs:write", documents.RunDocument, 202),
-        problems=(404, 409, 429),
+        problem_statuses=(404, 409, 429),
     ),
     Route(
-        "GET", "/v1/runs/{run}", changing.run, "viewer", "runs:read", documents.RunDocument, problems=(404,)
+        "GET",
+        "/v1/runs/{run}",
+        changing.run,
+        "viewer",
+        "runs:read",
+        documents.RunDocument,
+        problem_statuses=(404,),
     ),
     Route(
         *("GET", "/v1/runs/{run}/files/{file}", changing.run_file, "viewer", "runs:read", None),
-        problems=(404,),
-        content="application/octet-stream",
+        problem_statuses=(404,),
+        content_type="application/octet-stream",
     ),
     Route(
         *(
@@ -259,7 +282,7 @@ ROUTES: tuple[Route, ...] = (
             documents.RunDocument,
             202,
         ),
-        problems=(404, 409),
+        problem_statuses=(404, 409),
     ),
     Route(
         "GET",
@@ -268,8 +291,8 @@ ROUTES: tuple[Route, ...] = (
         "viewer",
         "runs:read",
         None,
-        problems=(404,),
-        content="text/event-stream",
+        problem_statuses=(404,),
+        content_type="text/event-stream",
     ),
     Route("GET", "/v1/results", reading.results, "viewer", "runs:read", documents.ResultList),
     Route("GET", "/v1/audit", reading.audit, "admin", "audit:read", documents.AuditDocument),

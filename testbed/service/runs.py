@@ -20,12 +20,12 @@ import sqlalchemy as sa
 from testbed.operate.engine.planned import format_now
 from testbed.service.access import Identity
 from testbed.service_errors import KeyReused, NotFound, RunEnded, TooManyRuns
-from testbed.storage.audit import AuditEntry, append
+from testbed.storage.audit import AuditEntry, append_entry
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import step_events, submitted_runs
 
-MAX_QUEUED = 8
+MAX_QUEUED_RUNS = 8
 """Default number of runs of a user that may wait at the same time."""
 ENDED_STATES = ("done", "failed", "interrupted", "cancelled")
 _MAX_MESSAGES_LENGTH = 20_000
@@ -98,44 +98,49 @@ class Run:
 class RunStore:
     """The runs in a database. Methods raise `StorageError` and the errors of the database."""
 
-    def __init__(self, database: Database, most_queued: int = MAX_QUEUED) -> None:
+    def __init__(self, database: Database, max_queued_runs: int = MAX_QUEUED_RUNS) -> None:
         self.database = database
-        self._most_queued = most_queued
+        self._max_queued_runs = max_queued_runs
 
     def submit(
         self,
-        who: Identity,
+        identity: Identity,
         lab: str,
         command: str,
         request: str,
         *,
         reason: str = "",
         plan: str = "",
-        key: str = "",
+        idempotency_key: str = "",
     ) -> tuple[Run, bool]:
-        """Store a queued run. Return it, and whether it is new: a repeated `key` returns the run of its first use.
+        """Store a queued run. Return it, and whether it is new.
+
+        A repeated `idempotency_key` returns the run of its first use.
 
         Raises `KeyReused` if the key was used for another request, `TooManyRuns` if too many runs of the user wait.
         """
-        user_key = f"{who.name} {key}" if key else None
-        with self.database.transaction() as connection:
+        user_key = f"{identity.name} {idempotency_key}" if idempotency_key else None
+        with self.database.open_transaction() as connection:
             earlier_run = _find_by_key(connection, user_key) if user_key else None
             if earlier_run is not None and earlier_run.request != request:
-                raise KeyReused(f"Idempotency-Key {key!r} was used for another request, run {earlier_run.id}")
+                raise KeyReused(
+                    f"Idempotency-Key {idempotency_key!r} was used for another request, run {earlier_run.id}"
+                )
             if earlier_run is not None:
                 return earlier_run, False
-            conditions = submitted_runs.c.who == who.name, submitted_runs.c.state == "queued"
+            conditions = submitted_runs.c.who == identity.name, submitted_runs.c.state == "queued"
             queued_count: int = connection.execute(sa.select(sa.func.count()).where(*conditions)).scalar_one()
-            if queued_count >= self._most_queued:
+            if queued_count >= self._max_queued_runs:
                 raise TooManyRuns(
-                    f"{self._most_queued} runs of {who.name} are already waiting: wait for them, or cancel some"
+                    f"{self._max_queued_runs} runs of {identity.name} are already waiting: wait for them, or cancel"
+                    " some"
                 )
             row: dict[str, Any] = {
                 "id": f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}",
                 "lab": lab,
                 "command": command,
                 "request": request,
-                "who": who.name,
+                "who": identity.name,
                 "why": reason,
                 "state": "queued",
                 "submitted": format_now(),
@@ -143,8 +148,12 @@ class RunStore:
                 "idempotency_key": user_key,
             }
             connection.execute(submitted_runs.insert().values(row))
-            append(connection, AuditEntry(who, f"run {command}", lab, reason, plan, f"run {row['id']}"))
-            _append_event(connection, row, "queued", {"command": command, "who": who.name, "why": reason})
+            append_entry(
+                connection, AuditEntry(identity, f"run {command}", lab, reason, plan, f"run {row['id']}")
+            )
+            _append_event(
+                connection, row, "queued", {"command": command, "who": identity.name, "why": reason}
+            )
             return _make_run(_read_row(connection, str(row["id"]))), True
 
     def get(self, run_id: str) -> Run:
@@ -152,7 +161,7 @@ class RunStore:
         with self.database.open_reading() as connection:
             return _make_run(_read_row(connection, run_id))
 
-    def list(
+    def list_runs(
         self,
         *,
         lab: str = "",
@@ -179,9 +188,9 @@ class RunStore:
         with self.database.open_reading() as connection:
             return tuple(_make_run(dict(row)) for row in connection.execute(query).mappings())
 
-    def begin(self, run_id: str) -> Run | None:
+    def claim_run(self, run_id: str) -> Run | None:
         """Claim a run for this process and return it. Return None if it has ended or a live process executes it."""
-        with self.database.transaction() as connection:
+        with self.database.open_transaction() as connection:
             run = _make_run(_read_row(connection, run_id))
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
@@ -194,19 +203,19 @@ class RunStore:
             )
             return _make_run(row)
 
-    def finish(self, run_id: str, exit_code: int, output: str, messages: str) -> Run:
+    def store_finished(self, run_id: str, exit_code: int, output: str, messages: str) -> Run:
         """Store the outcome of a run."""
         return self._store_outcome(
             run_id, _STATE_BY_EXIT_CODE.get(exit_code, "failed"), exit_code, output, messages
         )
 
-    def fail(self, run_id: str, reason: str) -> Run:
+    def store_failed(self, run_id: str, reason: str) -> Run:
         """Store that a run could not be executed, and why."""
         error = {"error": {"code": "service", "who": "ourselves", "message": reason}}
         return self._store_outcome(run_id, "failed", 1, f"{json.dumps(error)}\n", reason)
 
     def _store_outcome(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
-        with self.database.transaction() as connection:
+        with self.database.open_transaction() as connection:
             outcome: dict[str, Any] = {"state": state, "exit_code": exit_code, "output": output}
             outcome |= {"finished": format_now(), "messages": messages[-_MAX_MESSAGES_LENGTH:]}
             _update_row(connection, run_id, outcome)
@@ -214,17 +223,17 @@ class RunStore:
             _append_event(connection, row, state, {"exit_code": exit_code})
             return _make_run(row)
 
-    def cancel(self, who: Identity, run_id: str) -> Run:
+    def cancel(self, identity: Identity, run_id: str) -> Run:
         """Withdraw a waiting run, or return a running one unchanged. Raises `NotFound` and `RunEnded`."""
-        with self.database.transaction() as connection:
+        with self.database.open_transaction() as connection:
             row = _read_row(connection, run_id)
             if row["state"] in ENDED_STATES:
                 raise RunEnded(f"run {run_id} is already {row['state']}")
-            append(connection, AuditEntry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
+            append_entry(connection, AuditEntry(identity, "cancel run", row["lab"], outcome=f"run {run_id}"))
             if row["state"] == "queued":
                 _update_row(connection, run_id, {"state": "cancelled", "finished": format_now()})
                 row = _read_row(connection, run_id)
-                _append_event(connection, row, "cancelled", {"who": who.name})
+                _append_event(connection, row, "cancelled", {"who": identity.name})
             return _make_run(row)
 
 

@@ -22,7 +22,7 @@ from testbed.service.context import Service, TokenAuthority
 from testbed.service.events import EventLog, Feed
 from testbed.service.gate import Gate, Identify
 from testbed.service.labs import LabView
-from testbed.service.runs import MAX_QUEUED, RunStore
+from testbed.service.runs import MAX_QUEUED_RUNS, RunStore
 from testbed.service.workers import Workers, start_process
 from testbed.service_errors import InvalidRequest
 from testbed.storage.address import get_database_address, is_server
@@ -55,7 +55,7 @@ class Listener:
 
 
 def make_service(
-    lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True, most_queued: int = MAX_QUEUED
+    lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True, max_queued_runs: int = MAX_QUEUED_RUNS
 ) -> Service:
     """Return a service for these labs. Raises `StorageError`, and `LabFileError`, also for two labs of one name."""
     labs = [load_lab(path) for path in lab_files]
@@ -67,7 +67,7 @@ def make_service(
     address = get_database_address(runs_dir)
     database = Database(address)
     database.prepare()
-    store = RunStore(database, most_queued)
+    store = RunStore(database, max_queued_runs)
     path_by_lab = {lab.name: lab.path.absolute() for lab in labs}
     url = str(address) if is_server(address) else ""
     workers = Workers(store, (*lab_names, ""), lambda run: start_process(run, path_by_lab, runs_dir, url))

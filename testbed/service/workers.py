@@ -43,9 +43,9 @@ class Workers:
     """
 
     def __init__(self, store: RunStore, labs: tuple[str, ...], execute_run: ExecuteRun) -> None:
-        self._store, self._labs, self._executor = store, labs, execute_run
-        self._wake, self._is_stopping = threading.Condition(), False
-        self._executing: dict[str, tuple[str, Lane]] = {}
+        self._store, self._lab_names, self._execute_run_process = store, labs, execute_run
+        self._wake_condition, self._is_stopping = threading.Condition(), False
+        self._lane_by_run: dict[str, tuple[str, Lane]] = {}
         self._failed_start_count_by_run: Counter[str] = Counter()
         self._dispatcher = threading.Thread(target=self._dispatch, daemon=True)
 
@@ -55,8 +55,8 @@ class Workers:
 
     def wake(self) -> None:
         """Check for waiting runs now."""
-        with self._wake:
-            self._wake.notify_all()
+        with self._wake_condition:
+            self._wake_condition.notify_all()
 
     def stop(self) -> None:
         """Start no more runs. Running ones continue."""
@@ -69,20 +69,20 @@ class Workers:
                 self._start_waiting_runs()
             except Exception:  # for example a full disk: no run is lost, so try again
                 log.exception("cannot execute runs")
-            with self._wake:
-                self._wake.wait(POLL_S)
+            with self._wake_condition:
+                self._wake_condition.wait(POLL_S)
 
     def _start_waiting_runs(self) -> None:
         """Start runs whose lane has room. Runs that an earlier process left come first."""
-        with self._wake:
-            lane_by_run = dict(self._executing)
+        with self._wake_condition:
+            lane_by_run = dict(self._lane_by_run)
         running_count_by_lane = Counter(lane_by_run.values())
         for run in self._store.find_unfinished(excluded=lane_by_run):
             lane_key = run.lab, find_lane(run.command)
-            if run.lab in self._labs and running_count_by_lane[lane_key] < LANE_CAPACITY[lane_key[1]]:
+            if run.lab in self._lab_names and running_count_by_lane[lane_key] < LANE_CAPACITY[lane_key[1]]:
                 running_count_by_lane[lane_key] += 1
-                with self._wake:
-                    self._executing[run.id] = lane_key
+                with self._wake_condition:
+                    self._lane_by_run[run.id] = lane_key
                 threading.Thread(target=self._execute_and_release, args=(run,), daemon=True).start()
 
     def _execute_and_release(self, run: Run) -> None:
@@ -90,27 +90,29 @@ class Workers:
             self._execute_run(run)
         except Exception:
             log.exception("cannot execute run %s", run.id)
-        with self._wake:
-            del self._executing[run.id]
-            self._wake.notify_all()
+        with self._wake_condition:
+            del self._lane_by_run[run.id]
+            self._wake_condition.notify_all()
 
     def _execute_run(self, run: Run) -> None:
         if run.state == "running" and is_running(run.owner):
             while is_running(run.owner) and not self._is_stopping:
-                with self._wake:
-                    self._wake.wait(POLL_S)
+                with self._wake_condition:
+                    self._wake_condition.wait(POLL_S)
             return
         if run.attempts >= MAX_ATTEMPTS:
-            self._store.fail(run.id, f"its process ended {run.attempts} times before its work was complete")
+            self._store.store_failed(
+                run.id, f"its process ended {run.attempts} times before its work was complete"
+            )
             return
-        exit_code = self._executor(run)
+        exit_code = self._execute_run_process(run)
         updated_run = self._store.get(run.id)
         if updated_run.has_ended or updated_run.attempts > run.attempts:
             return
         self._failed_start_count_by_run[run.id] += 1
         # A process that exits by itself without claiming the run could not start.
         if exit_code >= 0 or self._failed_start_count_by_run[run.id] >= MAX_ATTEMPTS:
-            self._store.fail(run.id, "its process could not be started; see the log of the service")
+            self._store.store_failed(run.id, "its process could not be started; see the log of the service")
 
 
 def interrupt(run: Run) -> None:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeAlias
 
-from testbed.database_file import database_in
+from testbed.database_file import get_database_path
 from testbed.errors import StorageError
 
 Address: TypeAlias = Path | str
@@ -28,7 +28,7 @@ def choose_database(url: str) -> None:
 
 def get_database_address(runs_dir: str | Path) -> Address:
     """Return the address of the chosen database, or else the file in the directory of runs."""
-    return _chosen_url.get() or database_in(runs_dir)
+    return _chosen_url.get() or get_database_path(runs_dir)
 
 
 def resolve_address(location: str | Path) -> Address:

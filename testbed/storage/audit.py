@@ -58,7 +58,7 @@ class AuditEntry:
     outcome: str = "accepted"
 
 
-def append(connection: sa.Connection, entry: AuditEntry) -> int:
+def append_entry(connection: sa.Connection, entry: AuditEntry) -> int:
     """Add a line in a transaction that holds the write lock, and return its number."""
     last_row = (
         connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
@@ -104,25 +104,25 @@ def read_audit(address: Address, *, limit: int | None = None) -> list[dict[str, 
 class AuditResult:
     """Result of a check: the number of intact lines, the newest hash, and the first broken line with the reason."""
 
-    lines: int
+    line_count: int
     newest_hash: str
     broken_line: int | None = None
     reason: str = ""
 
 
-def verify(address: Address, expected: str = "") -> AuditResult:
-    """Check the whole log; with `expected` also that it has a line with this hash."""
+def verify_audit_log(address: Address, expected_hash: str = "") -> AuditResult:
+    """Check the whole log; with `expected_hash` also that it has a line with this hash."""
     count_rows = read_rows(address, "select value from counters where name = ?", (_LINE_COUNTER,))
     rows = read_audit(address)
     result = check_chain(rows, int(count_rows[0]["value"]) if count_rows else 0)
-    if expected and result.broken_line is None and expected not in {row["hash"] for row in rows}:
-        reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
-        return AuditResult(result.lines, result.newest_hash, result.lines + 1, reason)
+    if expected_hash and result.broken_line is None and expected_hash not in {row["hash"] for row in rows}:
+        reason = f"no line has the hash {expected_hash}: the end of the log was cut, or it is another log"
+        return AuditResult(result.line_count, result.newest_hash, result.line_count + 1, reason)
     return result
 
 
-def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> AuditResult:
-    """Check the numbers, links and hashes of the lines, and that there are `count` lines."""
+def check_chain(rows: Iterable[Mapping[str, Any]], expected_count: int) -> AuditResult:
+    """Check the numbers, links and hashes of the lines, and that there are `expected_count` lines."""
     previous_hash, number = FIRST_HASH, 0
     for row in rows:
         number += 1
@@ -136,8 +136,11 @@ def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> AuditResult:
         if reason:
             return AuditResult(number - 1, previous_hash, number, reason)
         previous_hash = row["hash"]
-    if number < count:
+    if number < expected_count:
         return AuditResult(
-            number, previous_hash, number + 1, f"the last {count - number} of {count} lines were removed"
+            number,
+            previous_hash,
+            number + 1,
+            f"the last {expected_count - number} of {expected_count} lines were removed",
         )
     return AuditResult(number, previous_hash)

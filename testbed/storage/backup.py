@@ -28,18 +28,18 @@ from testbed.storage.reading import find_hint, get_database_message, read_rows
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
 _DATABASE_MEMBER = "lightbed.sqlite"
-_LIVING_STATES = ("requested", "queued", "granted", "draining")
+_OPEN_LEASE_STATES = ("requested", "queued", "granted", "draining")
 SKIPPED_TOKEN_COUNT = 1_000_000
 """Number of fencing tokens skipped by a restore: more than can have been granted since the backup."""
-_CHUNK_ROWS = 1000
+_CHUNK_ROW_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
     """Number of rows by table, and the runs whose directories are in the file."""
 
-    rows: dict[str, int]
-    runs: tuple[str, ...]
+    row_count_by_table: dict[str, int]
+    run_ids: tuple[str, ...]
 
 
 def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
@@ -64,8 +64,8 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
         return report
 
 
-def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = False) -> BackupReport:
-    """Restore a backup into an empty database. With `replace`, first remove the contents of the database.
+def restore(file: Path, address: Address, runs_dir: Path, *, replaces_contents: bool = False) -> BackupReport:
+    """Restore a backup into an empty database. With `replaces_contents`, first remove the contents of the database.
 
     The database is changed in one transaction, completely or not at all. Raises `StorageError` and `OSError`.
     """
@@ -75,8 +75,8 @@ def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = Fal
             copy_path = Path(scratch_dir) / _DATABASE_MEMBER
             _check_integrity(copy_path, "nothing is restored")
             source, target = Database(copy_path, keep_open=False), Database(address, keep_open=False)
-            with source.open_reading() as source_connection, target.transaction() as connection:
-                newest_token = _empty_database(connection, target.name, replace=replace)
+            with source.open_reading() as source_connection, target.open_transaction() as connection:
+                newest_token = _empty_database(connection, target.name, replaces_contents=replaces_contents)
                 _copy_rows(source_connection, connection)
                 _advance_sequences(connection)
                 _end_leases(connection, newest_token)
@@ -96,14 +96,14 @@ def _copy_to_file(address: Address, copy_path: Path) -> None:
     source, target = Database(address, keep_open=False), Database(copy_path, keep_open=False)
     source.prepare()
     snapshot_engine = source.engine.execution_options(isolation_level="REPEATABLE READ")
-    with snapshot_engine.connect() as source_connection, target.transaction() as connection:
+    with snapshot_engine.connect() as source_connection, target.open_transaction() as connection:
         _copy_rows(source_connection, connection)
 
 
 def _copy_rows(source_connection: sa.Connection, connection: sa.Connection) -> None:
     for table in metadata.sorted_tables:
         rows = source_connection.execute(table.select()).mappings()
-        while chunk := rows.fetchmany(_CHUNK_ROWS):
+        while chunk := rows.fetchmany(_CHUNK_ROW_COUNT):
             connection.execute(table.insert(), [dict(row) for row in chunk])
 
 
@@ -121,14 +121,17 @@ def _advance_sequences(connection: sa.Connection) -> None:
             )
 
 
-def _empty_database(connection: sa.Connection, name: str, *, replace: bool) -> int:
-    """Empty a database and return its newest token. Raises `StorageError` if it has rows and `replace` is false."""
+def _empty_database(connection: sa.Connection, name: str, *, replaces_contents: bool) -> int:
+    """Empty a database and return its newest token.
+
+    Raises `StorageError` if it has rows and `replaces_contents` is false.
+    """
     nonempty_tables = [
         table.name
         for table in metadata.sorted_tables
         if connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
     ]
-    if nonempty_tables and not replace:
+    if nonempty_tables and not replaces_contents:
         raise StorageError(
             f"{name} is not empty ({', '.join(nonempty_tables)}): restore into an empty one, or pass --replace"
         )
@@ -141,7 +144,7 @@ def _empty_database(connection: sa.Connection, name: str, *, replace: bool) -> i
 def _end_leases(connection: sa.Connection, newest_token: int) -> None:
     """End all leases and requests, and skip the tokens that may have been granted since the backup."""
     values = {"state": "broken", "reason": "restored from a backup", "operation": None}
-    connection.execute(leases.update().where(leases.c.state.in_(_LIVING_STATES)).values(values))
+    connection.execute(leases.update().where(leases.c.state.in_(_OPEN_LEASE_STATES)).values(values))
     connection.execute(lease_parts.delete())
     connection.execute(reservations.delete())
     stored_token = connection.execute(sa.select(counters.c.value).where(counters.c.name == "token")).scalar()

@@ -102,7 +102,7 @@ class Database:
         self._is_ready = True
 
     @contextmanager
-    def transaction(self) -> Iterator[sa.Connection]:
+    def open_transaction(self) -> Iterator[sa.Connection]:
         """Yield a connection with the write lock. Its changes are on disk when the block ends without an error."""
         self.prepare()
         begin_s = time.monotonic()

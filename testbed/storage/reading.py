@@ -52,7 +52,7 @@ def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> li
             return []
 
 
-def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
+def read_rows_checked(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
     """Return the rows of a query. Raises `StorageError` with a hint if the database cannot be read."""
     try:
         return read_rows(address, query, values)

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
-from testbed.storage.audit import AuditEntry, LocalUser, append
+from testbed.storage.audit import AuditEntry, LocalUser, append_entry
 from testbed.storage.database import Database
 from testbed.storage.owner import get_current_person
 from testbed.storage.schema import tokens
@@ -81,12 +81,12 @@ class TokenStore:
             "expires": (created_at + lifetime).isoformat(timespec="seconds"),
             "revoked": "",
         }
-        with self._database.transaction() as connection:
+        with self._database.open_transaction() as connection:
             connection.execute(tokens.insert().values(row))
-            append(connection, _make_audit_entry("create token", _decode_token(row)))
+            append_entry(connection, _make_audit_entry("create token", _decode_token(row)))
         return _decode_token(row), f"{NAME_PREFIX}_{token_id}_{secret}"
 
-    def list(self) -> tuple[Token, ...]:
+    def list_tokens(self) -> tuple[Token, ...]:
         """Return all tokens, oldest first."""
         with self._database.open_reading() as connection:
             rows = connection.execute(sa.select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
@@ -95,12 +95,12 @@ class TokenStore:
     def revoke(self, token_id: str) -> Token:
         """Revoke a token. Raises `NotFound`."""
         revoked_at = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._database.transaction() as connection:
+        with self._database.open_transaction() as connection:
             change = tokens.update().where(tokens.c.id == token_id, tokens.c.revoked == "")
             is_new = connection.execute(change.values(revoked=revoked_at)).rowcount
             row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
             if row is not None and is_new:
-                append(connection, _make_audit_entry("revoke token", _decode_token(dict(row))))
+                append_entry(connection, _make_audit_entry("revoke token", _decode_token(dict(row))))
         if row is None:
             raise NotFound(f"there is no token {token_id!r}; see `testbed token list`")
         return _decode_token(dict(row))
@@ -120,9 +120,9 @@ class TokenStore:
             )
         return token
 
-    def _find_row(self, key: str) -> Mapping[str, Any] | None:
+    def _find_row(self, token_id: str) -> Mapping[str, Any] | None:
         with self._database.open_reading() as connection:
-            row = connection.execute(sa.select(tokens).where(tokens.c.id == key)).mappings().first()
+            row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
         return dict(row) if row else None
 
 

@@ -21,7 +21,7 @@ from needs import needs
 
 from sim.lab.inventory import find_labs
 from testbed.cli.app import run_app
-from testbed.lab.simulated.supervisor import ask_sim_lab
+from testbed.lab.simulated.supervisor import run_sim_lab_query
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,7 +67,7 @@ def held_by(up) -> frozenset[tuple[int, int]]:
     """Return what the switch really holds."""
     from testbed.lab.control import send_request
 
-    truth = send_request(up[0].control["ocs1"], {"do": "truth"})
+    truth = send_request(up[0].control_addresses["ocs1"], {"do": "truth"})
     return frozenset((source, output) for source, output in truth["connections"])
 
 
@@ -81,7 +81,7 @@ def lab_file(up):
 def make_dark(up) -> None:
     from testbed.lab.control import send_request
 
-    send_request(up[0].control["ocs1"], {"do": "operator", "disconnect": list(range(1, 49))})
+    send_request(up[0].control_addresses["ocs1"], {"do": "operator", "disconnect": list(range(1, 49))})
 
 
 @pytest.fixture(scope="session")
@@ -105,7 +105,7 @@ def after(up, epochs, runs):
         kept, wanted = epochs[number]
         held = held_by(up)
         ask = {"do": "operator", "disconnect": sorted(source for source, _ in held - wanted)}
-        send_request(up[0].control["ocs1"], ask | {"connect": sorted(map(list, wanted - held))})
+        send_request(up[0].control_addresses["ocs1"], ask | {"connect": sorted(map(list, wanted - held))})
         assert held_by(up) == wanted
         shutil.copytree(kept, runs, dirs_exist_ok=True)
         return wanted
@@ -121,7 +121,7 @@ def runs(tmp_path):
 def _ask_about_labs(arguments: list[str]) -> Any:
     """Answer `--status` in this process: every command asks twice, each time with a process of half a second."""
     if arguments != ["--status"]:
-        return ask_sim_lab(arguments)
+        return run_sim_lab_query(arguments)
     return [lab.as_json() for lab in find_labs()]
 
 
@@ -145,7 +145,7 @@ def _own_state(runs: Path, folder: Path) -> Iterator[None]:
             pytest.MonkeyPatch.context() as patch,
         ):
             patch.setattr(sys, "stdin", nothing)
-            patch.setattr("testbed.lab.simulated.lifecycle.ask_sim_lab", _ask_about_labs)
+            patch.setattr("testbed.lab.simulated.lifecycle.run_sim_lab_query", _ask_about_labs)
             yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -16,7 +16,7 @@ from testbed.lab.control import send_request
 
 
 def truth(up):
-    return send_request(up[0].control["ocs1"], {"do": "truth"})
+    return send_request(up[0].control_addresses["ocs1"], {"do": "truth"})
 
 
 def test_a_change_is_planned_read_and_applied(testbed, up, lab_file, tmp_path):
@@ -41,7 +41,7 @@ def test_a_change_is_planned_read_and_applied(testbed, up, lab_file, tmp_path):
 def test_a_stale_change_moves_nothing_and_names_the_port(testbed, up, lab_file, tmp_path):
     change = tmp_path / "change.json"
     testbed("plan", lab_file, "--simplex", "--out", change)
-    send_request(up[0].control["ocs1"], {"do": "operator", "connect": [[7, 60]]})
+    send_request(up[0].control_addresses["ocs1"], {"do": "operator", "connect": [[7, 60]]})
     before = truth(up)["changes"]
     refused = testbed("apply", lab_file, "--change", change, "--json")
     assert (refused.code, refused.json["error"]["code"]) == (1, "plan.stale")

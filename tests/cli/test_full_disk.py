@@ -55,7 +55,7 @@ def place(tmp_path_factory):
     python = str(Path(sys.executable).resolve())
     hosts = tuple(replace(host, nics=host.nics[:3], python=python) for host in lab.hosts[:4])
     lab = replace(lab, name=f"disk-{os.getpid()}", hosts=hosts, ssh_key=place / "key")
-    with start_lab(lab, hosts="kernel", move=True) as up:
+    with start_lab(lab, hosts="kernel", may_move=True) as up:
         (place / "lab.yaml").write_text(render_lab(up.lab))
         done = command(place, place / "kept", "apply", "lab.yaml", "--simplex")
         assert done.returncode == 0, done.stdout + done.stderr

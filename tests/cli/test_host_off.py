@@ -35,7 +35,7 @@ def labs(tmp_path_factory):
     python = str(Path(sys.executable).resolve())
     hosts = tuple(replace(host, nics=host.nics[:2], python=python) for host in lab.hosts[:4])
     lab = replace(lab, name=f"off-{os.getpid()}", hosts=hosts, ssh_key=place / "key")
-    with start_lab(lab, hosts="kernel", move=True) as up:
+    with start_lab(lab, hosts="kernel", may_move=True) as up:
         (place / "lab.yaml").write_text(render_lab(up.lab), encoding="utf-8")
         *others, last = up.lab.hosts
         nobody = replace(up.lab, hosts=(*others, replace(last, ssh_port=1)))

@@ -127,7 +127,7 @@ def test_runs_as_csv_have_the_columns_of_json(testbed, tmp_path):
     from testbed.measure.results.store import RunStore
 
     runs_dir = tmp_path / "some runs"
-    with RunStore(runs_dir).begin(load_lab(LAB), True, "model", seeds={}):
+    with RunStore(runs_dir).begin_run(load_lab(LAB), True, "model", seeds={}):
         pass
     (as_json,) = testbed("runs", "--runs-dir", runs_dir, "--json").json["runs"]
     ran = testbed("runs", "--runs-dir", runs_dir, "--csv")

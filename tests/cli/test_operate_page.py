@@ -59,8 +59,8 @@ def prepare(section, run, runs, up, after):
     if "unfinished" in section or "unknown" in section:
         newest_epoch_was_killed(runs)
     if "unknown" in section:
-        held = send_request(up[0].control["ocs1"], {"do": "truth"})["connections"]
-        send_request(up[0].control["ocs1"], {"do": "operator", "disconnect": [held[0][0]]})
+        held = send_request(up[0].control_addresses["ocs1"], {"do": "truth"})["connections"]
+        send_request(up[0].control_addresses["ocs1"], {"do": "operator", "disconnect": [held[0][0]]})
         assert run(["resume", "LAB"]).code == 2
 
 

@@ -34,7 +34,7 @@ run = StepExecution.run
 if at == "plan":
     IntentLog.store = die
 elif at == "intent":
-    StepLog.intend = die
+    StepLog.store_intents = die
 elif at == "sent":
     StepExecution.run = die
 elif at == "moved":
@@ -51,7 +51,7 @@ run_app(arguments)
 @pytest.fixture
 def ask_twin(up):
     """Ask the twin of the switch."""
-    return lambda do, **details: send_request(up[0].control["ocs1"], {"do": do, **details})
+    return lambda do, **details: send_request(up[0].control_addresses["ocs1"], {"do": do, **details})
 
 
 @pytest.fixture

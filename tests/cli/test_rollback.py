@@ -22,7 +22,7 @@ def held(up):
     """Return a function that tells what the switch really holds."""
 
     def ask():
-        truth = send_request(up[0].control["ocs1"], {"do": "truth"})
+        truth = send_request(up[0].control_addresses["ocs1"], {"do": "truth"})
         return {tuple(pair) for pair in truth["connections"]}
 
     return ask

@@ -14,7 +14,7 @@ from testbed.leases.choice import select_lease
 
 
 def held_by(up):
-    truth = send_request(up[0].control["ocs1"], {"do": "truth"})
+    truth = send_request(up[0].control_addresses["ocs1"], {"do": "truth"})
     return [tuple(pair) for pair in truth["connections"]]
 
 

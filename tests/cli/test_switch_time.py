@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from testbed.commands.devices import session
-from testbed.commands.devices.session import report_change, time_limit
+from testbed.commands.devices.session import limit_time, report_change
 from testbed.errors import MoveTimedOut, TimedOut
 
 SWITCH = SimpleNamespace(address="rome+cli://h")
@@ -24,7 +24,7 @@ def test_an_alarm_between_the_last_line_and_the_end_of_the_limit_is_a_timeout_li
 
     before = signal.getsignal(signal.SIGALRM)
     monkeypatch.setattr(signal, "setitimer", alarm_first)
-    with pytest.raises(TimedOut, match="not done within 60 s"), time_limit(60.0, SWITCH.address):
+    with pytest.raises(TimedOut, match="not done within 60 s"), limit_time(60.0, SWITCH.address):
         pass
     monkeypatch.undo()
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -32,7 +32,7 @@ def test_an_alarm_between_the_last_line_and_the_end_of_the_limit_is_a_timeout_li
 
 
 def test_what_has_moved_is_reported_whatever_time_that_takes():
-    with time_limit(60.0, SWITCH.address):
+    with limit_time(60.0, SWITCH.address):
         with report_change(SWITCH, {1: 9}):
             assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
         assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
@@ -54,7 +54,7 @@ def test_a_slow_device_is_told_as_slow_at_longer_and_longer_intervals(monkeypatc
 def test_an_alarm_in_a_move_says_that_its_pairs_are_unknown():
     with (
         pytest.raises(MoveTimedOut, match="unknown: 1->9"),
-        time_limit(60.0, SWITCH.address),
+        limit_time(60.0, SWITCH.address),
         report_change(SWITCH, {1: 9}),
     ):
         signal.raise_signal(signal.SIGALRM)

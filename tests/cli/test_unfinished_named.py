@@ -131,7 +131,12 @@ def test_a_command_names_what_was_left_unfinished(run, runs, name):
 def test_a_job_names_it_too(lab_file, runs):
     meant = find_running_design(lab_file, NamedTopology(), runs)
     done = PlanRun(
-        times_s=(1.0,), predicted_s=1.0, factor=1.0, links=(), counters_before={}, processor_load=0.0
+        times_s=(1.0,),
+        predicted_iteration_s=1.0,
+        size_factor=1.0,
+        links=(),
+        counters_before={},
+        processor_load=0.0,
     )
     assert [line for line in yield_job_lines(meant, done) if line.startswith(LINE)]
 

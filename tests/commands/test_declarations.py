@@ -12,7 +12,7 @@ import pytest
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import (
     Command,
-    Text,
+    TextConverter,
     argument,
     carry_out,
     input_file_option,
@@ -21,8 +21,14 @@ from testbed.commands.declare import (
     option,
     output_file_option,
 )
-from testbed.commands.documents import EXIT_CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
-from testbed.commands.groups import INTERVAL_TEXT, MovingCommand, parse_interval
+from testbed.commands.documents import (
+    EXIT_CHANGES,
+    OMIT_NONE,
+    Document,
+    UnfinishedOperation,
+    make_key_metadata,
+)
+from testbed.commands.groups import INTERVAL_CONVERTER, MovingCommand, parse_interval
 from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
 
@@ -34,7 +40,7 @@ class Count(Document):
     """A count of things."""
 
     number: int
-    source: str = field(metadata=key("from"))
+    source: str = field(metadata=make_key_metadata("from"))
     notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
     unfinished: tuple[UnfinishedOperation, ...] = ()
 
@@ -51,10 +57,10 @@ class CountThings(MovingCommand, Command[Count]):
     variants: ClassVar = {"deep": "moving"}
     kind: Annotated[str, argument("Which things.", "KIND")]
     last: Annotated[int | None, option("Only the last N.", metavar="N", least=1, most=9)] = None
-    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL_TEXT)] = None
+    within: Annotated[float | None, option("In this time.", metavar="TIME", text=INTERVAL_CONVERTER)] = None
     plan: Annotated[Path | None, input_file_option("Things as planned.")] = None
     out: Annotated[Path | None, output_file_option("things.json", "Write them here.")] = None
-    every: Annotated[float | None, option("Go on.", text=INTERVAL_TEXT, is_local=True)] = None
+    every: Annotated[float | None, option("Go on.", text=INTERVAL_CONVERTER, is_local=True)] = None
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
 
@@ -195,7 +201,7 @@ def test_a_port_that_looks_like_an_option_is_a_port(monkeypatch):
             "named": ["--record=/stolen", "--timeout=9"],
         }
     )
-    monkeypatch.setattr(type(request), "list_words", lambda *_: ["switch", "sim://x", "power"])
+    monkeypatch.setattr(type(request), "list_command_words", lambda *_: ["switch", "sim://x", "power"])
     seen = []
     monkeypatch.setattr(
         parameters, "carry_out", lambda command, _place: seen.append(command) or Count(number=0, source="")
@@ -249,9 +255,11 @@ def test_what_is_not_an_interval_is_refused(text):
 
 
 def test_an_interval_is_read_as_it_was_written():
-    assert [INTERVAL_TEXT.parse(INTERVAL_TEXT.write(seconds)) for seconds in (1.0, 90.0, 3600.0)] == [
+    assert [
+        INTERVAL_CONVERTER.parse(INTERVAL_CONVERTER.write(seconds)) for seconds in (1.0, 90.0, 3600.0)
+    ] == [
         1.0,
         90.0,
         3600.0,
     ]
-    assert isinstance(INTERVAL_TEXT, Text)
+    assert isinstance(INTERVAL_CONVERTER, TextConverter)

@@ -119,7 +119,7 @@ class Scene:
 
     def ask(self, switch: str, **request: Any) -> dict[str, Any]:
         """Ask the control socket of a twin."""
-        return send_request(self.up.control[switch], request)
+        return send_request(self.up.control_addresses[switch], request)
 
     def truth(self) -> dict[str, Circuits]:
         """Return what every twin holds."""

@@ -69,7 +69,7 @@ def warm(path: str) -> None:
         design = design_of(path, simplex=True)
         session.plan(design)
         session.prove(design_of(path, simplex=False))
-        with open_journal(runs) as journal, journal.operation("warm"):
+        with open_journal(runs) as journal, journal.open_operation("warm"):
             journal.find_open_steps()
 
 
@@ -93,7 +93,7 @@ def apply(request: Request) -> dict[str, Any]:
             design = design_of(request["lab"], simplex=request["simplex"])
             topology_source = TopologySource("--simplex" if request["simplex"] else "--method geometric")
         brought = session.bring_up(design, topology_source=topology_source)
-        return {"verified": brought.verified.ok, "changed": brought.plan.has_changes}
+        return {"verified": brought.verify_report.ok, "changed": brought.plan.has_changes}
 
 
 def resume(request: Request) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def rollback(request: Request) -> dict[str, Any]:
     with ExitStack() as stack:
         session = session_of(request, stack)
         brought = roll_back(session, target, current, build_intent_design(lab, target)[1])
-    return {"verified": brought.verified.ok, "changed": brought.plan.has_changes, "to": target.epoch}
+    return {"verified": brought.verify_report.ok, "changed": brought.plan.has_changes, "to": target.epoch}
 
 
 def queue(request: Request) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def apply_change(request: Request) -> dict[str, Any]:
         plan = session.plan(design)
         change.check_current(plan, observed_now(request, session, plan))
         brought = session.carry_out(design, plan, topology_source=change.intent.topology_source)
-        return {"verified": brought.verified.ok, "changed": plan.has_changes}
+        return {"verified": brought.verify_report.ok, "changed": plan.has_changes}
 
 
 def observed_now(request: Request, session: LabSession, plan: LabPlan) -> ObservedState:

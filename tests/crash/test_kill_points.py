@@ -5,6 +5,7 @@ Twins are processes of their own, so that a kill hits the client alone, and the 
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -80,7 +81,7 @@ def labs():
 
     def lab(name):
         if name not in started:
-            started[name] = start_lab(with_speed(known[name], 0.002), hosts="model", move=True)
+            started[name] = start_lab(with_speed(known[name], 0.002), hosts="model", may_move=True)
         return started[name]
 
     yield lab
@@ -100,7 +101,9 @@ def scene(labs, server):
     def scene(name):
         if name not in known:
             lab, before, operation = SCENES[name]
-            directory = scratch.enter_context(TemporaryDirectory(prefix="lightbed-", dir=MEMORY))
+            directory = scratch.enter_context(
+                TemporaryDirectory(prefix=f"lightbed-{os.getpid()}-", dir=MEMORY)
+            )
             known[name] = Scene.of(labs(lab), server, Path(directory), before, **operation)
             if operation["do"] == "hand_over":
                 known[name].resume = {"do": "hand_over", "resume": True}

@@ -7,6 +7,7 @@ device has faults. Truth is read from the twin.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from collections import Counter
@@ -306,8 +307,8 @@ def bench(server):
     twins = {"ocs1": replace(lab.twins["ocs1"], switch_time_s=0.002)}
     lab = replace(lab, hosts=lab.hosts[:6], twins=twins)
     with (
-        start_lab(lab, hosts="model", move=True) as up,
-        TemporaryDirectory(prefix="lightbed-", dir=MEMORY) as directory,
+        start_lab(lab, hosts="model", may_move=True) as up,
+        TemporaryDirectory(prefix=f"lightbed-{os.getpid()}-", dir=MEMORY) as directory,
     ):
         scene = Scene.of(
             up, server, Path(directory), [{"do": "apply", "simplex": False}], do="apply", simplex=True

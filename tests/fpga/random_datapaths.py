@@ -398,12 +398,12 @@ class _Stimulus:
 
     def rows(self):
         self.bits["target_shadow_i"] = self._targets()
-        rows = np.zeros((self.cycles, self.ports.input_columns), np.uint64)
+        rows = np.zeros((self.cycles, self.ports.input_column_count), np.uint64)
         for port in self.ports.inputs:
-            padded = np.zeros((self.cycles, port.words * WORD_BITS), np.bool_)
+            padded = np.zeros((self.cycles, port.word_count * WORD_BITS), np.bool_)
             padded[:, : port.width] = self.bits[port.name]
             packed = np.packbits(padded, axis=1, bitorder="little").view("<u8")
-            rows[:, port.column : port.column + port.words] = packed
+            rows[:, port.column : port.column + port.word_count] = packed
         return rows
 
     def _port(self, port):

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from fpga.count_action import arbitration
-from fpga.count_action.expressions import COMPARISONS, count_bits
+from fpga.count_action.expressions import COMPARISON_OPERATORS, count_bits
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -26,7 +26,7 @@ from fpga.count_action.model import (
     Signal,
     SignalKind,
     Target,
-    is_value,
+    is_formula_ref,
 )
 
 ARITHMETIC = ("+", "-", "max", "min")
@@ -55,7 +55,7 @@ def _with_packets(datapath, name, generator):
             Signal(f"{stream}_keep", SignalKind.FLAG, lanes, part_of=stream),
         ]
         streams.append(Ref(stream))
-    order = generator.choice(arbitration.ORDERS)
+    order = generator.choice(arbitration.ARBITRATION_ORDERS)
     count = Count("c0", CountKind.LEVEL, "t0", tuple(streams), order=order, whole=True)
     values = arbitration.make_picks(count, name)
     count = replace(count, picks=tuple(Ref(f"#{place}", name) for place in range(len(values))))
@@ -67,14 +67,14 @@ def _with_packets(datapath, name, generator):
         actions.append(Action(kind, "c0", output, refs, width, **more))
 
     widths = arbitration.list_registers(order, takes_whole_frames=True, stream_count=len(streams))
-    for end, operand in arbitration.make_next_numbers(count, name).items():
+    for end, operand in arbitration.make_next_values(count, name).items():
         add(f"c0_{end}", widths[end], [operand], part_of="c0")
     samples = arbitration.select_samples(count, name, lanes)
     add("merged", generator.choice([8, 16, 40]), samples, ActionKind.STREAM, merges=True)
-    lasts = [arbitration.get_last_flag(each) for each in streams]
-    add("merged_last", 1, [arbitration.select(count, name, lasts)], part_of="merged")
+    lasts = [arbitration.make_last_ref(each) for each in streams]
+    add("merged_last", 1, [arbitration.make_selection(count, name, lasts)], part_of="merged")
     keeps = [_kept(each.name, lanes) for each in streams]
-    add("merged_keep", lanes, [arbitration.select(count, name, keeps)], part_of="merged")
+    add("merged_keep", lanes, [arbitration.make_selection(count, name, keeps)], part_of="merged")
     module = Module(name, (count,), (Target("t0", 1),), tuple(actions), values=tuple(values))
     inputs, modules = (*datapath.inputs, *signals), (*datapath.modules, module)
     return replace(datapath, inputs=inputs, modules=modules)
@@ -124,7 +124,7 @@ def constructs(datapath: Datapath) -> Counter[str]:
         found.update("store word" for _ in module.list_actions(ActionKind.STORE_WORD))
         found.update("ranked store" for each in module.actions if each.ranked)
         stores = [ref for each in module.list_actions(ActionKind.STORE) for ref in each.refs]
-        found.update("store of a number" for ref in stores if not is_value(ref))
+        found.update("store of a number" for ref in stores if not is_formula_ref(ref))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
         found.update("wins" for each in module.actions if each.wins)
@@ -214,7 +214,7 @@ class _Maker:
         widths = arbitration.list_registers(
             count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
         )
-        for name, operand in arbitration.make_next_numbers(count, self.here.name).items():
+        for name, operand in arbitration.make_next_values(count, self.here.name).items():
             output = f"{count.name}_{name}"
             refs = (self.kept(operand),)
             yield Action(ActionKind.STORE, count.name, output, refs, widths[name], part_of=count.name)
@@ -231,8 +231,8 @@ class _Maker:
         output, width = f"merged_{count.name}", self.random.choice([8, 32, 48])
         yield Action(ActionKind.STREAM, count.name, output, tuple(refs), width, self.likely(0.5), merges=True)
         if count.whole:
-            lasts = [arbitration.get_last_flag(each) for each in count.terms]
-            last = self.kept(arbitration.select(count, self.here.name, lasts))
+            lasts = [arbitration.make_last_ref(each) for each in count.terms]
+            last = self.kept(arbitration.make_selection(count, self.here.name, lasts))
             yield Action(ActionKind.STORE, count.name, f"{output}_last", (last,), 1, part_of=output)
 
     def with_end(self, action):
@@ -302,7 +302,9 @@ class _Maker:
 
     def condition(self, depth):
         if depth == 0:
-            return Operation(self.random.choice(sorted(COMPARISONS)), (self.number(1), self.number(0)))
+            return Operation(
+                self.random.choice(sorted(COMPARISON_OPERATORS)), (self.number(1), self.number(0))
+            )
         operator = self.random.choice(["and", "or", "not"])
         if operator == "not":
             return Operation("not", (self.condition(depth - 1),))
@@ -378,4 +380,4 @@ def uses_values(datapath: Datapath) -> int:
     """Return how many conditions and samples are formulas."""
     refs = [each.ref for _, count in datapath.list_counts() for each in count.gate]
     refs += [ref for module in datapath.modules for action in module.actions for ref in action.refs]
-    return sum(map(is_value, refs))
+    return sum(map(is_formula_ref, refs))

@@ -111,7 +111,7 @@ _TL1_DECODERS: tuple[Decode, ...] = (
 
 
 def calient_snapshot(circuits: list[calient_ports.Circuit]) -> Any:
-    return calient_circuits.Circuits(_FOUR, circuits).make_snapshot(0.0, {})
+    return calient_circuits.CircuitTable(_FOUR, circuits).make_snapshot(0.0, {})
 
 
 def events_of_tl1(pieces: Sequence[bytes]) -> list[Any]:
@@ -136,11 +136,11 @@ _SCPI_DECODERS: tuple[Decode, ...] = (
     polatis_scpi.decode_powers,
     scpi.is_queued_error,
     scpi.decode_error,
-    scpi.decode_complete,
+    scpi.check_completion,
     _BANK.decode_identity,
     lambda reply: banks.decode_channel(reply, 1, 16),
-    banks.decode_open,
-    banks.decode_monitor,
+    banks.decode_open_state,
+    banks.decode_power,
 )
 
 
@@ -152,22 +152,28 @@ def events_of_scpi(pieces: Sequence[bytes]) -> list[Any]:
 
 _PROMPT = re.compile(r"[\w@.-]+(?:\[\w+\]#|:~\$|>)")
 _SIX = rome_ports.Layout(
-    ("E1", "E2", "E3"), ("W1", "W2", "W3"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")}
+    ("E1", "E2", "E3"), ("W1", "W2", "W3"), ports_by_logical_name={"A1": ("E1", "W1"), "A2": ("E2", "W2")}
 )
 _NOBODY = Identity("", "", "", "")
-_SIXTY_FOUR = sonic.Names(64)
+_SIXTY_FOUR = sonic.PortNames(64)
 _TELESCENT = telescent.CommandSet()
 
 
 def decode_rome_ports(dialect: rome.Dialect, ports_a_side: int, lines: Lines) -> Any:
     board = rome.Board(_NOBODY, ports_a_side, ports_a_side)
     table = rome_table.decode_ports(lines, dialect, board)
-    return table, table.find_unfit_ports(), table.connections(())
+    return table, table.find_unfit_ports(), table.find_connections(())
 
 
 def telescent_cells(lines: Lines) -> Any:
-    table = telescent.Table(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
-    return table, table.pending, table.outputs, table.find_unfit_ports(allow_locked=True), table.connections
+    table = telescent.OutputTable(telescent.decode_cells(lines, _TELESCENT), _TELESCENT)
+    return (
+        table,
+        table.pending_moves,
+        table.output_states,
+        table.find_unfit_ports(allow_locked=True),
+        table.connections,
+    )
 
 
 _SCREEN_DECODERS: tuple[Decode, ...] = (
@@ -177,14 +183,14 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     partial(decode_rome_ports, rome.ROME, 8),
     partial(decode_rome_ports, rome.AFM, 1),
     partial(decode_rome_ports, rome.AFM, 8),
-    lambda lines: rome.decode_queue(lines).moves(_SIX),
+    lambda lines: rome.decode_queue(lines).list_moves(_SIX),
     rome.check_accepted,
-    rome_ports.decode_logical,
+    rome_ports.decode_logical_ports,
     lambda lines: rome.find_failure(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
-    lambda lines: sorted(sonic.parse_configured(lines, _SIXTY_FOUR)),
-    lambda lines: sonic.parse_hardware(lines, _SIXTY_FOUR),
+    lambda lines: sorted(sonic.parse_configured_pairs(lines, _SIXTY_FOUR)),
+    lambda lines: sonic.parse_hardware_states(lines, _SIXTY_FOUR),
     lambda lines: sonic.decode_port_config(lines, _SIXTY_FOUR),
     lambda lines: sorted(sonic.parse_broken_ports(lines, _SIXTY_FOUR)),
     sonic.decode_identity,
@@ -243,7 +249,7 @@ def cookies(connection: http.HttpConnection) -> Any:
     for name, value in connection.headers:
         if name == "set-cookie":
             jar.store(value)
-    return jar.header
+    return jar.headers
 
 
 _JSON_DECODERS: tuple[Decode, ...] = (
@@ -256,7 +262,7 @@ _JSON_DECODERS: tuple[Decode, ...] = (
     calient_rest.decode_summary,
     lambda document: calient_rest.decode_port(calient_rest.decode_detail(document)),
     lambda document: calient_rest.decode_powers(calient_rest.decode_detail(document)),
-    lambda document: calient_rest.decode_results(document, 2),
+    lambda document: calient_rest.decode_failures(document, 2),
     calient_rest.decode_node,
 )
 

@@ -16,7 +16,7 @@ from testbed.errors import LabFileError, LabStartError
 from testbed.lab.inventory import load_bare_lab, load_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE
 from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
-from testbed.lab.wired_file import WiredRow, write_new_file, write_wired_text
+from testbed.lab.wired_file import NicWiring, write_new_file, write_wired_text
 from testbed.operate.design import count_usable_nics
 
 TESTBED12 = Path(__file__).parents[2] / "labs" / "testbed12.yaml"
@@ -50,7 +50,7 @@ def bare(tmp_path):
 
 def rows_of(lab):
     return {
-        (host.name, nic.name): WiredRow(
+        (host.name, nic.name): NicWiring(
             f"{nic.transmit.switch}:{nic.transmit.port}", f"{nic.receive.switch}:{nic.receive.port}"
         )
         for host in lab.hosts
@@ -66,8 +66,8 @@ def test_the_rows_of_testbed12_get_their_fibres_back_to_the_byte(bare):
 
 def test_keys_of_block_rows_are_replaced_and_comments_stay():
     rows = {
-        ("a", "nic1"): WiredRow("ocs1:1", "ocs1:49"),
-        ("a", "nic2"): WiredRow(None, "ocs1:50", "it's dead"),
+        ("a", "nic1"): NicWiring("ocs1:1", "ocs1:49"),
+        ("a", "nic2"): NicWiring(None, "ocs1:50", "it's dead"),
     }
     assert (
         write_wired_text(BLOCK, rows)
@@ -92,7 +92,7 @@ hosts:
 
 def test_a_key_that_comes_first_is_taken_out():
     text = "hosts: [{name: a, nics: [{unused: x, name: n, address: 1.2.3.4}]}]\n"
-    assert write_wired_text(text, {("a", "n"): WiredRow("s:1", "s:2")}) == (
+    assert write_wired_text(text, {("a", "n"): NicWiring("s:1", "s:2")}) == (
         "hosts: [{name: a, nics: [{name: n, address: 1.2.3.4, transmit: 's:1', receive: 's:2'}]}]\n"
     )
 
@@ -112,7 +112,7 @@ def test_a_bare_lab_has_unknown_fibres_and_is_written_without_them(bare):
 
 def test_unused_nics_stay_out_of_topologies(bare):
     rows = rows_of(load_lab(TESTBED12)) | {
-        ("c", "nic2"): WiredRow("ocs1:10", None, "the receive fibre is dead")
+        ("c", "nic2"): NicWiring("ocs1:10", None, "the receive fibre is dead")
     }
     lab = parse_lab(write_wired_text(BARE, rows), bare)
     assert [nic.name for nic in lab.hosts[2].nics] == ["nic1", "nic3", "nic4"]
@@ -149,7 +149,7 @@ def test_drawn_fibres_use_every_port_once_and_the_same_seed_gives_the_same(seed)
         nic for host in drawn.lab.hosts for nic in host.nics if nic.receive.port - nic.transmit.port != 48
     ]
     assert 5 <= len(split) <= 10, "crossed fibres part the two of a NIC"
-    assert len(set(drawn.dead) | {name for pair in drawn.crossed for name in pair}) == 13
+    assert len(set(drawn.dead_fibre_names) | {name for pair in drawn.crossed_pairs for name in pair}) == 13
 
 
 def test_too_many_faults_are_refused():

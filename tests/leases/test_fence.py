@@ -18,7 +18,7 @@ skip_without("sqlalchemy")
 
 from testbed.errors import LeaseDenied, LeaseHeld, LeaseStale, UnderMaintenance
 from testbed.leases.fence import hold_fence
-from testbed.leases.store import LeaseStore, wait_until_still
+from testbed.leases.store import LeaseStore, wait_until_no_sender
 from testbed.storage.database import Database
 
 pytestmark = [pytest.mark.process]
@@ -56,10 +56,10 @@ class Holder:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
         try:
-            with hold_fence(database, "lab", A, lease=lease) as fence:
+            with hold_fence(database, "lab", A, requested_lease_id=lease) as fence:
                 for step in range(2):
                     boundary(f"before check {step}")
-                    with fence.sending():
+                    with fence.guard_sending():
                         boundary(f"before send {step}")
                         with device.open("a") as wire:
                             wire.write(f"{fence.token}\n")
@@ -106,7 +106,7 @@ def hold(ours, database_address, tmp_path):
 
 def write(store, device):
     """Write as the newest holder; return its token."""
-    with hold_fence(store.database, "lab", A) as fence, fence.sending():
+    with hold_fence(store.database, "lab", A) as fence, fence.guard_sending():
         with device.open("a") as wire:
             wire.write(f"{fence.token}\n")
         return fence.token
@@ -120,7 +120,7 @@ def tokens(device):
 def test_a_holder_that_wakes_up_after_its_lease_was_broken_reaches_no_device(ours, hold, tmp_path, stop_at):
     device = tmp_path / "device"
     lease, holder = hold(stop_at)
-    ours.break_(lease.id, "it is stopped")
+    ours.break_lease(lease.id, "it is stopped")
     newest = write(ours, device)
     assert newest > lease.token
     assert holder.go_on() == "lease.stale"
@@ -134,7 +134,7 @@ def test_a_holder_that_is_stopped_while_it_sends_makes_everybody_wait(ours, hold
     device = tmp_path / "device"
     lease, holder = hold(stop_at)
     with pytest.raises(LeaseHeld, match=rf"process {holder.pid} on .* is sending .*kill -9"):
-        ours.break_(lease.id, "it is stopped")
+        ours.break_lease(lease.id, "it is stopped")
     with pytest.raises(LeaseDenied):
         write(ours, device)
     assert ours.request(["host:b"], B).state == "granted", "others are not in its way"
@@ -148,7 +148,7 @@ def test_a_holder_that_is_stopped_while_it_sends_makes_everybody_wait(ours, hold
 def test_the_death_of_a_holder_frees_its_lease(ours, hold, tmp_path, stop_at):
     lease, holder = hold(stop_at)
     holder.kill()
-    ours.break_(lease.id, "it was killed")
+    ours.break_lease(lease.id, "it was killed")
     assert write(ours, tmp_path / "device") > lease.token
 
 
@@ -156,14 +156,14 @@ def test_maintenance_stops_all_motion_and_says_when_it_has_come_to_its_end(ours,
     _, holder = hold("before send 0")
     ours.set_maintenance("hands in the rack")
     with pytest.raises(LeaseHeld, match=r"still changing: process \d+ .* Do not touch"):
-        wait_until_still(ours, 0)
-    waiting = threading.Thread(target=lambda: wait_until_still(ours, 60, lambda _s: time.sleep(0.01)))
+        wait_until_no_sender(ours, 0)
+    waiting = threading.Thread(target=lambda: wait_until_no_sender(ours, 60, lambda _s: time.sleep(0.01)))
     waiting.start()
     assert holder.go_on() == "maintenance", "the second step is refused"
     waiting.join(30)
     assert not waiting.is_alive()
     under_maintenance = pytest.raises(UnderMaintenance, match="hands in the rack")
-    with under_maintenance, hold_fence(ours.database, "lab", B) as fence, fence.sending():
+    with under_maintenance, hold_fence(ours.database, "lab", B) as fence, fence.guard_sending():
         raise AssertionError
     assert ours.clear_maintenance()
     assert not ours.clear_maintenance()
@@ -174,7 +174,7 @@ def test_threads_of_one_operation_send_at_the_same_time(ours):
     both = threading.Barrier(2, timeout=30)
 
     def send(fence):
-        with fence.sending():
+        with fence.guard_sending():
             both.wait()
 
     with hold_fence(ours.database, "lab", A) as fence:
@@ -190,8 +190,8 @@ def test_a_lease_that_is_gone_from_the_database_is_stale(ours):
     from testbed.storage.schema import lease_parts, leases
 
     with hold_fence(ours.database, "lab", A) as fence:
-        with ours.database.transaction() as connection:
+        with ours.database.open_transaction() as connection:
             connection.execute(lease_parts.delete())
             connection.execute(leases.delete())
-        with pytest.raises(LeaseStale, match="is gone; nothing was sent"), fence.sending():
+        with pytest.raises(LeaseStale, match="is gone; nothing was sent"), fence.guard_sending():
             raise AssertionError

@@ -121,26 +121,26 @@ class Leases(RuleBasedStateMachine):
     @rule(data=st.data())
     def break_(self, data):
         if lease := self.pick(data, LIVING_STATES):
-            broken = self.attempt("break", lambda: self.store.break_(lease.id, "needed"))
+            broken = self.attempt("break", lambda: self.store.break_lease(lease.id, "needed"))
             assert broken is None or lease.id not in self.sending
 
     @rule(data=st.data())
     def begin(self, data):
         if lease := self.pick(data, ["granted"]):
-            self.attempt("begin", lambda: self.store.begin(lease.id, lease.parts))
+            self.attempt("begin", lambda: self.store.begin_operation(lease.id, lease.parts))
 
     @rule(data=st.data())
     def outlast(self, data):
         """Begin an operation that takes longer than its lease lasts."""
         lease = self.pick(data, ["granted"])
-        if lease and self.attempt("begin", lambda: self.store.begin(lease.id, lease.parts)):
+        if lease and self.attempt("begin", lambda: self.store.begin_operation(lease.id, lease.parts)):
             self.now_s += lease.ttl_s + 1
             self.attempt("wait", self.store.find_sending_leases)
 
     @rule(data=st.data())
     def end(self, data):
         if lease := self.pick(data, HELD_STATES):
-            self.attempt("end", lambda: self.store.end(lease.id))
+            self.attempt("end", lambda: self.store.end_operation(lease.id))
 
     @rule(data=st.data())
     def send(self, data):
@@ -148,7 +148,7 @@ class Leases(RuleBasedStateMachine):
         lease = self.pick(data, HELD_STATES)
         if lease and lease.token is not None and lease.id not in self.sending:
             stack = ExitStack()
-            stack.enter_context(Fence(self.database, lease, lease.parts).sending())
+            stack.enter_context(Fence(self.database, lease, lease.parts).guard_sending())
             self.sending[lease.id] = stack
             SEEN["sending"] += 1
 
@@ -160,7 +160,7 @@ class Leases(RuleBasedStateMachine):
         ]
         if ended:
             lease = data.draw(st.sampled_from(ended))
-            with pytest.raises(LeaseStale), Fence(self.database, lease, lease.parts).sending():
+            with pytest.raises(LeaseStale), Fence(self.database, lease, lease.parts).guard_sending():
                 pass
             SEEN["stale"] += 1
 

@@ -54,7 +54,7 @@ def test_priority_goes_first_and_says_whom_others_wait_for(stores, clock):
 
 def test_a_list_tells_the_state_that_the_next_change_will_write(stores, clock, monkeypatch):
     ann = stores()
-    used = ann.begin(ann.request(["host:a"], A, ttl_s=60).id, A)
+    used = ann.begin_operation(ann.request(["host:a"], A, ttl_s=60).id, A)
     ann.request(["host:b"], B, ttl_s=60)
 
     def told(at_s):
@@ -95,13 +95,13 @@ def test_an_operation_in_flight_is_drained(stores, clock):
     store = stores()
     lease = store.request(["host:a"], A, ttl_s=60)
     waiting = store.request(["host:a"], A)
-    store.begin(lease.id, A)
+    store.begin_operation(lease.id, A)
     clock.now_s += 100
     assert store.get(lease.id).state == "draining"
     assert store.get(waiting.id).state == "queued"
     with pytest.raises(LeaseDenied, match="it permits no changes"):
-        store.begin(lease.id, A)
-    store.end(lease.id)
+        store.begin_operation(lease.id, A)
+    store.end_operation(lease.id)
     assert states(store) == ["expired", "granted"]
 
 
@@ -109,17 +109,17 @@ def test_an_operation_that_goes_on_keeps_its_lease_and_one_that_stands_still_doe
     store, steady = stores(), [0.0]
     lease = store.request(["host:a"], A, ttl_s=600)
     waiting = store.request(["host:a"], A)
-    store.begin(lease.id, A)
+    store.begin_operation(lease.id, A)
     beats = Heartbeat(store, lease, lambda: steady[0])
     for _step in range(20):
         clock.now_s, steady[0] = clock.now_s + 120, steady[0] + 120
-        beats.beat()
+        beats.extend_if_due()
         assert (store.get(lease.id).state, store.get(waiting.id).state) == ("granted", "queued")
     clock.now_s, steady[0] = clock.now_s + 601, steady[0] + 601
     assert store.get(lease.id).state == "draining"
-    beats.beat()
+    beats.extend_if_due()
     assert store.get(lease.id).state == "draining", "a beat that comes too late takes nothing back"
-    store.end(lease.id)
+    store.end_operation(lease.id)
     assert states(store) == ["expired", "granted"]
 
 
@@ -130,7 +130,7 @@ def test_a_heartbeat_is_one_transaction_in_a_third_of_the_time_that_a_lease_last
     beats = Heartbeat(store, lease, lambda: steady[0])
     for _second in range(1800):
         steady[0] += 1
-        beats.beat()
+        beats.extend_if_due()
     assert extended == [lease.id] * 9
 
 
@@ -138,31 +138,31 @@ def test_the_fence_beats_before_each_write(stores):
     store, steady = stores(), [0.0]
     lease = store.request(["host:a"], A, ttl_s=600)
     with hold_fence(
-        store.database, "lab", A, lease=lease.id, make_store=lambda _database, _lab: store
+        store.database, "lab", A, requested_lease_id=lease.id, make_store=lambda _database, _lab: store
     ) as fence:
-        ours = replace(fence, beat=lambda: steady.append(1.0))
+        ours = replace(fence, extend_if_due=lambda: steady.append(1.0))
         for _write in range(3):
-            with ours.sending():
+            with ours.guard_sending():
                 pass
         assert steady == [0.0, 1.0, 1.0, 1.0]
-        assert fence.beat.__self__._lease.id == lease.id
+        assert fence.extend_if_due.__self__._lease.id == lease.id
 
 
 def test_only_who_holds_it_or_was_allowed_may_use_it(stores):
-    lease = stores().request(["host:a"], A, allowed=["ben"])
-    stores("ben@h").begin(lease.id, A)
+    lease = stores().request(["host:a"], A, allowed_owners=["ben"])
+    stores("ben@h").begin_operation(lease.id, A)
     with pytest.raises(LeaseDenied, match="belongs to ann@h, and eve@h may not use it"):
-        stores("eve@h").begin(lease.id, A)
+        stores("eve@h").begin_operation(lease.id, A)
     with pytest.raises(LeaseDenied, match="does not cover host:b"):
-        stores().begin(lease.id, AB)
+        stores().begin_operation(lease.id, AB)
 
 
 def test_a_forced_release_keeps_its_reason(stores):
     lease = stores().request(["host:a"], A)
-    broken = stores("boss@h").break_(lease.id, "a fire")
+    broken = stores("boss@h").break_lease(lease.id, "a fire")
     assert (broken.state, broken.reason) == ("broken", "a fire (by boss@h)")
     with pytest.raises(LeaseDenied, match=r"is broken \(a fire \(by boss@h\)\)"):
-        stores().begin(lease.id, A)
+        stores().begin_operation(lease.id, A)
 
 
 def test_a_part_that_failed_its_last_check_is_not_granted(stores, clock):
@@ -195,7 +195,7 @@ def test_a_clock_that_steps_back_an_hour_allows_nothing_and_loses_nothing(stores
     lease = store.request(["host:a"], A)
     clock.now_s -= 3600
     for motion in (
-        lambda: store.begin(lease.id, A),
+        lambda: store.begin_operation(lease.id, A),
         lambda: store.request((), B),
         lambda: store.release(lease.id),
     ):
@@ -205,7 +205,7 @@ def test_a_clock_that_steps_back_an_hour_allows_nothing_and_loses_nothing(stores
         "granted"
     ]
     clock.now_s += 3600
-    assert store.begin(lease.id, A).state == "granted"
+    assert store.begin_operation(lease.id, A).state == "granted"
 
 
 def test_an_implicit_lease_ends_with_its_operation_and_with_its_process(stores):

@@ -107,9 +107,9 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
     with pytest.raises(
         LightningError, match="board-7: laser would be set, but there is no terminal to ask for"
     ):
-        module._confirm(named, REAL, is_interactive=False, yes=False)
-    module._confirm(named, REAL, is_interactive=False, yes=True)
-    module._confirm({}, REAL, is_interactive=False, yes=False)
+        module._confirm_changes(named, REAL, is_interactive=False, is_confirmed=False)
+    module._confirm_changes(named, REAL, is_interactive=False, is_confirmed=True)
+    module._confirm_changes({}, REAL, is_interactive=False, is_confirmed=False)
 
 
 @pytest.mark.socket
@@ -125,7 +125,7 @@ def test_a_person_is_asked_before_real_instruments_are_set(answer, goes_on, monk
 
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     with contextlib.nullcontext() if goes_on else pytest.raises(typer.Abort):
-        module._confirm({"bias": "GPIB::5"}, REAL, is_interactive=True, yes=False)
+        module._confirm_changes({"bias": "GPIB::5"}, REAL, is_interactive=True, is_confirmed=False)
     assert "bias: GPIB::5" in capsys.readouterr().out
 
 
@@ -148,7 +148,7 @@ def test_the_twin_brings_its_instruments(kit):
     }
     with module.open_instruments(named, is_required=False) as bench:
         assert bench.laser.identity.make.lower() == "santec"
-        assert bench.bias.outputs == 4
+        assert bench.bias.output_count == 4
 
 
 def test_a_board_brings_no_instruments():

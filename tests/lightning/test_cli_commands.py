@@ -183,7 +183,7 @@ def test_a_sweep_in_which_no_curve_is_found_says_so(monkeypatch):
     def flat(*args, **options):
         raise ValueError("a fringe needs 16 finite points or more")
 
-    monkeypatch.setattr("lightning.kit.calibration.measurement.transfer.sweep_all", flat)
+    monkeypatch.setattr("lightning.kit.calibration.measurement.transfer.sweep_modulators", flat)
     error = refused("sweep", "0")
     assert error["code"] == "calibration"
     assert "16 finite points" in error["message"]

@@ -94,16 +94,16 @@ def test_extras_bring_what_doctor_looks_for():
 
 
 def test_a_foreign_lightning_is_reported(tmp_path):
-    assert doctor.inspect_name([str(tmp_path)]).state == "ok"
+    assert doctor.inspect_name_conflict([str(tmp_path)]).state == "ok"
     (tmp_path / "lightning-2.5.0.dist-info").mkdir()
-    found = doctor.inspect_name([str(tmp_path)])
+    found = doctor.inspect_name_conflict([str(tmp_path)])
     assert found.state == "bad"
     assert "separate environment" in found.hint
 
 
 def test_a_file_that_went_with_a_foreign_lightning_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor.name_conflict, "__file__", str(tmp_path / "name_conflict.py"))
-    found = doctor.inspect_name([])
+    found = doctor.inspect_name_conflict([])
     assert (found.state, found.found) == (
         "warning",
         f"{tmp_path / '__init__.py'} was removed with another package named lightning",
@@ -156,7 +156,7 @@ def test_a_board_over_the_network_is_a_warning(address, state):
     [("lightning-zcu111", "ok"), ("zcu111", "warning"), ("zcu216", "warning"), ("rfsoc4x2", "warning")],
 )
 def test_baluns_are_warned_of_because_the_pulses_have_frequency_0(name, state):
-    soccfg = profiles.load(name).soccfg()
+    soccfg = profiles.load(name).make_soccfg()
     found = doctor.inspect_coupling(soccfg)
     assert found.state == state
     assert ("pulse_freq 0 droop" in found.found) is (state == "warning")

@@ -111,20 +111,20 @@ def test_after_the_hint_ours_is_run_import(tmp_path):
 def test_folders_that_their_caches_left_behind_are_no_conflict(tmp_path):
     install_ours(tmp_path)
     (tmp_path / "lightning" / "pytorch" / "__pycache__").mkdir(parents=True)
-    assert name_conflict.find_foreign([str(tmp_path)]) == ""
+    assert name_conflict.find_foreign_package([str(tmp_path)]) == ""
 
 
 def test_libraries_of_similar_names_are_no_conflict(tmp_path):
     for name in ("lightning_utilities", "lightning_fabric", "lightning_utilities-0.14.dist-info"):
         (tmp_path / name).mkdir()
     (tmp_path / "lightning").mkdir()
-    assert name_conflict.find_foreign([str(tmp_path), str(tmp_path / "none"), ""]) == ""
+    assert name_conflict.find_foreign_package([str(tmp_path), str(tmp_path / "none"), ""]) == ""
 
 
 def test_an_unknown_package_of_that_name_is_foreign(tmp_path):
     (tmp_path / "lightning").mkdir()
     (tmp_path / "lightning" / "__init__.py").write_text("")
-    assert "is another package" in name_conflict.find_foreign([str(tmp_path)])
+    assert "is another package" in name_conflict.find_foreign_package([str(tmp_path)])
 
 
 @pytest.mark.process

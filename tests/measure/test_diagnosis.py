@@ -109,15 +109,15 @@ class Stored:
 
 
 def test_a_run_without_figures_of_ranks_says_why_it_is_not_explained():
-    assert "modelled" in explain_run(Stored("model")).note
-    assert "ranks.parquet" in explain_run(Stored("kernel")).note
+    assert "modelled" in explain_run(Stored("model")).unexplained_reason
+    assert "ranks.parquet" in explain_run(Stored("kernel")).unexplained_reason
 
 
 def test_a_run_with_figures_is_explained():
     run = Run((6, 5, 7))
     run.change(4, stopped_s=0.5)
     explained = explain_run(Stored("kernel", run))
-    assert (explained.ranks, explained.note) == (6, "")
+    assert (explained.rank_count, explained.unexplained_reason) == (6, "")
     (finding,) = explained.findings
     assert finding.describe().startswith("late: rank 4 (h4): it stood still or started late for 7.50 s")
     assert finding.slower == pytest.approx(2.0, abs=0.1)

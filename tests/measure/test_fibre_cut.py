@@ -54,7 +54,7 @@ def four(tmp_path_factory):
     hosts = tuple(replace(host, nics=host.nics[:3], python=str(HOST_PYTHON)) for host in lab.hosts[:4])
     lab = replace(lab, name=f"cut-{os.getpid()}", hosts=hosts)
     with (
-        start_lab(lab, hosts="kernel", move=True) as up,
+        start_lab(lab, hosts="kernel", may_move=True) as up,
         Journal(directory / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
@@ -72,7 +72,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
     found = []
 
     def cut(standing, fibre):
-        plant = up.control["plant"]
+        plant = up.control_addresses["plant"]
         times = cut_and_repair(
             session, standing, loop, partial(send_request, plant, {"do": "cut", "fibre": fibre})
         )
@@ -83,7 +83,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
     duplex, one_way = design(simplex=False), design(simplex=True)
     session.bring_up(duplex)
     with (
-        RunStore(tmp_path).begin(session.lab, True, "kernel", seeds={}) as run,
+        RunStore(tmp_path).begin_run(session.lab, True, "kernel", seeds={}) as run,
         looping_allreduce(session, duplex, (RING,), deadline_s=100) as loop,
     ):
         cut(duplex, "b/nic1:receive")
@@ -96,7 +96,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
         assert times.repatch_stall_s >= times.outage_s
         assert times.rows >= 9, "three before, three between, three after; every sum was right"
         assert (times.findings, times.why) == (0, "the ring is closed by a link of its own again")
-    stored = RunStore(tmp_path).load(run.run_id)
+    stored = RunStore(tmp_path).load_run(run.run_id)
     assert stored.summary.status == "done"
     assert [phase.data["back_s"] for phase in stored.phases] == [times.back_s for times in found]
 
@@ -105,7 +105,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
 @pytest.mark.kernel
 def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(four):
     up, session = four
-    plant, standing = up.control["plant"], design(simplex=False)
+    plant, standing = up.control_addresses["plant"], design(simplex=False)
     rings = build_design(session.lab)  # no link to give up: the detour is all
 
     def repaired(fibre, design, earlier=None):

@@ -131,8 +131,8 @@ class TestRequests:
 
         trial = prepare_trial(real, model, 3, notes.append)
 
-        assert len(trial.requests.splitlines()) == trial.count == 3
-        assert '"number": 2, "request": "4c42495001010100' + "00000001" in trial.requests
+        assert len(trial.request_lines.splitlines()) == trial.request_count == 3
+        assert '"number": 2, "request": "4c42495001010100' + "00000001" in trial.request_lines
         assert trial.picture == b""
         (note,) = notes
         assert note.startswith("no picture of a request: lightning trace: ")

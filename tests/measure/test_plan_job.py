@@ -54,11 +54,11 @@ def session(tmp_path_factory):
     hosts = tuple(replace(host, nics=host.nics[:NICS], python=python) for host in whole.hosts[:HOSTS])
     lab = replace(whole, name=f"job-{os.getpid()}", hosts=hosts)
     with (
-        start_lab(lab, hosts="kernel", move=True) as up,
+        start_lab(lab, hosts="kernel", may_move=True) as up,
         Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as opened,
     ):
-        assert opened.bring_up(lay_out(up.lab, "job", find_topology(HOSTS, NICS))).verified.ok
+        assert opened.bring_up(lay_out(up.lab, "job", find_topology(HOSTS, NICS))).verify_report.ok
         yield opened
 
 
@@ -69,11 +69,11 @@ def an_iteration(seed):
     for _ in range(3):
         order = random.permutation(HOSTS).tolist()
         moved = [
-            job.add_transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
+            job.add_transfer(host, target, int(random.integers(10**6, 10**7)), predecessors=[last[host]])
             for host, target in enumerate(order)
             if host != target
         ]
-    job.add_allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
+    job.add_allreduce(tuple(range(HOSTS)), 10**7, predecessors=[*last, *moved])
     return job.build()
 
 
@@ -81,7 +81,7 @@ def planned(session, seed):
     """Return a drawn job, and its design with the routes installed."""
     design = lay_out(session.lab, f"job {seed}", find_topology(HOSTS, NICS))
     graph = an_iteration(seed)
-    design = replace_routes(design, route_job(design.topology, graph, tries=1))
+    design = replace_routes(design, route_job(design.topology, graph, try_count=1))
     session.install_routes(design)
     return make_host_job(graph, design.route_sets, session.lab.link.rate_mbps, target_s=0.5), design
 
@@ -100,7 +100,7 @@ def test_links_carry_what_is_planned_and_simulated_and_verify_counts_it(session,
     done = check_payload(session, 0)
     assert done.measured_s >= 0.4
     store = RunStore(tmp_path)
-    with store.begin(session.lab, True, "kernel", seeds={}) as run:
+    with store.begin_run(session.lab, True, "kernel", seeds={}) as run:
         run.add_phase("plan job", to_json(done, 4))
     record = find_last_job(store, session.lab.name, 4)
     assert record == RecordedJob(
@@ -122,12 +122,12 @@ def test_the_header_of_each_message_is_planned():
     for target in (1, 1, 1, 2, 2):
         job.add_transfer(0, target, 100)
     graph = job.build()
-    made = make_host_job(graph, route_job(topology, graph, tries=1), 100.0, factor=1.0)
+    made = make_host_job(graph, route_job(topology, graph, try_count=1), 100.0, factor=1.0)
     passed = np.zeros(len(topology.edges), dtype=int)
     for host, part in enumerate(make_host_scripts(made)):
         for target, number, _ in (sent for task in part["tasks"] for sent in task["send"]):
-            passed[list(made.routes.path(host, target, number))] += 1
-    assert made.link_messages.tolist() == passed.tolist()
+            passed[list(made.routes.find_path(host, target, number))] += 1
+    assert made.link_message_counts.tolist() == passed.tolist()
     assert passed.max() == 5
 
 

@@ -28,7 +28,7 @@ from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.measure.current_topology import measure_current
+from testbed.measure.current_topology import measure_current_topology
 from testbed.measure.plan_job import Checkpoint, run_on_hosts
 from testbed.measure.results.store import RunStore
 from testbed.operate.design import build_design, lay_out, replace_routes
@@ -65,11 +65,11 @@ def an_iteration():
     for _ in range(3):
         order = random.permutation(HOSTS).tolist()
         moved = [
-            job.add_transfer(host, target, int(random.integers(10**6, 10**7)), after=[last[host]])
+            job.add_transfer(host, target, int(random.integers(10**6, 10**7)), predecessors=[last[host]])
             for host, target in enumerate(order)
             if host != target
         ]
-    job.add_allreduce(tuple(range(HOSTS)), 10**7, after=[*last, *moved])
+    job.add_allreduce(tuple(range(HOSTS)), 10**7, predecessors=[*last, *moved])
     return job.build()
 
 
@@ -83,7 +83,7 @@ class Bench:
         self.graph = an_iteration()
         topology = find_topology(HOSTS, NICS)
         self.planned = replace_routes(
-            lay_out(self.lab, "job", topology), route_job(topology, self.graph, tries=1)
+            lay_out(self.lab, "job", topology), route_job(topology, self.graph, try_count=1)
         )
         self.design = None
 
@@ -101,9 +101,9 @@ class Bench:
     def run(self, kind):
         """Measure, and return the run's id; a job writes a checkpoint in every iteration."""
         self.bring_up(self.rings if kind == "nccl" else self.planned)
-        with self.store.begin(self.lab, True, "kernel", seeds={}) as run:
+        with self.store.begin_run(self.lab, True, "kernel", seeds={}) as run:
             if kind == "nccl":
-                measure_current(
+                measure_current_topology(
                     self.session,
                     self.rings,
                     run,
@@ -125,7 +125,7 @@ class Bench:
                     deadline_s=120.0,
                     checkpoint=Checkpoint(4 * MIB),
                 )
-                run.add_rank_figures(done.ranks, done.flows, done.rates)
+                run.add_rank_figures(done.rank_figures, done.flow_figures, done.link_figures)
         return run.run_id
 
     @contextmanager
@@ -262,7 +262,7 @@ def bench(tmp_path_factory):
     link = replace(whole.link, rate_mbps=RATE_MBPS, fit_rate=False)
     lab = replace(whole, name=f"slow-{os.getpid()}", hosts=hosts, link=link)
     with (
-        start_lab(lab, hosts="kernel", move=True) as up,
+        start_lab(lab, hosts="kernel", may_move=True) as up,
         Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):

@@ -10,7 +10,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.roofline import Cluster
 from testbed.measure.second_topology import (
-    find_farthest_group,
+    find_farthest_group_size,
     make_fine_tuning_workload,
     plan_second_topology,
 )
@@ -40,7 +40,7 @@ def test_no_groups_or_none_served_better_means_no_second_topology(nodes, degree)
 def test_the_group_that_is_served_worst_is_the_one_farthest_apart():
     topology = find_topology(12, 4)
 
-    assert find_farthest_group(12, find_routes(make_wiring(topology))) == 4
+    assert find_farthest_group_size(12, find_routes(make_wiring(topology))) == 4
 
 
 def test_the_layers_fit_the_group_and_none_smaller():

@@ -41,18 +41,18 @@ def exchange_facts():
     at = lambda rank: type("Node", (), {"rank": rank, "job": job, "device": "cpu", **group})()
     ends = [collective.Exchange(at(rank), "x", pairs) for rank in range(4)]
     parcels = [end.make_buffers(40, 7) for end in ends]  # ten elements
-    before = [end.count_wrong(parcel, 7) for end, parcel in zip(ends, parcels)]
+    before = [end.count_wrong_elements(parcel, 7) for end, parcel in zip(ends, parcels)]
     for target, parcel in enumerate(parcels):
         for source, room in parcel.incoming.items():
             room.copy_(parcels[source].outgoing[target])
-    moved = [end.count_wrong(parcel, 7) for end, parcel in zip(ends, parcels)]
+    moved = [end.count_wrong_elements(parcel, 7) for end, parcel in zip(ends, parcels)]
     parcels[1].incoming[0], parcels[1].incoming[3][:4] = parcels[1].incoming[0].flip(0), parcels[1].incoming[0]
     whole = collective.Exchange(at(0), "x", [[0, 1]]).make_buffers(40, 7).outgoing[1]
     return {
         "sent": [{target: len(part) for target, part in parcel.outgoing.items()} for parcel in parcels],
         "received": [{source: len(part) for source, part in parcel.incoming.items()} for parcel in parcels],
         "parts_are_the_tensor": torch.cat(list(parcels[0].outgoing.values())).equal(whole),
-        "wrong": [before, moved, ends[1].count_wrong(parcels[1], 7)],
+        "wrong": [before, moved, ends[1].count_wrong_elements(parcels[1], 7)],
     }
 
 members = list(range(12))
@@ -88,10 +88,10 @@ print(json.dumps({
     "inputs_differ": len({tuple(tensor.tolist()) for tensor in tensors}),
     "inputs_differ_by_iteration": bool((inputs(9, [0], 0)[0] != inputs(9, [0], 1)[0]).all()),
     "places_differ": len(set(tensors[0][:251].tolist())),
-    "wrong_of_right": reduction.count_wrong(total, 3),
-    "wrong_of_corrupt": reduction.count_wrong(corrupt, 3),
-    "wrong_without_one": reduction.count_wrong(total - tensors[4], 3),
-    "wrong_with_one_twice": reduction.count_wrong(total - tensors[4] + tensors[5], 3),
+    "wrong_of_right": reduction.count_wrong_elements(total, 3),
+    "wrong_of_corrupt": reduction.count_wrong_elements(corrupt, 3),
+    "wrong_without_one": reduction.count_wrong_elements(total - tensors[4], 3),
+    "wrong_with_one_twice": reduction.count_wrong_elements(total - tensors[4] + tensors[5], 3),
 }))
 """
 

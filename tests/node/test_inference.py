@@ -17,7 +17,7 @@ from needs import needs
 
 from lightning.serving.packets.codec import Kind, Packet, encode_answer, parse, serialise
 from testbed.node import inference
-from testbed.node.inference import Trial, read_reply, split_answer
+from testbed.node.inference import RequestTrial, read_reply, split_answer
 
 TIMEOUT_S = 0.1
 CYCLES = 104
@@ -71,10 +71,10 @@ def ask(board: Board, numbers: range, *, tries: int = 3, deadline_s: float = 30.
     """Return the report of a client that sends these requests to a board."""
     with serve(board) as address, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.connect(address)
-        trial = Trial(client, TIMEOUT_S, tries, deadline_s)
+        trial = RequestTrial(client, TIMEOUT_S, tries, deadline_s)
         for number in numbers:
             trial.send_request(*make_request(number))
-    return trial.report()
+    return trial.make_report()
 
 
 @pytest.fixture
@@ -113,7 +113,10 @@ class TestOutcomes:
 
     def test_refusals_are_counted_by_name_and_not_repeated(self):
         codes = {0: 2, 1: 2, 2: 6, 3: 77}
-        report = ask(lambda packet, _turn: [make_refusal(packet.request, codes[packet.request])], range(4))
+        report = ask(
+            lambda packet, _turn: [make_refusal(packet.request, codes[packet.request])],
+            range(4),
+        )
 
         assert report["refused"] == {"UNKNOWN_MODEL": 2, "BUSY": 1, "77": 1}
         assert (report["answered"], report["lost"], report["repeated"]) == (0, 0, 0)
@@ -136,7 +139,9 @@ class TestOutcomes:
 
     def test_a_board_that_replied_once_is_waited_for(self):
         report = ask(
-            lambda packet, _turn: [make_refusal(0, 3)] if packet.request == 0 else [], range(6), tries=1
+            lambda packet, _turn: [make_refusal(0, 3)] if packet.request == 0 else [],
+            range(6),
+            tries=1,
         )
 
         assert (report["refused"], report["lost"]) == ({"LATE": 1}, 5)
@@ -161,7 +166,7 @@ class TestOutcomes:
             address = free.getsockname()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.connect(address)
-            trial = Trial(client, 0.05, 2, 30)
+            trial = RequestTrial(client, 0.05, 2, 30)
             trial.send_request(*make_request(7))
 
         assert (trial.lost_count, trial.error) == (1, "Connection refused")

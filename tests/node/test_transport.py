@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
 from testbed.node.transport import (
-    ACK,
-    DATA,
-    PAYLOAD,
+    ACK_FORMAT,
+    DATA_FORMAT,
+    PAYLOAD_BYTES,
     Cubic,
-    Gain,
+    MltcpGain,
     Receiver,
     Reno,
-    RoundTrip,
-    answer,
+    RoundTripEstimate,
+    acknowledge_packets,
     make_sender,
     transfer,
 )
@@ -35,14 +35,14 @@ def test_packets_as_they_are_on_the_wire():
     first, second = sending.poll(1.0)
 
     assert first[:28].hex() == "01000000" + "00" * 8 + "00" * 8 + "3ff0000000000000"
-    assert len(first) == DATA.size + PAYLOAD
+    assert len(first) == DATA_FORMAT.size + PAYLOAD_BYTES
     answer = receiver.on_packet(second)
     assert answer.hex() == "02000000" + "00" * 7 + "01" + "00" * 8 + "3ff0000000000000"
-    assert ACK.unpack(receiver.on_packet(first))[1:3] == (1, 1)
+    assert ACK_FORMAT.unpack(receiver.on_packet(first))[1:3] == (1, 1)
     sending.on_packet(answer, 1.01)
-    assert (sending.is_done, sending.control.window) == (False, 11)
+    assert (sending.is_done, sending.congestion_control.window) == (False, 11)
     sending.on_packet(receiver.on_packet(first), 1.02)
-    assert (sending.is_done, sending.deadline_s, receiver.duplicates) == (True, None, 1)
+    assert (sending.is_done, sending.deadline_s, receiver.duplicate_count) == (True, None, 1)
 
 
 @pytest.mark.parametrize("packet", [b"", b"\x02", b"\x07" * 40, b"\x01" * 27])
@@ -82,7 +82,7 @@ def test_cubic_returns_to_its_largest_window_after_k():
 
 def test_the_gain_scales_growth_by_what_has_been_sent():
     slow, fast = Reno(10.0, 5.0), Reno(10.0, 5.0)
-    gain = Gain(1.75, 0.25)
+    gain = MltcpGain(1.75, 0.25)
     slow.on_ack(gain.evaluate(0.0), 0.0, 0.0)
     fast.on_ack(gain.evaluate(1.0), 0.0, 0.0)
 
@@ -91,9 +91,9 @@ def test_the_gain_scales_growth_by_what_has_been_sent():
 
 
 def test_the_timeout_follows_the_round_trip_and_doubles():
-    trip = RoundTrip()
+    trip = RoundTripEstimate()
     for _ in range(60):
-        trip.measure(0.05)
+        trip.add_sample(0.05)
 
     assert trip.timeout_s == pytest.approx(0.05, abs=1e-3)
     trip.backoff = 2
@@ -108,14 +108,18 @@ def test_what_is_lost_is_sent_again_after_three_later_or_after_the_timeout():
         sending.on_packet(receiver.on_packet(packet), 0.01)
     (again,) = sending.poll(0.01)
 
-    assert (sending.retransmits, DATA.unpack_from(again)[1:3]) == (1, (6, 0))
+    assert (sending.retransmit_count, DATA_FORMAT.unpack_from(again)[1:3]) == (1, (6, 0))
     sending.on_packet(receiver.on_packet(again), 0.02)
     (sixth,) = sending.poll(0.02)  # only one number behind, but sent long before
-    assert (sending.retransmits, DATA.unpack_from(sixth)[1:3]) == (2, (7, 5))
+    assert (sending.retransmit_count, DATA_FORMAT.unpack_from(sixth)[1:3]) == (2, (7, 5))
     (probe,) = sending.on_time(sending.deadline_s)
-    assert (sending.probes, sending.retransmits, DATA.unpack_from(probe)[1:3]) == (1, 2, (8, 5))
+    assert (sending.probe_count, sending.retransmit_count, DATA_FORMAT.unpack_from(probe)[1:3]) == (
+        1,
+        2,
+        (8, 5),
+    )
     assert sending.on_time(sending.deadline_s) == []
-    assert (sending.timeouts, sending.control.window) == (1, 1.0)
+    assert (sending.timeout_count, sending.congestion_control.window) == (1, 1.0)
     sending.on_packet(receiver.on_packet(sending.poll(5.0)[0]), 5.01)
     assert sending.is_done
 
@@ -132,7 +136,7 @@ def test_a_loss_at_the_end_of_a_burst_is_found_by_a_probe_before_the_timeout():
     sending.on_packet(receiver.on_packet(probe), due + 0.002)
 
     (third,) = sending.poll(due + 0.002)  # the fourth arrived as the probe
-    assert (sending.timeouts, sending.retransmits, DATA.unpack_from(third)[2]) == (0, 1, 2)
+    assert (sending.timeout_count, sending.retransmit_count, DATA_FORMAT.unpack_from(third)[2]) == (0, 1, 2)
 
 
 @pytest.mark.parametrize("control", ["reno", "cubic"])
@@ -159,19 +163,19 @@ def test_every_transfer_arrives_over_a_line_that_loses_doubles_and_reorders(cont
                         answer = receiver.on_packet(packet)
                         if draw.random() < 0.8:
                             sending.on_packet(answer, now)
-                seen["doubled"] += receiver.duplicates > 0
+                seen["doubled"] += receiver.duplicate_count > 0
                 now += 0.005
                 sending.on_time(now)
             assert sending.is_done
-        assert receiver.received == 2 * chunks
+        assert receiver.received_count == 2 * chunks
 
     check()
     assert min(seen.values()) >= 30
 
 
-def two_jobs(control: str, gain: Gain, offset_s: float, iterations: int = 12):
+def two_jobs(control: str, gain: MltcpGain, offset_s: float, iterations: int = 12):
     link = PacketLink()
-    packets = int(0.5 * PERIOD_S / link.compute_time_s(bytes(DATA.size + PAYLOAD)))
+    packets = int(0.5 * PERIOD_S / link.compute_time_s(bytes(DATA_FORMAT.size + PAYLOAD_BYTES)))
     jobs = [
         SendingJob(0.5 * PERIOD_S, packets, make_sender(control, gain.slope, gain.intercept), start)
         for start in (0.0, offset_s)
@@ -181,7 +185,9 @@ def two_jobs(control: str, gain: Gain, offset_s: float, iterations: int = 12):
 
 def test_a_job_alone_takes_its_period():
     link = PacketLink()
-    job = SendingJob(0.15, int(0.15 / link.compute_time_s(bytes(DATA.size + PAYLOAD))), make_sender("reno"))
+    job = SendingJob(
+        0.15, int(0.15 / link.compute_time_s(bytes(DATA_FORMAT.size + PAYLOAD_BYTES))), make_sender("reno")
+    )
 
     assert run_packets([job], 6, link).iteration_s / PERIOD_S == pytest.approx(1.0, abs=0.01)
 
@@ -196,25 +202,25 @@ def first_of_three(run) -> int | None:
 def test_mltcp_moves_jobs_apart_where_reno_stays_in_overlap():
     """Two jobs of c = 0.5 on 100 Mbit/s, queue of 16, three starts: iterations until three in a row are undisturbed."""
     starts = (0.003, 0.009, 0.015)
-    mltcp = [two_jobs("reno", Gain(1.75, 0.25), start, 12) for start in starts]
-    reno = [two_jobs("reno", Gain(), start, 10) for start in starts]
+    mltcp = [two_jobs("reno", MltcpGain(1.75, 0.25), start, 12) for start in starts]
+    reno = [two_jobs("reno", MltcpGain(), start, 10) for start in starts]
 
     assert sorted(first_of_three(run) for run in mltcp)[1] <= 6
-    assert all(sender.timeouts == 0 for run in mltcp for sender in run.senders)
+    assert all(sender.timeout_count == 0 for run in mltcp for sender in run.senders)
     assert [first_of_three(run) for run in reno] == [None] * 3
 
 
 @pytest.mark.long
 def test_mltcp_on_cubic_moves_jobs_apart_too():
-    assert two_jobs("cubic", Gain(1.75, 0.25), 0.009).iteration_s[:, 6:].mean() / PERIOD_S < 1.1
+    assert two_jobs("cubic", MltcpGain(1.75, 0.25), 0.009).iteration_s[:, 6:].mean() / PERIOD_S < 1.1
 
 
 @pytest.mark.long
 def test_shifted_by_half_a_period_jobs_lose_no_time():
-    apart = two_jobs("reno", Gain(), 0.15)
+    apart = two_jobs("reno", MltcpGain(), 0.15)
 
     assert apart.iteration_s.mean() / PERIOD_S < 1.05
-    assert apart.dropped == sum(apart.retransmits)
+    assert apart.dropped_count == sum(apart.retransmit_counts)
 
 
 def udp_socket() -> socket.socket:
@@ -228,17 +234,17 @@ def test_a_transfer_over_real_sockets():
         far.bind(("127.0.0.1", 0))
         near.connect(far.getsockname())
         receiver, sending, stop = Receiver(), make_sender("cubic", 1.75, 0.25), threading.Event()
-        thread = threading.Thread(target=answer, args=(far, receiver, stop.is_set))
+        thread = threading.Thread(target=acknowledge_packets, args=(far, receiver, stop.is_set))
         thread.start()
         try:
             for _ in range(2):
                 sending.begin(300)
-                transfer(near, sending, give_up_s=20.0)
+                transfer(near, sending, timeout_s=20.0)
         finally:
             stop.set()
             thread.join()
 
-    assert (sending.is_done, receiver.received) == (True, 600)
+    assert (sending.is_done, receiver.received_count) == (True, 600)
 
 
 @pytest.mark.socket
@@ -253,4 +259,4 @@ def test_a_transfer_that_nobody_answers_ends_with_an_error():
         with pytest.raises(
             TimeoutError, match="3 of 3 packets were not acknowledged within 5 s: check the other host"
         ):
-            transfer(near, sending, give_up_s=5.0, clock=lambda: float(next(times)))
+            transfer(near, sending, timeout_s=5.0, clock=lambda: float(next(times)))

@@ -14,7 +14,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("sqlalchemy")
 
-from testbed.log_context import SUBJECTS, about, find_bound, logger
+from testbed.log_context import SUBJECTS, about, get_log_subjects, logger
 from testbed.observe import json_log
 from testbed.operate.apply import call_each
 
@@ -53,7 +53,7 @@ def test_subjects_are_bound_from_the_outside_in_and_released(log):
         (None, None, None, None),
     ]
     assert lines[2]["logger"] == "ocs_drivers.progress"
-    assert find_bound() == {}
+    assert get_log_subjects() == {}
 
 
 def test_threads_know_what_they_work_for(log):
@@ -114,7 +114,7 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
     switches = {"ocs1": Switch()}
     with (
         open_journal(tmp_path) as journal,
-        RunStore(tmp_path).begin(lab, True, "model", {}, arguments=["x"]) as run,
+        RunStore(tmp_path).begin_run(lab, True, "model", {}, arguments=["x"]) as run,
     ):
         applied = apply_plan(
             lab, plan_lab(lab, make_wiring(find_topology(12, 4)), switches), switches, journal

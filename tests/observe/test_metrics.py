@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import make_samples
-from testbed.observe.exposition import METRICS, METRICS_BY_NAME, Sample, format_exposition
+from testbed.observe.exposition import METRIC_BY_NAME, METRICS, Sample, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 
@@ -38,7 +38,7 @@ def past(laboratory):
     laboratory.run(0, mbps=90)
     laboratory.reading(0.5, -1.5)
     laboratory.epoch(0.5, 7, "--simplex")
-    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4", "repair"):
+    with open_journal(laboratory.runs_dir) as journal, journal.open_operation("t4", "repair"):
         pass
     database = Database(laboratory.runs_dir / "lightbed.sqlite")
     store = LeaseStore(database, "t4")
@@ -76,7 +76,7 @@ def test_steps_are_counted_and_timed(laboratory):
     from testbed.operate.journal import open_journal
     from testbed.storage.schema import steps
 
-    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
+    with open_journal(laboratory.runs_dir) as journal, journal.open_operation("t4") as operation:
         rows = [
             {
                 "operation": operation, "switch": "ocs1", "ordinal": number, "address": "x", "kind": "add",
@@ -87,7 +87,7 @@ def test_steps_are_counted_and_timed(laboratory):
             }
             for number in range(20)
         ]  # fmt: skip
-        with journal.transaction() as connection:
+        with journal.open_transaction() as connection:
             connection.execute(sa.insert(steps), rows)
     found = values(load_samples(laboratory.runs_dir))
 
@@ -105,12 +105,12 @@ def test_labels_do_not_grow_with_runs_operations_epochs_and_readings(laboratory)
         laboratory.run(day, mbps=90)
         laboratory.reading(day, -1.0, place=f"ocs1:1-{49 + day}")  # each day patched otherwise
         laboratory.epoch(day, day + 1, "--simplex")
-        with open_journal(laboratory.runs_dir) as journal, journal.operation("t4"):
+        with open_journal(laboratory.runs_dir) as journal, journal.open_operation("t4"):
             pass
         counts.append(len(load_samples(laboratory.runs_dir)))
 
     assert counts == [counts[0]] * 6
-    assert not FORBIDDEN_LABELS & {label for metric in METRICS for label in metric.labels}
+    assert not FORBIDDEN_LABELS & {label for metric in METRICS for label in metric.label_names}
 
 
 def test_switches_are_told_as_they_answer():
@@ -139,8 +139,8 @@ def test_prometheus_reads_the_text(past):
     }
     given = {
         (
-            one.metric,
-            tuple(sorted(zip(METRICS_BY_NAME[one.metric].labels, one.labels, strict=True))),
+            one.metric_name,
+            tuple(sorted(zip(METRIC_BY_NAME[one.metric_name].label_names, one.label_values, strict=True))),
         ): one.value
         for one in samples
     }
@@ -163,7 +163,7 @@ def test_the_page_lists_every_metric_as_the_table_has_it():
     rows = [row for row in page.splitlines() if row.startswith("| `testbed_")]
 
     assert rows == [
-        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |"
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.label_names)} | {one.help} |"
         for one in METRICS
     ]
 
@@ -174,20 +174,22 @@ def test_the_dashboard_shows_every_metric_and_no_other():
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     named = [name for text in expressions for name in re.findall(r"\btestbed_[a-z_]+", text)]
 
-    assert set(named) == set(METRICS_BY_NAME)
+    assert set(named) == set(METRIC_BY_NAME)
     for expression in expressions:
         (name,) = re.findall(r"\btestbed_[a-z_]+", expression)
         labels = set(re.findall(r"(\w+)=~?\"", expression))
         for group in re.findall(r"by \(([^)]*)\)", expression):
             labels |= set(re.split(r",\s*", group))
-        assert labels <= set(METRICS_BY_NAME[name].labels), expression
-        if METRICS_BY_NAME[name].kind == "counter":
+        assert labels <= set(METRIC_BY_NAME[name].label_names), expression
+        if METRIC_BY_NAME[name].kind == "counter":
             assert "increase(" in expression, expression
     for panel in panels:
         assert panel["title"], panel["id"]
         assert panel["description"]
         for target in panel["targets"]:
             (name,) = re.findall(r"\btestbed_[a-z_]+", target["expr"])
-            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(METRICS_BY_NAME[name].labels)
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(
+                METRIC_BY_NAME[name].label_names
+            )
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert re.findall(r"testbed_\w+", json.dumps(document["templating"])) == ["testbed_epoch"]

@@ -216,7 +216,7 @@ def own_lock_directory(tmp_path_factory, monkeypatch) -> None:
 def quick_disk() -> Iterator[str]:
     """Yield a directory in memory, where the system has one: files are flushed there in no time."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="lightbed-", dir=memory) as directory:
+    with tempfile.TemporaryDirectory(prefix=f"lightbed-{os.getpid()}-", dir=memory) as directory:
         yield directory
 
 

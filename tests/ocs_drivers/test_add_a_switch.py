@@ -175,7 +175,7 @@ def lumen(peer, monkeypatch):
         monkeypatch.setitem(sys.modules, module.__name__, module)
         exec(compile(source, str(PAGE), "exec"), module.__dict__)
         setattr(package, name or "__doc__", module if name else package.__doc__)
-    row = {"lumen+tl1": families.Family("ocs_drivers.vendors.lumen:tl1_switch", in_labs=True)}
+    row = {"lumen+tl1": families.Family("ocs_drivers.vendors.lumen:tl1_switch", is_in_labs=True)}
     monkeypatch.setattr(families, "FAMILIES", {**families.FAMILIES, **row})
     return f"lumen+tl1://127.0.0.1:{peer(LumenDevice().serve).port}"
 

@@ -34,7 +34,7 @@ from testbed.offload.epoch import Order, make_order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.local_workers import start_local_workers
 from testbed.offload.session import load_script, open_engine
-from testbed.offload.stages import Pipeline, Runner, to_wire
+from testbed.offload.stages import Pipeline, Runner, convert_to_arrays
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / ".venv-clients" / "bin" / "python"
@@ -98,13 +98,13 @@ def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
 @pytest.mark.parametrize("candidate", ["p1", "p2", "p3"])
 def test_each_candidate_prepares_half_on_workers(pool, candidate):
     engine, runner = opened(pool, double)
-    assert engine.slots == 2
+    assert engine.slot_count == 2
     assert engine.list_workers() == ("127.0.0.1", "127.0.0.1")
     found, counts = epoch_of(engine, runner, candidate)
     engine.close()
     assert sorted(found) == [2 * number for number in range(64)]
-    assert counts.remote == counts.local
-    assert (counts.lost, counts.taken_back) == (0, 0)
+    assert counts.remote_count == counts.local_count
+    assert (counts.lost_count, counts.taken_back_count) == (0, 0)
 
 
 @pytest.mark.long
@@ -162,7 +162,7 @@ def test_a_fetch_that_never_ends_holds_up_no_other_engine(pool, monkeypatch):
     monkeypatch.setattr(first._client, "_gather", fetch_forever)
     lost = first.submit("p2", 3, 0)
     assert is_fetching.wait(30)
-    assert second.submit("p2", 3, 0).result(10) == to_wire(6)
+    assert second.submit("p2", 3, 0).result(10) == convert_to_arrays(6)
     first.close()
     with pytest.raises(WorkerLost):
         lost.result(5)
@@ -255,7 +255,7 @@ def test_packages_beside_a_script_travel(pool, tmp_path, monkeypatch):
     found, counts = epoch_of(engine, runner, "p3", 1.0)
     engine.close()
     assert sorted(found) == [(3 * number, 3 * number, 3, 4 * number) for number in range(64)]
-    assert counts.remote == 16
+    assert counts.remote_count == 16
 
 
 @pytest.mark.long
@@ -273,8 +273,8 @@ def test_workloads_run_on_workers(pool, name):
     for candidate in ("p1", "p2", "p3"):
         feed = Feed(Sides(runner, None, engine), Order(range(4), 2), Rule(candidate, 1.0))
         batches = [batch for _, batch in feed]
-        assert pickle.dumps(to_wire(batches)) == pickle.dumps(to_wire(here))
-        assert feed.counts.local == feed.counts.taken_back == 0
+        assert pickle.dumps(convert_to_arrays(batches)) == pickle.dumps(convert_to_arrays(here))
+        assert feed.counts.local_count == feed.counts.taken_back_count == 0
     engine.close()
 
 
@@ -394,7 +394,7 @@ def test_a_training_goes_on_without_its_scheduler(monkeypatch):
         os.kill(engine._client.run_on_scheduler(os.getpid), signal.SIGKILL)
         found, counts = epoch_of(engine, runner, "p3", 0.5)
         assert sorted(found) == [2 * number for number in range(64)]
-        assert counts.taken_back + counts.remote == counts.local
+        assert counts.taken_back_count + counts.remote_count == counts.local_count
         assert (engine.list_jobs(), engine.list_workers()) == (frozenset(), ())
         engine.close()
 
@@ -410,7 +410,7 @@ def test_workers_need_dask_and_nothing_of_ours():
         found, counts = epoch_of(engine, runner, "p3", 1.0)
         engine.close()
     assert sorted(found) == list(range(64))
-    assert counts.remote == 16
+    assert counts.remote_count == 16
 
 
 @pytest.mark.long
@@ -420,7 +420,7 @@ def test_workers_of_a_cluster_that_is_there_stay(pool):
         assert engine.submit("p2", 1, 0).result(30) == 4
         engine.close()
     after = DaskEngine(pool)
-    assert after.slots == 2
+    assert after.slot_count == 2
     after.close()
 
 
@@ -487,6 +487,6 @@ def test_with_certificates_all_connections_are_tls(tmp_path):
         found, counts = epoch_of(engine, runner, "p3", 1.0)
         engine.close()
         assert sorted(found) == [2 * number for number in range(64)]
-        assert counts.remote == 16
+        assert counts.remote_count == 16
         with pytest.raises(OffloadError, match="accepts only connections with certificates"):
             DaskEngine(address)

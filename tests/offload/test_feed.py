@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.errors import OffloadError
-from testbed.offload.engine import InProcess, WorkerLost
+from testbed.offload.engine import ThreadEngine, WorkerLost
 from testbed.offload.epoch import is_remote, make_order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.stages import Pipeline, Runner
@@ -38,13 +38,13 @@ class Direct:
     """An engine without threads: a stage is run when it is submitted."""
 
     def __init__(self, slots=1, loses=lambda _number: False):
-        self.slots, self.loses, self.submitted = slots, loses, []
+        self.slot_count, self.loses, self.submitted = slots, loses, []
 
     def open(self, runner):
         self.runner = runner
 
     def list_workers(self):
-        return ("here",) * self.slots
+        return ("here",) * self.slot_count
 
     def submit(self, stage, payload, epoch):
         future = Future()
@@ -52,7 +52,7 @@ class Direct:
         if self.loses(len(self.submitted) - 1):
             future.set_exception(WorkerLost())
         else:
-            future.set_result(self.runner.run(stage, payload, epoch))
+            future.set_result(self.runner.run_stage(stage, payload, epoch))
         return future
 
 
@@ -108,15 +108,18 @@ def test_each_index_comes_once_at_any_ratio_with_workers_dying():
             seen += batch
             done += len(numbers)
             counts = feed.counts
-            assert abs(counts.remote + counts.taken_back - (ratio if candidate else 0) * done) <= 2 * units
+            assert (
+                abs(counts.remote_count + counts.taken_back_count - (ratio if candidate else 0) * done)
+                <= 2 * units
+            )
             # No worker is asked for more than two batches of each beyond its share.
-            asked = len(engine.submitted) - counts.lost
+            asked = len(engine.submitted) - counts.lost_count
             assert asked - (ratio if candidate else 0) * done <= 2 * units * slots + 1
         assert sorted(seen) == list(range(count))
         if ordered:
             assert seen == list(expected)
-        lost += feed.counts.lost
-        remote += feed.counts.remote
+        lost += feed.counts.lost_count
+        remote += feed.counts.remote_count
 
     hold()
     assert lost > 200
@@ -127,7 +130,7 @@ def test_a_worker_lost_three_times_leaves_the_unit_to_the_trainer():
     """Each of the two batches is asked for three times, and then prepared here."""
     feed = feed_of(8, Rule("p3", 1.0), Direct(loses=lambda _number: True))
     assert sorted(flat(feed)) == list(range(8))
-    assert (feed.counts.lost, feed.counts.taken_back, feed.counts.remote) == (6, 2, 0)
+    assert (feed.counts.lost_count, feed.counts.taken_back_count, feed.counts.remote_count) == (6, 2, 0)
 
 
 def test_a_silent_worker_leaves_the_unit_to_the_trainer():
@@ -138,7 +141,7 @@ def test_a_silent_worker_leaves_the_unit_to_the_trainer():
     for ordered in (True, False):
         feed = feed_of(8, Rule("p3", 0.5, patience_s=0, ordered=ordered), Silent())
         assert sorted(flat(feed)) == list(range(8))
-        assert feed.counts.taken_back == 1
+        assert feed.counts.taken_back_count == 1
 
 
 class Waits(Future):
@@ -179,8 +182,8 @@ def test_all_is_taken_back_at_once_when_all_workers_are_lost(monkeypatch, candid
         assert sorted(flat(feed)) == list(range(80))
     assert Waits.waited_s <= 1
     assert all(future.cancelled() for future in engine.futures)
-    assert feed.counts.remote == 3
-    assert feed.counts.remote + feed.counts.taken_back == (20 if candidate == "p3" else 80)
+    assert feed.counts.remote_count == 3
+    assert feed.counts.remote_count + feed.counts.taken_back_count == (20 if candidate == "p3" else 80)
     assert len(engine.submitted) <= 3 + 2 * (1 if candidate == "p3" else SIZE)
 
 
@@ -197,12 +200,12 @@ def test_workers_that_are_all_silent_are_waited_for_once(monkeypatch):
     monkeypatch.setattr(Waits, "waited_s", 0.0)
     feed = feed_of(80, Rule("p3", 1.0), Silent())
     assert sorted(flat(feed)) == list(range(80))
-    assert (Waits.waited_s, feed.counts.taken_back) == (60, 20)
+    assert (Waits.waited_s, feed.counts.taken_back_count) == (60, 20)
     engine = Silent()
     engine.loses_all = False
     feed = feed_of(80, Rule("p3", 1.0), engine)
     assert sorted(flat(feed)) == list(range(80))
-    assert (feed.counts.remote, feed.counts.taken_back) == (10, 10)
+    assert (feed.counts.remote_count, feed.counts.taken_back_count) == (10, 10)
 
 
 def test_without_workers_at_the_start_nothing_is_asked_for():
@@ -270,10 +273,10 @@ def test_threads_of_trainer_and_workers_together():
     """In the order of completion of workers each index still comes once."""
     with ThreadPoolExecutor(2) as local:
         for candidate in ("p1", "p2", "p3"):
-            engine = InProcess(3, is_lost=lambda number: number % 7 == 3)
+            engine = ThreadEngine(3, is_lost=lambda number: number % 7 == 3)
             feed = feed_of(200, Rule(candidate, 0.7, ordered=False), engine, local=local)
             assert sorted(flat(feed)) == list(range(200))
-            assert feed.counts.lost > 0
+            assert feed.counts.lost_count > 0
             assert engine.read_cpu_ns() > 0
             engine.close()
 
@@ -314,7 +317,7 @@ def test_rules_that_cannot_be(build, message):
 def test_epochs_of_which_every_tenth_loses_workers(epochs):
     """Each is whole, and nothing is left on its way: neither work, nor objects, nor threads."""
     is_losing = False
-    engine = InProcess(2, is_lost=lambda number: is_losing and number % 3 == 1)
+    engine = ThreadEngine(2, is_lost=lambda number: is_losing and number % 3 == 1)
     lost, objects = 0, []
     with ThreadPoolExecutor(1) as local:
         for epoch in range(epochs):
@@ -323,7 +326,7 @@ def test_epochs_of_which_every_tenth_loses_workers(epochs):
             feed = feed_of(24, rule, engine, seed=3, epoch=epoch, local=local)
             assert sorted(flat(feed)) == list(range(24))
             assert not any(feed._pending.values())
-            lost += feed.counts.lost > 0
+            lost += feed.counts.lost_count > 0
             if epoch in (epochs // 2, epochs - 1):
                 gc.collect()
                 objects.append((len(gc.get_objects()), threading.active_count()))

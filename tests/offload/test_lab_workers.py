@@ -80,7 +80,7 @@ def bench(tmp_path_factory):
     hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts[:5])
     five = replace(lab, name=f"offload-{os.getpid()}", hosts=hosts)
     path = tmp_path_factory.mktemp("offload")
-    with start_lab(five, hosts="kernel", move=True) as up, Journal(path / "journal.sqlite") as journal:
+    with start_lab(five, hosts="kernel", may_move=True) as up, Journal(path / "journal.sqlite") as journal:
         with open_lab(up.lab, journal, model_hosts=False) as session:
             session.bring_up(build_design(up.lab))
         with SshFleet(up.lab) as fleet:

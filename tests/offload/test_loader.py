@@ -18,7 +18,7 @@ data = library("torch.utils.data")
 from testbed import offload
 from testbed.errors import OffloadError
 from testbed.offload import Candidate, Metrics, decide, serialisation
-from testbed.offload.engine import InProcess
+from testbed.offload.engine import ThreadEngine
 from testbed.offload.feed import Rule
 from testbed.offload.profile import Bench, Settings, Trial, read_trainer_cpu_ns
 
@@ -40,7 +40,7 @@ def first_of(element):
 
 
 def loader_of(rule=None, **options):
-    options = {"batch_size": 8, "engine": InProcess(2), "rule": rule or Rule("p3", 0.5)} | options
+    options = {"batch_size": 8, "engine": ThreadEngine(2), "rule": rule or Rule("p3", 0.5)} | options
     return offload.OffloadedLoader(fifty(), options.pop("transform", first_of), **options)
 
 
@@ -126,7 +126,7 @@ def test_torchs_own_loader_iterates_it():
 @pytest.mark.process
 @pytest.mark.socket
 def test_processes_of_torchs_loader_take_their_shares():
-    loader = loader_of(engine=lambda: InProcess(1))
+    loader = loader_of(engine=lambda: ThreadEngine(1))
     for _ in range(2):
         found = flat(data.DataLoader(loader, batch_size=None, num_workers=2))
         assert sorted(found) == list(range(50))
@@ -135,7 +135,7 @@ def test_processes_of_torchs_loader_take_their_shares():
 
 def test_options_that_exclude_each_other():
     with pytest.raises(OffloadError, match="a scheduler or an engine, not both"):
-        offload.OffloadedLoader(fifty(), batch_size=8, scheduler="tcp://127.0.0.1:1", engine=InProcess())
+        offload.OffloadedLoader(fifty(), batch_size=8, scheduler="tcp://127.0.0.1:1", engine=ThreadEngine())
     with pytest.raises(OffloadError, match="batch_size 0"):
         offload.OffloadedLoader(fifty(), batch_size=0)
 
@@ -214,7 +214,7 @@ def test_a_training_goes_on_in_the_order_that_a_sampler_drew(candidate):
 @pytest.mark.process
 @pytest.mark.socket
 def test_processes_of_torchs_loader_share_the_order_of_a_sampler():
-    loader = loader_of(engine=lambda: InProcess(1), sampler=data.RandomSampler(fifty()))
+    loader = loader_of(engine=lambda: ThreadEngine(1), sampler=data.RandomSampler(fifty()))
     for _ in range(2):
         assert sorted(flat(data.DataLoader(loader, batch_size=None, num_workers=2))) == list(range(50))
     loader.close()
@@ -239,7 +239,7 @@ def stream_class():
 
 
 def stream_of(rule, **options):
-    options = {"batch_size": 8, "engine": InProcess(2), "transform": first_of} | options
+    options = {"batch_size": 8, "engine": ThreadEngine(2), "transform": first_of} | options
     return offload.OffloadedLoader(stream_class()(), rule=rule, **options)
 
 
@@ -248,7 +248,7 @@ def test_a_stream_is_read_here_and_transformed_by_workers(rule):
     loader = stream_of(rule)
     for _ in range(2):
         assert flat(loader) == list(range(50))
-        assert loader.counts.remote == 50 * rule.ratio
+        assert loader.counts.remote_count == 50 * rule.ratio
     running = iter(loader)
     seen = [flat([next(running)]) for _ in range(3)]
     state = loader.state_dict()
@@ -291,7 +291,7 @@ def test_draws_of_a_stream_are_the_same_wherever_they_are_made():
 @pytest.mark.process
 @pytest.mark.socket
 def test_processes_of_torchs_loader_read_a_stream_as_it_shares_itself():
-    loader = stream_of(Rule("p1", 0.5), engine=lambda: InProcess(1))
+    loader = stream_of(Rule("p1", 0.5), engine=lambda: ThreadEngine(1))
     assert sorted(flat(data.DataLoader(loader, batch_size=None, num_workers=2))) == list(range(50))
     loader.close()
 
@@ -387,7 +387,7 @@ def test_a_promise_that_does_not_come_true_is_taken_back(monkeypatch):
 
 def test_other_jobs_on_the_workers_call_for_another_profile(monkeypatch):
     planned(monkeypatch, RATES, CPU)
-    engine = InProcess(2)
+    engine = ThreadEngine(2)
     loader = loader_of(engine=engine)
     assert not loader.retune_if_shared(print), "nothing is measured yet"
     loader.tune(print)
@@ -401,7 +401,7 @@ def test_other_jobs_on_the_workers_call_for_another_profile(monkeypatch):
 def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(monkeypatch):
     """With the step of `tune`; not in the middle of an epoch whose state was loaded, which goes on by its rule."""
     planned(monkeypatch, RATES, CPU)
-    engine = InProcess(2)
+    engine = ThreadEngine(2)
     loader = loader_of(engine=engine, retune=True)
     loader.tune(print)
     first = loader.profile
@@ -419,7 +419,7 @@ def test_an_epoch_begins_with_another_profile_when_jobs_or_workers_have_changed(
     list(loader)
     assert loader.profile is not second
     loader.close()
-    engine = InProcess(2)
+    engine = ThreadEngine(2)
     left_alone = loader_of(engine=engine)
     left_alone.tune(print)
     monkeypatch.setattr(engine, "list_workers", lambda: ("this",))
@@ -483,7 +483,7 @@ SHORT = Settings(batches=2, rounds=1, warm_up=1)
 def test_a_measurement_leaves_weights_optimiser_and_generators_alone(step_of):
     """A copy is trained, also when jobs have changed; an epoch of 7 batches is 7 steps."""
     training = Training()
-    step, engine = step_of(training), InProcess(2)
+    step, engine = step_of(training), ThreadEngine(2)
     for batch in (torch.ones(8), torch.zeros(8)):
         step(batch)
     before = training.hash()
@@ -503,7 +503,7 @@ def test_a_measurement_leaves_weights_optimiser_and_generators_alone(step_of):
 
 def test_a_measurement_runs_a_step_itself_when_asked():
     """One that is made for measuring; by default no epoch measures anything."""
-    taken, engine = [], InProcess(2)
+    taken, engine = [], ThreadEngine(2)
     loader = loader_of(engine=engine)
     loader.tune(taken.append, SHORT)
     assert taken == []
@@ -647,7 +647,7 @@ def test_constants_of_an_installed_package_are_no_obstacle(installed):
 
 def test_without_workers_nothing_is_offloaded(monkeypatch):
     planned(monkeypatch, RATES, CPU)
-    engine = InProcess(2)
+    engine = ThreadEngine(2)
     loader = loader_of(engine=engine)
     loader.tune(print)
     monkeypatch.setattr(engine, "list_workers", tuple)
@@ -678,14 +678,14 @@ def test_a_pipeline_is_measured_and_what_the_algorithm_says_is_run():
 
 
 def test_without_a_transform_there_is_nothing_between_reading_and_sending():
-    loader = offload.OffloadedLoader(fifty(), batch_size=4, engine=InProcess())
+    loader = offload.OffloadedLoader(fifty(), batch_size=4, engine=ThreadEngine())
     profile = loader.tune(lambda _batch: None, Settings(batches=3, rounds=1, warm_up=0))
     assert set(profile.metrics.candidates) == {"p2", "p3"}
     loader.close()
 
 
 def test_processor_time_of_workers_in_this_process_is_not_the_trainers():
-    engine = InProcess()
+    engine = ThreadEngine()
     before = read_trainer_cpu_ns(engine)
     engine._cpu_ns += 10**15
     assert read_trainer_cpu_ns(engine) < before

@@ -93,7 +93,7 @@ def ask_twin(modelled):
     from testbed.lab.control import send_request
 
     def ask(do, of="ocs1", **details):
-        return send_request(modelled.control[of], {"do": do, **details})
+        return send_request(modelled.control_addresses[of], {"do": do, **details})
 
     yield ask
     ask("clear_fault", fault="all")

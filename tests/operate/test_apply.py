@@ -150,7 +150,7 @@ def test_without_a_written_intent_nothing_is_sent(testbed12, memory_switch, jour
 
     switch = memory_switch()
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
-    monkeypatch.setattr(journal, "intend", full)
+    monkeypatch.setattr(journal, "store_intent", full)
     with pytest.raises(
         ApplyFailed, match=r"ocs1: 0 done, 48 failed: .* \(because the journal cannot be written"
     ):
@@ -417,7 +417,7 @@ def test_a_move_that_the_journal_could_not_record_is_unknown_not_lost(
     def full(*_arguments):
         raise JournalError("the journal cannot be written (disk full)")
 
-    monkeypatch.setattr(journal, "record", full)
+    monkeypatch.setattr(journal, "store_outcome", full)
     switch = memory_switch()
     plan = plan_lab(testbed12, WIRING, {"ocs1": switch})
 

@@ -125,7 +125,7 @@ def test_a_database_that_others_lock_moves_nothing_and_is_looked_at(bench, testb
     switch.obey = lambda step: pytest.fail("something was sent")
     session.journal.database.close()
     session.journal.database = Database(session.journal.path, busy_timeout_s=0.02)
-    with store.database.transaction():
+    with store.database.open_transaction():
         with pytest.raises(JournalError, match="another program writes to it"):
             session.carry_out(design, plan)
         assert len(read_leases(store.database.address, testbed12.name, includes_ended=True)) == 1

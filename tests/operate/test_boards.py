@@ -24,7 +24,7 @@ from testbed.operate.boards import find_board_links, find_free_links
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, judge_circuits
 from testbed.operate.plan import (
-    describe,
+    describe_plan,
     find_port_owners,
     find_scope,
     list_circuits,
@@ -68,12 +68,14 @@ def test_a_topology_that_leaves_the_nic_free_keeps_the_board(lab, switch):
     (part,) = plan.switches
     assert {pair for step in part.steps for pair in step.before.pairs - step.after.pairs} == set()
     assert part.steps[-1].after.pairs >= set(AT_NIC4.items())
-    assert describe(lab, plan)[-1].startswith("ocs1: 36 to make, 0 to remove, 0 kept, 2 of others untouched")
+    assert describe_plan(lab, plan)[-1].startswith(
+        "ocs1: 36 to make, 0 to remove, 0 kept, 2 of others untouched"
+    )
 
 
 def test_a_topology_that_needs_the_nic_takes_it_back(lab, switch):
     switch.held = CrossConnects(AT_NIC4)
-    lines = describe(lab, plan_lab(lab, FOUR, {"ocs1": switch}))
+    lines = describe_plan(lab, plan_lab(lab, FOUR, {"ocs1": switch}))
     assert [line.split(maxsplit=5)[-1] for line in lines if line.startswith("-")] == [
         "a/nic4 -> board1/port1",
         "board1/port1 -> a/nic4",
@@ -125,12 +127,12 @@ def test_an_attachment_is_journalled_and_reported(lab, switch, tmp_path):
         report = attach(session, Attachment("a", "nic4", "board1", "port1"), lines.append)
         again = attach(session, Attachment("a", "nic4", "board1", "port1"))
         (first, second) = (
-            row for row in journal.read_steps(report.apply.operation) if row["change"] == "circuits"
+            row for row in journal.read_steps(report.apply_result.operation) if row["change"] == "circuits"
         )
     assert switch.held.pairs >= set(AT_NIC4.items())
     assert [(one.input_port, one.output_port) for one in report.circuits] == [(4, 99), (49, 54)]
-    assert report.replaced == ("a/nic4 -> h/nic1", "h/nic1 -> a/nic4")
-    assert (again.replaced, again.dark_s) == ((), 0.0)
+    assert report.replaced_labels == ("a/nic4 -> h/nic1", "h/nic1 -> a/nic4")
+    assert (again.replaced_labels, again.dark_duration_s) == ((), 0.0)
     assert {first["state"], second["state"]} == {"verified"}
     assert lines[0] == "attach a/nic4 -> board1/port1: 2 circuits to remove"
 

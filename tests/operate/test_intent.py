@@ -20,7 +20,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects
-from testbed.database_file import database_in, read_rows
+from testbed.database_file import get_database_path, read_rows
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
 from testbed.lab.model import make_shard
@@ -110,7 +110,7 @@ def test_a_failed_apply_is_what_is_meant_and_unfinished(session, testbed12, swit
 def test_findings_of_the_proof_fail_an_epoch_that_stands_all_the_same(session, testbed12, switch, runs):
     switch.readings = dict.fromkeys(range(49, 97), replace(switch.power([49])[49], dbm=-19.0))
     brought = session.bring_up(build_design(testbed12))
-    assert not brought.verified.ok
+    assert not brought.verify_report.ok
     intent = the_only(runs, testbed12)
     assert (intent.state, intent.is_unfinished) == ("failed", False)
     assert intent.describe().startswith("epoch 1 (failed: its proof ended with 48 findings, 20")
@@ -230,7 +230,7 @@ from testbed.operate.session import LabSession
 lab, at = load_lab("{root}/labs/testbed12.yaml"), sys.argv[2]
 die = lambda *_args, **_options: os.kill(os.getpid(), signal.SIGKILL)
 if at == "intent":
-    Journal.intend = die
+    Journal.store_intent = die
 elif at == "routes":
     LabSession.install_routes = die
 elif at == "proof":
@@ -262,13 +262,13 @@ def test_an_apply_that_was_killed_is_named(tmp_path, testbed12, at, words):
     intent = the_only(tmp_path, testbed12)
     (one,) = left
     assert (one.operation, one.intent, one.lacks_proof) == (intent.operation, intent, at == "proof")
-    assert one.circuits_stood == (at in ("routes", "proof"))
+    assert one.were_circuits_in_place == (at in ("routes", "proof"))
     assert words in one.detail
 
 
 def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, testbed12, runs):
     """Until circuits were applied again: whoever applies reads the switches first."""
-    with journal.operation(testbed12.name) as killed:
+    with journal.open_operation(testbed12.name) as killed:
         pass
     with sqlite3.connect(journal.path) as connection:
         dead = {"owner": "1 never/0", "state": "running", "id": killed}
@@ -278,7 +278,7 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
     (left,) = find_unfinished_operations(runs, testbed12)
     assert left.operation == killed
     assert left.detail.startswith("an operation that was killed, begun ")
-    with journal.operation(testbed12.name):
+    with journal.open_operation(testbed12.name):
         pass
     assert find_unfinished_operations(runs, testbed12) == ()
 
@@ -287,14 +287,14 @@ def test_an_operation_of_an_earlier_release_that_was_killed_is_named(journal, te
 def test_where_nothing_is_stored_nothing_is_made(tmp_path, runs_dir):
     (tmp_path / "lab.yaml").touch()
     (tmp_path / "empty").mkdir()
-    database_in(tmp_path / "empty").touch()
+    get_database_path(tmp_path / "empty").touch()
     before = sorted(tmp_path.rglob("*"))
     assert load_intents(tmp_path / runs_dir, "lab") == ()
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_file_that_is_no_database_is_told(tmp_path, testbed12):
-    database_in(tmp_path).write_bytes(b"something else, and long enough to be looked at\n" * 40)
+    get_database_path(tmp_path).write_bytes(b"something else, and long enough to be looked at\n" * 40)
     with pytest.raises(
         JournalError,
         match=r"cannot read the stored topology of .*: .*lightbed\.sqlite cannot be read .*; .* or name the topology",

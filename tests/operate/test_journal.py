@@ -21,7 +21,7 @@ skip_without("sqlalchemy")
 from ocs_drivers.engine.transaction import judge_step
 from ocs_drivers.model import CrossConnects, Snapshot, Status, Step
 from testbed.errors import JournalError
-from testbed.operate.engine.planned import ROUTES, PlannedStep
+from testbed.operate.engine.planned import ROUTES_CHANGE, PlannedStep
 from testbed.operate.journal import Journal, open_journal
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def journal(tmp_path):
 
 def test_an_operation_is_kept_step_by_step(journal):
     with journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.read_state(operation) == "running"
         assert journal.read_steps(operation)[0]["outcome"] is None
         journal.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
@@ -50,7 +50,7 @@ def test_an_operation_is_kept_step_by_step(journal):
 
 def test_an_intent_is_on_disk_when_it_returns(journal):
     with journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         with sqlite3.connect(f"file:{journal.path}?mode=ro", uri=True) as other:
             rows = other.execute("select operation, before, after from steps").fetchall()
         other.close()
@@ -76,7 +76,7 @@ def test_an_operation_ends_as_what_was_raised(journal, error, state):
 
 def test_an_interrupted_step_is_unknown_at_once(journal):
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
     (step,) = journal.find_open_steps()
     assert (step.operation, step.switch, step.status) == (operation, "ocs1", Status.UNKNOWN)
@@ -86,7 +86,9 @@ def test_an_interrupted_step_is_unknown_at_once(journal):
 def test_a_host_that_was_left_in_the_middle_is_no_step_of_a_switch(journal):
     """Its texts are digests and no circuits: whoever reads switches passes it over."""
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
-        journal.steps.intend(operation, [PlannedStep("a", 0, "10.0.0.1", "configure", "", "digest", ROUTES)])
+        journal.steps.store_intents(
+            operation, [PlannedStep("a", 0, "10.0.0.1", "configure", "", "digest", ROUTES_CHANGE)]
+        )
         raise KeyboardInterrupt
     assert journal.find_open_steps() == ()
     assert journal.settle("lab", "10.0.0.1", Snapshot(BEFORE, 0.0)) == ()
@@ -94,7 +96,7 @@ def test_a_host_that_was_left_in_the_middle_is_no_step_of_a_switch(journal):
 
 def test_a_step_of_a_living_process_is_not_unfinished(journal):
     with journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.find_open_steps() == ()
 
 
@@ -118,7 +120,7 @@ journal = Journal(path)
 die_if("opened")
 with journal.operation("lab") as operation:
     die_if("begun")
-    journal.intend(operation, "ocs1", 0, "memory://ocs1", step)
+    journal.store_intent(operation, "ocs1", 0, "memory://ocs1", step)
     die_if("intended")
     journal.record(operation, "ocs1", 0, judge_step(step, Snapshot(after, 0.0)))
     die_if("recorded")
@@ -156,7 +158,7 @@ def test_a_process_killed_in_the_middle_is_recognised_while_its_number_is_still_
 
 def test_a_process_whose_number_another_one_has_now_does_not_live(journal):
     with journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         with sqlite3.connect(journal.path) as database:
             database.execute("update operations set owner = ?", (f"{os.getpid()} another-boot/1",))
         database.close()
@@ -170,7 +172,7 @@ def test_a_process_whose_number_another_one_has_now_does_not_live(journal):
 )
 def test_a_read_settles_what_was_left_open(journal, found, status):
     with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
     read_back = Snapshot(found, 0.0)
     assert journal.settle("other", "memory://ocs1", read_back) == ()
@@ -189,9 +191,9 @@ def test_two_journals_on_one_file_wait_for_one_another(tmp_path):
     def write() -> None:
         with Journal(path) as mine:
             for _ in range(5):
-                with mine.operation("lab") as operation:
-                    mine.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
-                    mine.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
+                with mine.open_operation("lab") as operation:
+                    mine.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
+                    mine.store_outcome(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:
@@ -213,7 +215,7 @@ def test_a_journal_that_cannot_be_written_says_so(journal):
         with pytest.raises(
             JournalError, match=r"journal\.sqlite cannot be written \(.*readonly.*\); make it writable"
         ):
-            journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+            journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         journal.close()  # a new connection may write again
 
 

@@ -57,12 +57,12 @@ def bench(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wiring_document, "make_board_command", stand_in)
         with (
-            start_lab(lab, hosts="kernel", move=True) as up,
+            start_lab(lab, hosts="kernel", may_move=True) as up,
             Journal(journal_file) as journal,
             open_lab(up.lab, journal) as opened,
         ):
             assert up.boards == {"board1": {"port1": {"interface": "port1"}}}
-            assert opened.bring_up(RING).verified.ok
+            assert opened.bring_up(RING).verify_report.ok
             yield opened, up
 
 
@@ -83,8 +83,8 @@ def test_a_free_nic_reaches_the_board_and_keeps_it(bench):
     opened, _ = bench
     report = attach(opened, Attachment("a", "nic3", "board1", "port1"))
     assert [(one.input_port, one.output_port) for one in report.circuits] == [(3, 99), (49, 53)]
-    assert report.replaced == ()
-    assert 0 < report.apply.total_s <= report.dark_s
+    assert report.replaced_labels == ()
+    assert 0 < report.apply_result.total_s <= report.dark_duration_s
     assert run(opened, "ping -c 1 -W 5 10.100.20.1 >/dev/null") == (0, "")
     assert ask(opened) == (0, "draob olleh")
     assert findings(opened) == []
@@ -99,7 +99,7 @@ def test_a_nic_of_a_topology_is_lent_and_taken_back(bench):
     report = attach(opened, Attachment("a", "nic2", "board1", "port1"), notes.append)
     ring = {opened.lab.link_label(link) for link in RING.wiring.links if Nic(0, 1) in link}
     assert len(ring) == 2
-    assert set(report.replaced) == {*ring, "a/nic3 -> board1/port1", "board1/port1 -> a/nic3"}
+    assert set(report.replaced_labels) == {*ring, "a/nic3 -> board1/port1", "board1/port1 -> a/nic3"}
     assert notes[0] == "attach a/nic2 -> board1/port1: 4 circuits to remove"
     assert ask(opened) == (0, "draob olleh")
     kinds = [kind for kind, _ in findings(opened)]

@@ -35,7 +35,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
-from testbed.operate.probe_findings import compare, count_received_links
+from testbed.operate.probe_findings import count_received_links, judge_probe
 from testbed.operate.proof.judge import verify_lab
 
 balancing = library("testbed.design.routing.balancing")
@@ -79,10 +79,10 @@ class Bench:
 
     def probe(self, wiring):
         heard = probe_links(self.fleet, self.lab, next(epochs), window_s=0.2)
-        return heard, compare(self.lab, wiring, heard)
+        return heard, judge_probe(self.lab, wiring, heard)
 
     def plant(self, do, **details):
-        return send_request(self.up.control["plant"], {"do": do, **details})
+        return send_request(self.up.control_addresses["plant"], {"do": do, **details})
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ class Bench:
 def bench(testbed12, tmp_path_factory):
     journal_path = tmp_path_factory.mktemp("journal") / "journal.sqlite"
     with (
-        start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up,
+        start_lab(four_hosts(testbed12), hosts="kernel", may_move=True) as up,
         SshFleet(up.lab) as fleet,
         open_switch(up.lab.switches[0].address) as switch,
         Journal(journal_path) as journal,
@@ -102,11 +102,11 @@ def bench(testbed12, tmp_path_factory):
 def test_every_pair_reaches_every_other_over_the_planned_hops(bench, wiring):
     bench.bring_up(wiring)
     reached = ping_all(bench.fleet)
-    assert reached.missing == ()
+    assert reached.missing_pairs == ()
     routes = find_routes(wiring)
     names = [host.name for host in bench.lab.hosts]
-    planned = {(names[s], names[t]): routes.hops(s, t) for s in range(4) for t in range(4) if s != t}
-    assert reached.hops == planned
+    planned = {(names[s], names[t]): routes.count_hops(s, t) for s in range(4) for t in range(4) if s != t}
+    assert reached.hop_count_by_pair == planned
     assert max(planned.values()) >= 2, "somebody must forward"
 
 
@@ -182,7 +182,7 @@ def test_traffic_is_back_at_once_after_a_switch_change(bench):
     assert ping_all(bench.fleet).is_complete
     bench.patch(CROSSED)
     bench.forward(CROSSED)
-    assert ping_all(bench.fleet, deadline_s=15.0).missing == ()
+    assert ping_all(bench.fleet, deadline_s=15.0).missing_pairs == ()
 
 
 def test_installing_again_and_over_another_epoch_leaves_no_leftovers(bench):

@@ -52,14 +52,16 @@ def bench(testbed12, tmp_path_factory):
     lab = replace(testbed12, name=f"narrow-{os.getpid()}", hosts=hosts)
     journal_file = tmp_path_factory.mktemp("journal") / "journal.sqlite"
     with (
-        start_lab(lab, hosts="kernel", move=True) as up,
+        start_lab(lab, hosts="kernel", may_move=True) as up,
         Journal(journal_file) as journal,
         open_lab(up.lab, journal) as opened,
     ):
-        assert opened.bring_up(RING).verified.ok
+        assert opened.bring_up(RING).verify_report.ok
         switches = {"ocs1": Unmonitored(opened.switches["ocs1"])}
         session = LabSession(opened.lab, switches, opened.fleet, journal)
-        yield SimpleNamespace(session=session, plant=lambda **do: send_request(up.control["plant"], do))
+        yield SimpleNamespace(
+            session=session, plant=lambda **do: send_request(up.control_addresses["plant"], do)
+        )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def with_switch(lab, scheme):
 
 
 def true_circuits(up, switch):
-    return {tuple(pair) for pair in send_request(up.control[switch], {"do": "truth"})["connections"]}
+    return {
+        tuple(pair) for pair in send_request(up.control_addresses[switch], {"do": "truth"})["connections"]
+    }
 
 
 DAILY = {"calient+rest", "rome+telnet"}
@@ -70,7 +72,7 @@ def applied(up, wiring, directory):
     ],
 )
 def test_a_lab_is_patched_through_a_switch_of_any_family(testbed12, tmp_path, scheme):
-    with start_lab(with_switch(testbed12, scheme), hosts="model", move=True) as up:
+    with start_lab(with_switch(testbed12, scheme), hosts="model", may_move=True) as up:
         asked, _ = applied(up, RING, tmp_path)
 
         assert len(asked["ocs1"]) == 24
@@ -80,7 +82,7 @@ def test_a_lab_is_patched_through_a_switch_of_any_family(testbed12, tmp_path, sc
 @pytest.mark.long
 def test_the_lab_with_a_robotic_panel_moves_24_fibres(tmp_path):
     lab = load_lab(LABS / "testbed12-panel.yaml")
-    with start_lab(lab, hosts="model", move=True) as up:
+    with start_lab(lab, hosts="model", may_move=True) as up:
         asked, plan = applied(up, RING, tmp_path)
 
         assert true_circuits(up, "panel1") == asked["panel1"]
@@ -92,9 +94,9 @@ def test_the_lab_with_a_robotic_panel_moves_24_fibres(tmp_path):
 @pytest.mark.long
 def test_the_lab_in_planes_connects_interface_i_on_switch_i(tmp_path):
     lab = load_lab(LABS / "testbed12-planes.yaml")
-    assert [switch.inputs for switch in lab.switches] == [12] * 4
-    with start_lab(lab, hosts="model", move=True) as up:
-        asked, _ = applied(up, make_wiring(FULL, planes=4), tmp_path)
+    assert [switch.input_count for switch in lab.switches] == [12] * 4
+    with start_lab(lab, hosts="model", may_move=True) as up:
+        asked, _ = applied(up, make_wiring(FULL, plane_count=4), tmp_path)
 
         assert [len(circuits) for circuits in asked.values()] == [12] * 4
         assert {name: true_circuits(up, name) for name in asked} == asked

@@ -146,7 +146,7 @@ def test_sbatch_refuses_what_the_prolog_cannot_read_and_nothing_else(lua, words,
     assert job.comment == light.write_status(comment, "waits for hosts")
     assert light.parse_request(job.comment) == request
     demands = parse_demands(request.demand)
-    assert all(request.nodes % demand.group == 0 and demand.size_bytes > 0 for demand in demands)
+    assert all(request.nodes % demand.group_size == 0 and demand.size_bytes > 0 for demand in demands)
 
 
 def test_both_happened_often():

@@ -11,7 +11,7 @@ from testbed.cli.app import run_app
 from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan, WorkloadChoice, write_plan
-from testbed.design.repair import find_bought_pairs
+from testbed.design.repair import find_non_ring_pairs
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.sharding import Strategy, make_data_sharding
@@ -118,7 +118,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     ask_twin("cut", of="plant", fibre="c/nic1:transmit")
     try:
         planned = plan_lab_repair(lab, design, observe_design(session, design))
-        assert [(lab.nic_label(loss.nic), loss.fibre) for loss in planned.observation.losses] == [
+        assert [(lab.nic_label(loss.nic), loss.lost_part) for loss in planned.observation.losses] == [
             ("c/nic1", "transmit")
         ]
         assert not planned.is_repaired
@@ -139,7 +139,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
 def test_without_links_to_give_the_detour_is_all(session, ask_twin):
     design = build_design(session.lab)
     session.bring_up(design)
-    assert find_bought_pairs(design.topology) == ()
+    assert find_non_ring_pairs(design.topology) == ()
     notes = []
     ask_twin("cut", of="plant", fibre="a/nic1:transmit")
     try:
@@ -223,7 +223,7 @@ def test_the_command_says_what_is_lost_and_does_it_when_told(
     finally:
         for fibre in ("a/nic1:transmit", "g/nic1:transmit"):
             ask_twin("uncut", of="plant", fibre=fibre)
-    begun, phase = RunStore(tmp_path / "runs").load("last").phases
+    begun, phase = RunStore(tmp_path / "runs").load_run("last").phases
     assert (begun.name, begun.data["losses"][0]) == ("repair begun", lost)
     assert (phase.name, phase.data["lost"]) == ("repair", begun.data["losses"])
     assert phase.data["repatch_s"] >= phase.data["outage_s"] > 0

@@ -19,7 +19,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.fleet import CommandResult
 from testbed.operate import narrow as narrowing
 from testbed.operate.design import Design
-from testbed.operate.findings import KINDS
+from testbed.operate.findings import FINDING_KINDS
 from testbed.operate.journal import Journal
 from testbed.operate.model import VerifyReport
 from testbed.operate.narrow import narrow
@@ -97,7 +97,7 @@ class Glass:
     def narrowed(self, kind, subject):
         """Return the narrowed finding; the switch holds afterwards what it held before."""
         before, self.notes = self.switch.held, []
-        report = VerifyReport(8, 0, (KINDS[kind].report(subject, "as verify says it"),))
+        report = VerifyReport(8, 0, (FINDING_KINDS[kind].report(subject, "as verify says it"),))
         (finding,) = narrow(self.session, self.design, report, self.notes.append).findings
         assert self.switch.held == before
         return finding

@@ -19,7 +19,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError
 from testbed.lab.model import FibreEnd
 from testbed.operate.plan import (
-    describe,
+    describe_plan,
     find_port_owners,
     find_scope,
     list_circuits,
@@ -74,7 +74,7 @@ def test_a_lab_on_part_of_a_switch_touches_its_own_inputs_only(testbed12, memory
     plan = plan_lab(lab, make_wiring(find_topology(4, 2)), {"ocs1": switch})
     assert [step.kind for step in plan.switches[0].steps] == ["remove", "add"]
     assert plan.switches[0].steps[-1].after[40] == 90
-    lines = describe(lab, plan)
+    lines = describe_plan(lab, plan)
     assert lines[0] == "- ocs1    1 -> 49    a/nic1 -> a/nic1"
     assert lines[-1].startswith(
         "ocs1: 8 to make, 1 to remove, 0 kept, 1 of others untouched; 2 steps, about 0.04 s"
@@ -93,15 +93,15 @@ def test_a_plan_for_what_is_there_has_no_changes(testbed12, memory_switch):
     target = CrossConnects({c.input_port: c.output_port for c in list_circuits(testbed12, WIRING)})
     plan = plan_lab(testbed12, WIRING, {"ocs1": memory_switch(held=target)})
     assert not plan.has_changes
-    assert describe(testbed12, plan)[-1] == "ocs1: 0 to make, 0 to remove, 48 kept; nothing to do"
-    assert describe(testbed12, plan)[0] == "= ocs1    1 -> 53    a/nic1 -> b/nic1"
+    assert describe_plan(testbed12, plan)[-1] == "ocs1: 0 to make, 0 to remove, 48 kept; nothing to do"
+    assert describe_plan(testbed12, plan)[0] == "= ocs1    1 -> 53    a/nic1 -> b/nic1"
 
 
 def test_a_replacement_says_that_kept_circuits_may_blink(testbed12, memory_switch):
     target = {c.input_port: c.output_port for c in list_circuits(testbed12, WIRING)}
     del target[1]
     plan = plan_lab(testbed12, WIRING, {"ocs1": memory_switch(held=CrossConnects(target))})
-    lines = describe(testbed12, plan)
+    lines = describe_plan(testbed12, plan)
     assert [line[0] for line in lines[:-1]] == ["+"] + ["="] * 47
     assert lines[-1].endswith("the 47 kept may lose light meanwhile")
 
@@ -111,7 +111,7 @@ def test_ports_of_nobody_are_named_by_number(testbed12, memory_switch):
     plan = plan_lab(
         lab, make_wiring(find_topology(2, 1)), {"ocs1": memory_switch(held=CrossConnects({1: 90}))}
     )
-    assert "- ocs1    1 -> 90    a/nic1 -> port 90" in describe(lab, plan)
+    assert "- ocs1    1 -> 90    a/nic1 -> port 90" in describe_plan(lab, plan)
 
 
 def test_every_port_of_the_lab_has_its_owner(testbed12):
@@ -131,4 +131,4 @@ def test_rows_and_json_tell_exactly_the_difference(testbed12, memory_switch, hel
     then = {(row["input_port"], row["output_port"]) for row in rows if row["change"] != "remove"}
     assert now == switch.held.pairs
     assert then == plan.switches[0].target.pairs
-    assert len(describe(testbed12, plan)) == len(rows) + 1
+    assert len(describe_plan(testbed12, plan)) == len(rows) + 1

@@ -20,7 +20,7 @@ from testbed.design.model import Link, Nic
 from testbed.design.patching.wiring import make_wiring
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
-from testbed.operate.probe_findings import compare, count_received_links
+from testbed.operate.probe_findings import count_received_links, judge_probe
 
 EPOCH = 7
 RING = make_wiring(find_topology(12, 4))
@@ -52,27 +52,27 @@ def kinds(findings):
 
 def test_all_received_is_no_finding(testbed12):
     everything = heard(testbed12, RING)
-    assert compare(testbed12, RING, everything) == ()
+    assert judge_probe(testbed12, RING, everything) == ()
     assert count_received_links(testbed12, RING, everything) == 48
 
 
 def test_nothing_received_names_every_link(testbed12):
     nothing = ProbeReport(EPOCH, {})
-    assert [kind for kind, _ in kinds(compare(testbed12, RING, nothing))] == ["no_carrier"] * 48
+    assert [kind for kind, _ in kinds(judge_probe(testbed12, RING, nothing))] == ["no_carrier"] * 48
     assert count_received_links(testbed12, RING, nothing) == 0
 
 
 def test_a_dark_receiver_is_one_finding_and_its_own_silence_is_told_with_it(testbed12):
     target = RING.links[0].target
-    found = compare(testbed12, RING, heard(testbed12, RING, dark={target}))
+    found = judge_probe(testbed12, RING, heard(testbed12, RING, dark={target}))
     assert kinds(found) == [("no_carrier", "a/nic1 -> b/nic1")]
     assert found[0].detail == "b/nic1 receives no light and so cannot send on b/nic1 -> a/nic1"
 
 
 def test_light_without_a_frame_is_not_received(testbed12):
     nics = dict(heard(testbed12, RING).nics)
-    nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=())
-    (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
+    nics["b", "nic1"] = NicReport(has_carrier=True, sent_count=3, frames=())
+    (found,) = judge_probe(testbed12, RING, ProbeReport(EPOCH, nics))
     assert (found.kind, found.subject) == ("not_heard", "a/nic1 -> b/nic1")
     assert "check the transmit fibre at ocs1:1 and the receive fibre at ocs1:53" in found.detail
 
@@ -105,8 +105,8 @@ def test_light_without_a_frame_is_not_received(testbed12):
 def test_counters_at_both_ends_tell_a_fibre_from_a_host(testbed12, sent, received, words):
     nics = dict(heard(testbed12, RING).nics)
     nics["a", "nic1"] = replace(nics["a", "nic1"], counters=sent)
-    nics["b", "nic1"] = NicReport(carrier=True, sent=3, frames=(), counters=received)
-    (found,) = compare(testbed12, RING, ProbeReport(EPOCH, nics))
+    nics["b", "nic1"] = NicReport(has_carrier=True, sent_count=3, frames=(), counters=received)
+    (found,) = judge_probe(testbed12, RING, ProbeReport(EPOCH, nics))
     assert words in found.detail
 
 
@@ -115,7 +115,7 @@ def test_swapped_fibres_of_the_same_two_hosts_are_named(testbed12):
     wiring = wiring_of(["A1-B1", "A2-B2"], 12, 4)
     one, two = Link(Nic(0, 0), Nic(1, 0)), Link(Nic(0, 1), Nic(1, 1))
     moved = {one.target: two.source, two.target: one.source}
-    (found,) = compare(testbed12, wiring, heard(testbed12, wiring, moved=moved))
+    (found,) = judge_probe(testbed12, wiring, heard(testbed12, wiring, moved=moved))
     assert found.kind == "swapped"
     assert found.subject == "a/nic1 -> b/nic1 and a/nic2 -> b/nic2"
     assert found.detail == (
@@ -127,7 +127,7 @@ def test_swapped_fibres_of_the_same_two_hosts_are_named(testbed12):
 def test_three_fibres_in_a_circle_are_three_findings(testbed12):
     one, two, three = ONE_WAY.links[:3]
     moved = {one.target: two.source, two.target: three.source, three.target: one.source}
-    found = compare(testbed12, ONE_WAY, heard(testbed12, ONE_WAY, moved=moved))
+    found = judge_probe(testbed12, ONE_WAY, heard(testbed12, ONE_WAY, moved=moved))
     assert kinds(found) == [("swapped", testbed12.link_label(link)) for link in (one, two, three)]
     assert "instead of" in found[0].detail
 
@@ -136,7 +136,7 @@ def test_a_frame_of_another_epoch_or_lab_is_foreign(testbed12):
     nics = dict(heard(testbed12, RING).nics)
     own = nics["b", "nic1"].frames
     nics["b", "nic1"] = NicReport(True, 3, (*own, Frame("a", "nic1", EPOCH - 1), Frame("zz", "nic1", EPOCH)))
-    found = compare(testbed12, RING, ProbeReport(EPOCH, nics))
+    found = judge_probe(testbed12, RING, ProbeReport(EPOCH, nics))
     assert kinds(found) == [("foreign", "a/nic1 -> b/nic1"), ("foreign", "zz/nic1 -> b/nic1")]
     assert found[0].detail.startswith("a frame of epoch 6, not 7")
 
@@ -145,7 +145,7 @@ def test_a_frame_where_no_link_is_planned_is_an_extra_circuit(testbed12):
     wiring = wiring_of(["A1-B1"], 12, 4)
     nics = dict(heard(testbed12, wiring).nics)
     nics["c", "nic1"] = NicReport(True, 3, (Frame("d", "nic2", EPOCH),))
-    (found,) = compare(testbed12, wiring, ProbeReport(EPOCH, nics))
+    (found,) = judge_probe(testbed12, wiring, ProbeReport(EPOCH, nics))
     assert (found.kind, found.subject) == ("extra_circuit", "d/nic2 -> c/nic1")
 
 
@@ -159,7 +159,7 @@ def test_any_permutation_of_fibres_is_found_and_only_what_moved_is_named(testbed
         wrong = {
             testbed12.link_label(link) for link, other in zip(planned, permuted, strict=True) if link != other
         }
-        findings = compare(testbed12, ONE_WAY, heard(testbed12, ONE_WAY, moved=moved))
+        findings = judge_probe(testbed12, ONE_WAY, heard(testbed12, ONE_WAY, moved=moved))
         named = {name for finding in findings for name in finding.subject.split(" and ")}
         assert named == wrong
         assert {finding.kind for finding in findings} <= {"swapped"}
@@ -177,7 +177,7 @@ def test_any_set_of_dark_receivers_is_named_exactly(testbed12):
     @given(st.sets(st.sampled_from(ONE_WAY.links)))
     def holds(cut):
         dark = {link.target for link in cut}
-        found = compare(testbed12, ONE_WAY, heard(testbed12, ONE_WAY, dark=dark))
+        found = judge_probe(testbed12, ONE_WAY, heard(testbed12, ONE_WAY, dark=dark))
         assert kinds(found) == [
             ("no_carrier", testbed12.link_label(link)) for link in ONE_WAY.links if link in cut
         ]

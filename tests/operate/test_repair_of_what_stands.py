@@ -31,7 +31,7 @@ from testbed.operate.repair import (
     RepairRecord,
     carry_out,
     describe_repair,
-    describe_unpatched,
+    describe_unpatched_circuits,
     observe_design,
     plan_lab_repair,
     reroute,
@@ -162,7 +162,7 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
         choose_routes=lambda topology: balancing.route(topology, sent, tries=1),
     )
     for stage in (planned.detour_design, planned.repatched_design):
-        assert len(stage.further_routes) == stage.route_sets.sets - 1 == 3
+        assert len(stage.further_routes) == stage.route_sets.set_count - 1 == 3
         taken = {
             link for routes in (stage.routes, *stage.further_routes) for link in routes.first_link.values()
         }
@@ -185,7 +185,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
         "testbed.design.evaluation.job.find_routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
     )
-    topology_source = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)
+    topology_source = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repaired_epoch=1)
     intent = SimpleNamespace(
         name="job", topology=repaired.topology, wiring=repaired.wiring, topology_source=topology_source
     )
@@ -266,16 +266,16 @@ def test_a_host_of_one_nic_that_is_cut_off_is_named(testbed12, see):
 def test_what_is_said_when_no_fibre_is_lost_and_the_circuits_differ(testbed12, ring_and_pairs, see):
     design, cut = ring_and_pairs(), {(Nic(2, 0), "receive")}
     links = design.wiring.links
-    (line,) = describe_unpatched(testbed12, design, see(design, links[1:], ()))
+    (line,) = describe_unpatched_circuits(testbed12, design, see(design, links[1:], ()))
     assert line.startswith("not patched: a/nic1 -> b/nic1, ocs1 passes no light 1 -> ")
     repaired = plan_lab_repair(testbed12, design, see(design, links, cut)).repatched_design.wiring.links
     observation = see(design, repaired, cut)
     assert plan_lab_repair(testbed12, design, observation) is None, (
         "the dead receiver is on no circuit any more"
     )
-    (line,) = describe_unpatched(testbed12, design, observation)
+    (line,) = describe_unpatched_circuits(testbed12, design, observation)
     assert "--runs-dir of its repair" in line
-    assert list(describe_unpatched(testbed12, design, see(design, links, ()))) == []
+    assert list(describe_unpatched_circuits(testbed12, design, see(design, links, ()))) == []
 
 
 # ------------------------------------------------------------------------------ on a modelled lab

@@ -24,7 +24,7 @@ from testbed.lab.model import make_shard
 from testbed.operate.apply import apply_plan
 from testbed.operate.design import build_plan_design, check_fits, find_plan_lab
 from testbed.operate.journal import Journal
-from testbed.operate.plan import describe, list_circuits, plan_lab
+from testbed.operate.plan import describe_plan, list_circuits, plan_lab
 
 FIRST, SECOND = tuple("abcdef"), tuple("ghijkl")
 
@@ -105,7 +105,7 @@ def test_a_plan_names_foreign_hosts_by_their_names(testbed12, memory_switch, jou
     here = make_shard(testbed12, FIRST)
     laid = plan_lab(here, make_wiring(find_topology(6, 4)), {"ocs1": switch}, take_over=True)
 
-    lines = describe(here, laid)
+    lines = describe_plan(here, laid)
 
     assert any(line.startswith("- ") and "l/nic" in line and " -> a/nic" in line for line in lines)
     assert "of others untouched" in lines[-1]

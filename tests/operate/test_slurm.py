@@ -185,7 +185,7 @@ def cluster(tmp_path_factory):
         folder = Path(name)
         folder.chmod(0o755)
         lab = replace(load_lab(ROOT / "labs" / "testbed12.yaml"), name=f"slurm-{os.getpid()}")
-        with start_lab(lab, hosts="kernel", move=True) as up, SshFleet(up.lab) as fleet:
+        with start_lab(lab, hosts="kernel", may_move=True) as up, SshFleet(up.lab) as fleet:
             (folder / "lab.yaml").write_text(render_lab(up.lab))
             yield from start_slurm(folder, up.lab, fleet)
 

@@ -21,7 +21,7 @@ from testbed.operate.confirmation import ConfirmationLog
 from testbed.operate.design import build_design
 from testbed.operate.discovery.model import Observation, Problem, Round
 from testbed.operate.discovery.run import MAX_ROUND_AGE, DiscoveryRecord
-from testbed.operate.engine.planned import ROUTES, PlannedStep
+from testbed.operate.engine.planned import ROUTES_CHANGE, PlannedStep
 from testbed.operate.intent import find_replaced_intents, load_intents
 from testbed.operate.journal import open_journal
 from testbed.operate.model import LabPlan, SwitchPlan
@@ -64,7 +64,7 @@ def apply(testbed12, switch, journal, monkeypatch):
                 raise Killed
 
             patch.setattr(LabSession, "install_routes", die)
-            patch.setattr("testbed.operate.intent.ApplyRecord.advance", lambda *_arguments: None)
+            patch.setattr("testbed.operate.intent.ApplyRecord.store_state", lambda *_arguments: None)
             with pytest.raises(Killed):
                 session.bring_up(build_design(lab, **options), take_over=True)
         died(journal, "intents")
@@ -119,7 +119,7 @@ def test_the_newest_of_two_that_were_killed_is_told_and_knows_the_other(apply, r
     apply(kill=True)
     (one,) = find_unfinished_operations(runs, testbed12)
     assert (one.intent.epoch, [epoch.epoch for epoch in one.replaced]) == (3, [2, 1])
-    assert one.circuits_stood
+    assert one.were_circuits_in_place
 
 
 @pytest.mark.slow
@@ -168,12 +168,14 @@ def test_an_operation_without_an_epoch_is_forgotten_when_its_ports_are_patched_a
 
 def configured(journal, hosts, *, kill=False):
     """Configure hosts as an operation of their own, which is killed in the middle of it if asked."""
-    steps = [PlannedStep(host, 0, "10.99.0.2", "configure", "", "digest", ROUTES) for host in hosts]
-    with suppress(Killed), journal.operation("testbed12", "repair") as operation:
-        journal.steps.intend(operation, steps)
+    steps = [PlannedStep(host, 0, "10.99.0.2", "configure", "", "digest", ROUTES_CHANGE) for host in hosts]
+    with suppress(Killed), journal.open_operation("testbed12", "repair") as operation:
+        journal.step_log.store_intents(operation, steps)
         if kill:
             raise Killed
-        journal.steps.close(operation, {(step.device, 0): (Status.DONE, "digest") for step in steps})
+        journal.step_log.store_outcomes(
+            operation, {(step.device, 0): (Status.DONE, "digest") for step in steps}
+        )
 
 
 def test_hosts_that_were_left_in_the_middle_are_named_until_all_of_them_are_configured_again(
@@ -196,7 +198,7 @@ def test_a_way_back_that_failed_is_named_until_a_newer_epoch_is_verified(apply, 
     apply(simplex=True)
     confirmations = ConfirmationLog(journal, "testbed12")
     confirmations.request(2, 1, 60.0)
-    assert confirmations.change(2, ("requested",), "failed", reason="no answer")
+    assert confirmations.change_state(2, ("requested",), "failed", reason="no answer")
     (one,) = find_unfinished_operations(runs, testbed12)
     assert one.detail == "epoch 2 was not confirmed; the rollback to epoch 1 failed (no answer)"
     assert one.awaits_confirmation
@@ -231,7 +233,7 @@ def begin(journal, lab, *, patch=None):
     """Begin a discovery; `patch` makes its circuit through the journal, as a round does."""
     record = DiscoveryRecord(journal, lab.name)
     record.begin(PROBLEM, ())
-    record.intend(ROUND.circuits)
+    record.store_intent(ROUND.circuits)
     if patch:
         one_circuit(patch, (1, 60))
     record.add_round(ROUND, SEEN)
@@ -253,7 +255,7 @@ def test_a_killed_discovery_is_named_with_its_next_command(journal, runs, testbe
 @pytest.mark.parametrize("end", ["finish", "stop"])
 def test_a_discovery_that_put_all_back_is_not_named(journal, runs, testbed12, end):
     record = begin(journal, testbed12)
-    record.finish(()) if end == "finish" else record.stop(())
+    record.mark_finished(()) if end == "finish" else record.mark_stopped(())
     died(journal, "discoveries")
     assert left(runs, testbed12) == []
 
@@ -285,7 +287,7 @@ def test_an_apply_that_leaves_one_of_its_circuits_does_not_cover_it(apply, journ
     session = LabSession(testbed12, {"ocs1": switch}, None, journal)
     record = DiscoveryRecord(journal, testbed12.name)
     record.begin(PROBLEM, ())
-    record.intend({("ocs1", 9): ("ocs1", 60)})
+    record.store_intent({("ocs1", 9): ("ocs1", 60)})
     one_circuit(session, (9, 60))
     died(journal, "operations")
     died(journal, "discoveries")

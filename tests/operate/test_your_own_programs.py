@@ -49,7 +49,7 @@ def bench(tmp_path_factory):
     hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts[:4])
     four = replace(lab, name=f"programs-{os.getpid()}", hosts=hosts)
     path = tmp_path_factory.mktemp("programs")
-    with start_lab(four, hosts="kernel", move=True) as up, Journal(path / "journal.sqlite") as journal:
+    with start_lab(four, hosts="kernel", may_move=True) as up, Journal(path / "journal.sqlite") as journal:
         design = build_design(up.lab)
         with open_lab(up.lab, journal, model_hosts=False) as session:
             session.bring_up(design)
@@ -120,10 +120,10 @@ def test_nccl_files_number_nics_as_the_host_lists_them(bench):
     )
     assert reasons == {}
     for host, names in listed.items():
-        topology = read_topology(files.texts[host]["topology.xml"])
+        topology = read_topology(files.texts_by_host[host]["topology.xml"])
         assert [topology.nets[number] for number in range(2)] == names.split()
         assert len(names.split()) == 2
-        assert read_graphs(files.texts[host]["ring-1.xml"], topology, 1)[0][0].gpus == (0,)
+        assert read_graphs(files.texts_by_host[host]["ring-1.xml"], topology, 1)[0][0].gpus == (0,)
     assert (
         "a, b, c, d: nic1, nic2 have no PCI device: attached to the processor, as NCCL assumes"
         in files.assumptions

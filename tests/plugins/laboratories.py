@@ -52,7 +52,7 @@ def laboratory(tmp_path, monkeypatch):
         store = RunStore(runs_dir, now=lambda: day(number))
         from dataclasses import replace
 
-        with store.begin(
+        with store.begin_run(
             replace(info, name=lab), True, "kernel", {"topology": 1}, arguments=["testbed"]
         ) as made:
             for size in sizes:
@@ -67,7 +67,7 @@ def laboratory(tmp_path, monkeypatch):
             made.add_nic_bytes([NicBytes("ring", "one ring", 1024, "a", "nic1", 1536, 1536.0)])
             made.add_phase("apply", {"total_s": 0.25})
         database = Database(runs_dir / "lightbed.sqlite")
-        with database.transaction() as connection:
+        with database.open_transaction() as connection:
             ended = (day(number) + timedelta(minutes=5)).isoformat()
             connection.execute(sa.update(runs).where(runs.c.id == made.run_id).values(finished=ended))
         database.close()
@@ -86,7 +86,7 @@ def laboratory(tmp_path, monkeypatch):
             "words": why, "intended_at": day(number).isoformat(), "applied_at": day(number).isoformat(),
         }  # fmt: skip
         database = Database(runs_dir / "lightbed.sqlite")
-        with database.transaction() as connection:
+        with database.open_transaction() as connection:
             connection.execute(intents.insert().values(values))
         database.close()
 

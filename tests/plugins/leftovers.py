@@ -2,12 +2,14 @@
 
 `python leftovers.py COMMAND` looks once for all that a command runs: of lanes side by side none knows what is whose.
 Other suites and labs may run on the machine. A process is ours if it inherited the token of this run; a namespace or a
-mount is left behind if it is new and no process lives in it.
+mount is left behind if it is new and no process lives in it. A directory `lightbed-PID-...` in memory is left behind if
+that process has ended.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -66,6 +68,11 @@ def _find_namespaces_in_use() -> set[int]:
     return inodes
 
 
+def _is_used_by_its_process(name: str) -> bool:
+    match = re.match(r"lightbed-(\d+)-", name)
+    return match is not None and Path("/proc", match[1]).exists()
+
+
 def take_inventory() -> set[str]:
     """Return what a run may leave behind: namespaces, mounts, untracked files, entries of folders, device nodes."""
     in_use = _find_namespaces_in_use()
@@ -87,7 +94,11 @@ def take_inventory() -> set[str]:
     untracked = (line[3:] for line in status.stdout.splitlines() if line.startswith("??"))
     things.update(f"file {path}" for path in untracked if not path.endswith((".py", ".md")))
     for folder in _FOLDERS:
-        things.update(f"file {path}" for path in folder.iterdir() if str(path) not in _ALLOWED)
+        things.update(
+            f"file {path}"
+            for path in folder.iterdir()
+            if str(path) not in _ALLOWED and not _is_used_by_its_process(path.name)
+        )
     for device in _DEVICES:
         with suppress(OSError):
             state = Path(device).stat()

@@ -41,9 +41,9 @@ def standing(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("standing")
     text = render_lab_text(6, 2).replace("name: of-a-test", "name: shared-by-tests")
-    with start_lab(parse_lab(text, folder / "lab.yaml"), hosts="model", move=True) as started:
+    with start_lab(parse_lab(text, folder / "lab.yaml"), hosts="model", may_move=True) as started:
         (folder / "lab.yaml").write_text(render_lab(started.lab))
-        yield SimpleNamespace(lab=started.lab, file=folder / "lab.yaml", control=started.control)
+        yield SimpleNamespace(lab=started.lab, file=folder / "lab.yaml", control=started.control_addresses)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from testbed.operate.borrow import HostCandidates, group_hosts
 from testbed.pytest_plugin import MARKERS
-from testbed.pytest_plugin.needs import Needs
+from testbed.pytest_plugin.needs import LabNeeds
 
 HOSTS = "abcdefgh"
 
@@ -41,8 +41,10 @@ def test_needs_are_read_from_markers():
         pytest.mark.testbed_gpu.mark,
         pytest.mark.testbed_board.mark,
     ]
-    assert Needs.from_item(item(*marks)) == Needs(host_count=6, degree=3, gpus_per_host=1, board=True)
-    assert Needs.from_item(item()) == Needs()
+    assert LabNeeds.from_item(item(*marks)) == LabNeeds(
+        host_count=6, degree=3, gpu_count_per_host=1, needs_board=True
+    )
+    assert LabNeeds.from_item(item()) == LabNeeds()
     assert {mark.name for mark in marks} == {marker.partition("(")[0] for marker in MARKERS}
 
 
@@ -59,11 +61,11 @@ def test_needs_are_read_from_markers():
 )
 def test_a_marker_that_is_not_a_count_is_refused_with_the_form(mark):
     with pytest.raises(ValueError, match=r"write testbed_\w+\(4\)"):
-        Needs.from_item(item(mark.mark))
+        LabNeeds.from_item(item(mark.mark))
 
 
 def test_two_tests_get_hosts_that_differ():
-    dark, needs = lab(), Needs(host_count=4)
+    dark, needs = lab(), LabNeeds(host_count=4)
     first = dark.choose_hosts(needs, ())
     second = dark.choose_hosts(needs, first)
 
@@ -74,20 +76,22 @@ def test_two_tests_get_hosts_that_differ():
 def test_hosts_that_circuits_join_are_taken_together():
     joined_by_circuits = lab(groups="abcdef g h")
 
-    assert joined_by_circuits.choose_hosts(Needs(host_count=2), ()) == ("g", "h")
-    assert joined_by_circuits.choose_hosts(Needs(host_count=3), ()) == ("g", "h", *"abcdef")
+    assert joined_by_circuits.choose_hosts(LabNeeds(host_count=2), ()) == ("g", "h")
+    assert joined_by_circuits.choose_hosts(LabNeeds(host_count=3), ()) == ("g", "h", *"abcdef")
     assert joined_by_circuits.is_whole_group(("g", "h"))
     assert not joined_by_circuits.is_whole_group(("a", "g"))
 
 
 def test_a_lab_that_is_too_small_is_told_from_one_that_is_broken():
-    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(host_count=2, degree=3))
-    assert "0 of 8 hosts fit" in lab().explain_lack(Needs(host_count=2, gpus_per_host=1))
-    assert lab(gpus=2).explain_lack(Needs(host_count=8, gpus_per_host=2)) == ""
-    assert lab(faults="ab").explain_lack(Needs(host_count=6)) == ""
-    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_lack(Needs(host_count=7))
+    assert "0 of 8 hosts fit" in lab().explain_unmet_needs(LabNeeds(host_count=2, degree=3))
+    assert "0 of 8 hosts fit" in lab().explain_unmet_needs(LabNeeds(host_count=2, gpu_count_per_host=1))
+    assert lab(gpus=2).explain_unmet_needs(LabNeeds(host_count=8, gpu_count_per_host=2)) == ""
+    assert lab(faults="ab").explain_unmet_needs(LabNeeds(host_count=6)) == ""
+    assert "marked broken (a: no_light, b: no_light)" in lab(faults="ab").explain_unmet_needs(
+        LabNeeds(host_count=7)
+    )
     # All of the lab is wanted where the test does not say.
-    assert "marked broken" in lab(faults="a").explain_lack(Needs())
+    assert "marked broken" in lab(faults="a").explain_unmet_needs(LabNeeds())
 
 
 drawn_groups = st.lists(st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)), max_size=6)
@@ -104,7 +108,7 @@ def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
     candidates = HostCandidates(
         groups, dict.fromkeys(HOSTS, 2), dict.fromkeys(faults, "host_off"), dict.fromkeys(HOSTS, 0)
     )
-    chosen = candidates.choose_hosts(Needs(host_count=wanted), held)
+    chosen = candidates.choose_hosts(LabNeeds(host_count=wanted), held)
 
     assert sorted(host for group in groups for host in group) == sorted(HOSTS)
     if chosen:
@@ -112,10 +116,10 @@ def test_what_is_chosen_is_free_healthy_and_whole(pairs, faults, held, wanted):
         assert len(chosen) >= wanted
         assert not set(chosen) & (faults | held)
         assert candidates.is_whole_group(chosen)
-        assert candidates.explain_lack(Needs(host_count=wanted)) == ""
+        assert candidates.explain_unmet_needs(LabNeeds(host_count=wanted)) == ""
     elif not held:
         event("impossible")
-        assert candidates.explain_lack(Needs(host_count=wanted)) != ""
+        assert candidates.explain_unmet_needs(LabNeeds(host_count=wanted)) != ""
 
 
 @pytest.mark.process

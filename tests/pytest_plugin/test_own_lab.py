@@ -63,7 +63,7 @@ def test_programs_run_on_the_light_as_it_is(lab_for):
 @pytest.mark.kernel
 @pytest.mark.long
 def test_modelled_hosts_of_a_lab_in_the_kernel_run_no_program(lab_for, lab_file):
-    with start_lab(parse_lab(lab_file.read_text(), lab_file), hosts="kernel", move=True) as started:
+    with start_lab(parse_lab(lab_file.read_text(), lab_file), hosts="kernel", may_move=True) as started:
         lab_file.write_text(render_lab(started.lab))
         with (
             lab_for(TWO, lab=str(lab_file), lab_hosts="model") as lab,

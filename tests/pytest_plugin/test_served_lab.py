@@ -15,7 +15,7 @@ from testbed.commands.declare import list_fields
 from testbed.errors import LeaseDenied, VerifyFailed
 from testbed.leases.choice import get_selected_lease
 from testbed.pytest_plugin import served
-from testbed.pytest_plugin.needs import Needs
+from testbed.pytest_plugin.needs import LabNeeds
 from testbed.pytest_plugin.options import LabOptions
 
 
@@ -90,7 +90,7 @@ def enter(needs=None, **more):
         "file": None, "server": "http://lab", "name": None, "hosts": "model", "runs_dir": None, "wait_s": 9.0,
         "really_move": None, "board": None,
     }  # fmt: skip
-    return served.lease_served_lab(needs or Needs(), LabOptions(**given | more), "test_x.py::test_it")
+    return served.lease_served_lab(needs or LabNeeds(), LabOptions(**given | more), "test_x.py::test_it")
 
 
 REQUEST = ("lease request", {"ttl": "300s", "wait": 9.0, "reason": "pytest: test_x.py::test_it"}, "")
@@ -143,9 +143,9 @@ def test_a_rollback_that_is_not_proven_is_an_error_and_the_next_test_is_skipped(
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (Needs(host_count=5), "has 4 hosts of 1 NICs, and 5 are needed"),
-        (Needs(degree=3), "has 0 hosts of 3 NICs"),
-        (Needs(gpus_per_host=1), "does not report GPUs"),
+        (LabNeeds(host_count=5), "has 4 hosts of 1 NICs, and 5 are needed"),
+        (LabNeeds(degree=3), "has 0 hosts of 3 NICs"),
+        (LabNeeds(gpu_count_per_host=1), "does not report GPUs"),
     ],
 )
 def test_what_the_lab_does_not_have_skips(service, needs, words):

@@ -78,7 +78,7 @@ def test_an_epoch_that_was_in_force_is_brought_into_force_again(lab_for, standin
 
     runs = tmp_path / "runs"
     with open_journal(runs) as journal, open_lab(standing.lab, journal, model_hosts=True) as session:
-        assert session.bring_up(build_design(standing.lab)).verified
+        assert session.bring_up(build_design(standing.lab)).verify_report
     before = circuits()
 
     with lab_for(TWO) as lab:

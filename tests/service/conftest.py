@@ -25,7 +25,7 @@ from testbed.lab.inventory import load_lab, render_lab
 from testbed.service import labs
 from testbed.service.application import build_app
 from testbed.service.gate import Gate
-from testbed.service.runs import MAX_QUEUED
+from testbed.service.runs import MAX_QUEUED_RUNS
 from testbed.service.server import make_service
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,11 +33,11 @@ TESTBED12 = ROOT / "labs" / "testbed12.yaml"
 
 
 @contextmanager
-def service_in(folder, most_queued=MAX_QUEUED):
+def service_in(folder, most_queued=MAX_QUEUED_RUNS):
     """Make a service of one lab that is down; its workers and its feed are not started."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(labs, "_find_outage", lambda lab: f"no simulated lab '{lab.name}' is up")
-        service = make_service([TESTBED12], folder / "runs", most_queued=most_queued)
+        service = make_service([TESTBED12], folder / "runs", max_queued_runs=most_queued)
         yield service
         service.database.close()
 
@@ -107,7 +107,7 @@ def up(tmp_path_factory):
     text = TESTBED12.read_text(encoding="utf-8")
     assert "name: testbed12" in text
     named.write_text(text.replace("name: testbed12", f"name: shared{os.getpid()}"), encoding="utf-8")
-    with start_lab(load_lab(named), hosts="model", move=True) as lab:
+    with start_lab(load_lab(named), hosts="model", may_move=True) as lab:
         path = tmp_path_factory.mktemp("lab") / "lab.yaml"
         path.write_text(render_lab(lab.lab), encoding="utf-8")
         yield lab, path

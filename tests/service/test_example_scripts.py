@@ -140,7 +140,7 @@ def ask_up(up):
     """Return a function that sends a request to the plant of the lab that is up."""
     from testbed.lab.control import send_request
 
-    return lambda verb, **details: send_request(up[0].control["plant"], {"do": verb, **details})
+    return lambda verb, **details: send_request(up[0].control_addresses["plant"], {"do": verb, **details})
 
 
 def test_the_notebook_runs_and_its_results_draw_themselves(up, runs_dir, monkeypatch, capsys):

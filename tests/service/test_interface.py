@@ -122,7 +122,7 @@ def test_a_key_is_one_run_however_often_it_is_sent(service, ask, token_of):
 
     assert {one.headers["location"] for one in told} == {f"/v1/runs/{told[0].json()['id']}"}
     assert (other.status_code, other.json()["code"]) == (409, "service.key")
-    assert len(service.runs.list()) == 1
+    assert len(service.runs.list_runs()) == 1
     (*_, entry) = read_audit(get_database_address(service.runs_dir))
     assert (entry["who"], entry["action"], entry["why"]) == ("operator", "run plan", "look")
 
@@ -254,7 +254,7 @@ def test_ten_wrong_tokens_of_an_address_keep_out_others_for_a_minute(ask, token_
 def test_a_stream_begins_with_a_snapshot_unless_its_number_is_one_of_ours(service, after):
     async def first():
         service.feed = Feed(EventLog(service.database))
-        await service.feed.begin()
+        await service.feed.skip_stored_events()
         stream = service.feed.stream(EventFilter(), after)
         try:
             return await anext(stream)

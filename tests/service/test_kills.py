@@ -63,7 +63,7 @@ def panel(tmp_path):
     """Provide the file of a lab of 12 hosts with two NICs behind an empty patch panel: 24 moves of its robot."""
     lab = load_lab(LABS / "testbed12-panel.yaml")
     hosts = tuple(replace(host, nics=host.nics[:2]) for host in lab.hosts)
-    with start_lab(replace(lab, name=f"panel{os.getpid()}", hosts=hosts), hosts="model", move=True) as up:
+    with start_lab(replace(lab, name=f"panel{os.getpid()}", hosts=hosts), hosts="model", may_move=True) as up:
         path = tmp_path / "lab.yaml"
         path.write_text(render_lab(up.lab), encoding="utf-8")
         yield path
@@ -91,7 +91,7 @@ def shared(panel, tmp_path):
 def follow(url, token, mine):
     """Note the numbers of all events until a run has ended."""
     with connect(url, token, retry_s=200) as client:
-        for event in client.events(after=0):
+        for event in client.events(after_number=0):
             mine.append(event.number)
             if event.event in ("done", "failed"):
                 return

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from testbed.service.oidc import Provider, identify_by_either
+from testbed.service.oidc import Provider, make_identifier
 from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 NOW = 1_800_000_000.0
@@ -85,7 +85,7 @@ def issuer():
 
 @pytest.fixture
 def provider(issuer):
-    return Provider(issuer.url, "lab", fetch=issuer.document, now=lambda: NOW)
+    return Provider(issuer.url, "lab", fetch_document=issuer.document, get_time_s=lambda: NOW)
 
 
 @pytest.mark.parametrize("kid", ["r", "e"])
@@ -100,7 +100,7 @@ def test_a_person_is_issuer_and_subject_not_the_name_that_anybody_may_choose(iss
         provider.identify(issuer.token(sub=sub, preferred_username="ann")) for sub in ("1111", "9999")
     )
     elsewhere = Issuer("https://other.example/realm/")
-    other = Provider(elsewhere.url, "lab", fetch=elsewhere.document, now=lambda: NOW)
+    other = Provider(elsewhere.url, "lab", fetch_document=elsewhere.document, get_time_s=lambda: NOW)
     assert (owner.name, thief.name) == ("1111@idp.example", "9999@idp.example")
     assert other.identify(elsewhere.token(sub="1111")).name == "1111@other.example/realm"
 
@@ -168,12 +168,12 @@ def test_documents_of_a_provider_that_are_none_let_nobody_in(issuer, keys):
 
     for fetch in (document, lambda _url: keys):
         with pytest.raises(NotAuthenticated):
-            Provider(issuer.url, "lab", fetch=fetch, now=lambda: NOW).identify(issuer.token())
+            Provider(issuer.url, "lab", fetch_document=fetch, get_time_s=lambda: NOW).identify(issuer.token())
 
 
 def test_unknown_keys_do_not_make_us_ask_each_time(issuer):
     issuer.asked.clear()
-    provider = Provider(issuer.url, "lab", fetch=issuer.document, now=lambda: NOW)
+    provider = Provider(issuer.url, "lab", fetch_document=issuer.document, get_time_s=lambda: NOW)
     for _ in range(20):
         with pytest.raises(NotAuthenticated):
             provider.identify(issuer.token("unknown"))
@@ -212,13 +212,13 @@ def listening():
 
 
 def test_people_of_a_provider_and_our_tokens_are_both_known(listening, service, token_of):
-    provider = Provider(listening.url, "lab", now=lambda: NOW)
-    identify = identify_by_either(service.tokens.identify, provider)
+    provider = Provider(listening.url, "lab", get_time_s=lambda: NOW)
+    identify = make_identifier(service.tokens.identify, provider)
 
     assert identify(listening.token(roles="developer")).role == "developer"
     assert identify(token_of("viewer")).role == "viewer"
     with pytest.raises(NotAuthenticated):
-        identify_by_either(service.tokens.identify, None)(listening.token())
+        make_identifier(service.tokens.identify, None)(listening.token())
 
 
 @pytest.mark.socket

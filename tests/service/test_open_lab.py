@@ -287,7 +287,7 @@ def test_the_ten_lines_print_the_same_on_kernel_hosts(tmp_path, monkeypatch):
     file = tmp_path / "lab.yaml"
     text = TESTBED12.read_text(encoding="utf-8").replace("name: testbed12", f"name: ten{os.getpid()}")
     file.write_text(text.replace("../.venv-host", str(ROOT / ".venv-host")), encoding="utf-8")
-    with start_lab(load_lab(file), hosts="kernel", move=True) as lab:
+    with start_lab(load_lab(file), hosts="kernel", may_move=True) as lab:
         file.write_text(render_lab(lab.lab), encoding="utf-8")
         monkeypatch.setenv("LIGHTBED_RUNS", str(tmp_path / "runs"))
         through_file = run_block(ten_lines, str(file), "")

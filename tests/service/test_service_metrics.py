@@ -17,7 +17,7 @@ skip_without("pyarrow")
 from ocs_drivers.errors import TransportError
 from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.observe.device_metrics import make_samples
-from testbed.observe.exposition import CONTENT_TYPE, METRICS_BY_NAME, format_exposition
+from testbed.observe.exposition import CONTENT_TYPE, METRIC_BY_NAME, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
 from testbed.service import labs, metrics
@@ -41,17 +41,19 @@ def past(laboratory, service):
     laboratory.run(0, mbps=90)
     laboratory.reading(0.5, -1.5)
     laboratory.epoch(0.5, 7, "--simplex")
-    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
+    with open_journal(laboratory.runs_dir) as journal, journal.open_operation("t4") as operation:
         step = {
             "operation": operation, "switch": "ocs1", "ordinal": 0, "address": "x", "kind": "add",
             "before": "{}", "after": "{}", "outcome": "done", "intent_at": "2026-03-01T12:00:00.000000+00:00",
             "outcome_at": "2026-03-01T12:00:00.500000+00:00", "state": "verified", "change": "circuits",
         }  # fmt: skip
-        with journal.transaction() as connection:
+        with journal.open_transaction() as connection:
             connection.execute(sa.insert(steps), [step])
     laboratory.epoch(0.5, 7, "--simplex", lab="testbed12")
     run, _ = service.runs.submit(Identity("anna", "viewer"), "testbed12", "verify", "{}")
-    service.runs.finish(run.id, 2, json.dumps({"epoch": 7, "findings": [{"kind": "missing_circuit"}]}), "")
+    service.runs.store_finished(
+        run.id, 2, json.dumps({"epoch": 7, "findings": [{"kind": "missing_circuit"}]}), ""
+    )
     return service
 
 
@@ -100,8 +102,8 @@ def test_the_dashboard_finds_every_metric_with_its_labels(past, ask, switches):
     panels = json.loads(DASHBOARD.read_text())["panels"]
     targets = [target for panel in panels for target in panel["targets"]]
 
-    assert set(answered) == set(METRICS_BY_NAME)
-    assert len(targets) >= len(METRICS_BY_NAME)
+    assert set(answered) == set(METRIC_BY_NAME)
+    assert len(targets) >= len(METRIC_BY_NAME)
     for target in targets:
         (name,) = re.findall(r"\btestbed_[a-z_]+", target["expr"])
         wanted = set(re.findall(r"(\w+)=~?\"", target["expr"])) | set(
@@ -129,9 +131,9 @@ def test_switches_are_read_once_however_many_ask(service, ask, switches):
 def test_switches_are_not_read_while_a_run_moves_the_lab(service, ask, switches):
     request = '{"command": "apply", "lab": "testbed12"}'
     run, _ = service.runs.submit(ANN, "testbed12", "apply", request)
-    service.runs.begin(run.id)
+    service.runs.claim_run(run.id)
     assert "testbed_switch_up" not in ask("GET", "/metrics").text
-    service.runs.finish(run.id, 0, "", "")
+    service.runs.store_finished(run.id, 0, "", "")
 
     assert "testbed_switch_up" in ask("GET", "/metrics").text
     assert switches == ["testbed12"]

@@ -14,7 +14,7 @@ skip_without("sqlalchemy")
 from testbed.service.access import ANONYMOUS
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.address import get_database_address
-from testbed.storage.audit import AuditEntry, append, read_audit, verify
+from testbed.storage.audit import AuditEntry, append_entry, read_audit, verify_audit_log
 
 DAY = timedelta(days=1)
 
@@ -68,8 +68,8 @@ def test_refusals_of_tokens(service):
 def log(service):
     """Five lines."""
     for number in range(5):
-        with service.database.transaction() as connection:
-            append(connection, AuditEntry(ANONYMOUS, f"action {number}", "lab", "why"))
+        with service.database.open_transaction() as connection:
+            append_entry(connection, AuditEntry(ANONYMOUS, f"action {number}", "lab", "why"))
     service.database.close()
 
     def change(*statements):
@@ -82,9 +82,9 @@ def log(service):
 
 
 def test_a_log_that_nobody_touched_is_whole(service, log):
-    found = verify(get_database_address(service.runs_dir))
+    found = verify_audit_log(get_database_address(service.runs_dir))
 
-    assert (found.broken_line, found.lines, len(found.newest_hash)) == (None, 5, 64)
+    assert (found.broken_line, found.line_count, len(found.newest_hash)) == (None, 5, 64)
 
 
 COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "previous", "hash")
@@ -96,22 +96,22 @@ COLUMNS = ("at", "who", "role", "action", "lab", "why", "plan", "outcome", "prev
 def test_a_changed_line_shows(service, log, column, line):
     log(f"update audit set {column} = {column} || 'x' where number = {line}")
 
-    assert verify(get_database_address(service.runs_dir)).broken_line == line
+    assert verify_audit_log(get_database_address(service.runs_dir)).broken_line == line
 
 
 @pytest.mark.parametrize("line", [1, 3, 5])
 def test_a_removed_line_shows(service, log, line):
     log(f"delete from audit where number = {line}")
 
-    assert verify(get_database_address(service.runs_dir)).broken_line == line
+    assert verify_audit_log(get_database_address(service.runs_dir)).broken_line == line
 
 
 def test_a_line_goes_on_after_a_removed_end(service, log):
     log("delete from audit where number = 5")
-    with service.database.transaction() as connection:
-        append(connection, AuditEntry(ANONYMOUS, "later"))
+    with service.database.open_transaction() as connection:
+        append_entry(connection, AuditEntry(ANONYMOUS, "later"))
 
-    assert verify(get_database_address(service.runs_dir)).broken_line == 5
+    assert verify_audit_log(get_database_address(service.runs_dir)).broken_line == 5
 
 
 def test_the_command_says_whole_or_which_line(service, log, capsys):
@@ -128,12 +128,12 @@ def test_the_command_says_whole_or_which_line(service, log, capsys):
 def test_a_log_whose_end_was_cut_with_its_count_shows_by_a_hash_that_was_kept(service, log, capsys):
     from testbed.cli.app import run_app
 
-    kept = verify(get_database_address(service.runs_dir)).newest_hash
+    kept = verify_audit_log(get_database_address(service.runs_dir)).newest_hash
     words = ["audit", "--verify", "--expect", kept, "--runs-dir", str(service.runs_dir)]
     assert run_app(words) == 0
     log("delete from audit where number = 5")
     log("update counters set value = 4 where name = 'audit'")
-    assert verify(get_database_address(service.runs_dir)).broken_line is None
+    assert verify_audit_log(get_database_address(service.runs_dir)).broken_line is None
     capsys.readouterr()
     assert run_app(words) == 2
     assert f"no line has the hash {kept}" in capsys.readouterr().out
@@ -154,8 +154,8 @@ def test_tokens_that_are_made_and_revoked_are_in_the_log(service):
 def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
     from testbed.cli.app import run_app
 
-    with service.database.transaction() as connection:
-        append(connection, AuditEntry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
+    with service.database.open_transaction() as connection:
+        append_entry(connection, AuditEntry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
     run_app(["audit", "--runs-dir", str(service.runs_dir)])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("a\\n2 2026-11-28 root (admin) stop")

@@ -93,7 +93,7 @@ def test_exchanges_end_with_the_answer_or_with_what_is_sent_next(spans):
 def test_blocks_make_no_spans_when_nobody_traces(spans, tmp_path):
     from testbed import log_context
 
-    log_context.surround(None)
+    log_context.set_block_context(None)
     with about(run="r2"):
         pass
 

@@ -16,7 +16,7 @@ skip_without("sqlalchemy")
 from testbed.cli import submitted
 from testbed.service.access import Identity
 from testbed.service.requests import find_lane
-from testbed.service.runs import MAX_QUEUED
+from testbed.service.runs import MAX_QUEUED_RUNS
 from testbed.service.workers import LANE_CAPACITY, MAX_ATTEMPTS, Workers
 from testbed.service_errors import NotFound, TooManyRuns
 from testbed.storage.address import get_database_address
@@ -66,8 +66,8 @@ def test_runs_that_move_come_one_by_one_in_the_order_of_their_requests(service, 
 
     def carry(run):
         order.append(run.id)
-        service.runs.begin(run.id)
-        service.runs.finish(run.id, 0, "{}\n", "")
+        service.runs.claim_run(run.id)
+        service.runs.store_finished(run.id, 0, "{}\n", "")
 
     ended = work(carry, "apply", "rollback", "resume")
 
@@ -81,8 +81,8 @@ def test_a_process_that_is_killed_before_it_takes_its_run_is_started_again(servi
     def carry(run):
         if codes:
             return codes.pop()
-        service.runs.begin(run.id)
-        service.runs.finish(run.id, 2, "", "")
+        service.runs.claim_run(run.id)
+        service.runs.store_finished(run.id, 2, "", "")
         return 0
 
     (run,) = work(carry, "apply")
@@ -114,8 +114,8 @@ def test_a_database_that_is_away_for_a_moment_loses_nothing(service, work, monke
         return find_unfinished(**without)
 
     def carry(run):
-        service.runs.begin(run.id)
-        service.runs.finish(run.id, 0, "", "")
+        service.runs.claim_run(run.id)
+        service.runs.store_finished(run.id, 0, "", "")
 
     monkeypatch.setattr(service.runs, "find_unfinished", read)
     (run,) = work(carry, "apply")
@@ -134,8 +134,8 @@ def test_what_is_urgent_and_what_reads_waits_for_no_other_run(service, work, hol
     def carry(run):
         if run.command in holders:
             assert all_urgent.wait(30)
-        service.runs.begin(run.id)
-        service.runs.finish(run.id, 0, "{}\n", "")
+        service.runs.claim_run(run.id)
+        service.runs.store_finished(run.id, 0, "{}\n", "")
         done[run.command] += 1
         if all(done[command] for command in urgent):
             all_urgent.set()
@@ -157,8 +157,8 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
             if busy.total() == LANE_CAPACITY["moving"] + LANE_CAPACITY["looking"] + LANE_CAPACITY["reading"]:
                 full.set()
         assert full.wait(30)
-        service.runs.begin(run.id)
-        service.runs.finish(run.id, 0, "{}\n", "")
+        service.runs.claim_run(run.id)
+        service.runs.store_finished(run.id, 0, "{}\n", "")
         with lock:
             busy[lane] -= 1
 
@@ -167,12 +167,12 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
 
 
 def test_a_user_has_eight_runs_that_wait_and_others_have_their_own(service):
-    for _ in range(MAX_QUEUED):
+    for _ in range(MAX_QUEUED_RUNS):
         run, _ = service.runs.submit(ANN, "testbed12", "history", REQUEST, key="")
     with pytest.raises(TooManyRuns, match="8 runs of ann are already waiting: wait for them, or cancel some"):
         service.runs.submit(ANN, "testbed12", "history", REQUEST)
     service.runs.submit(Identity("bob", "viewer"), "testbed12", "history", REQUEST)
-    service.runs.begin(run.id)
+    service.runs.claim_run(run.id)
     service.runs.submit(ANN, "testbed12", "history", REQUEST)
 
 

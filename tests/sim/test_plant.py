@@ -81,8 +81,13 @@ def test_power_by_hand(plant):
     assert plant.read_input_power_dbm("ocs1", 1) == pytest.approx(-0.3)
     assert plant.read_output_power_dbm("ocs1", 103) == pytest.approx(-1.5)
     (path,) = plant.list_light_paths()
-    assert (path.transmitter, path.receiver, path.input, path.output) == ("a/nic1", "b/nic1", 1, 103)
-    assert (path.power_dbm, path.loss_db, path.arrives) == (pytest.approx(-1.8), pytest.approx(1.8), True)
+    assert (path.transmitter, path.receiver, path.input_port, path.output_port) == (
+        "a/nic1",
+        "b/nic1",
+        1,
+        103,
+    )
+    assert (path.power_dbm, path.loss_db, path.is_received) == (pytest.approx(-1.8), pytest.approx(1.8), True)
 
 
 def test_dark_places_read_the_floor(plant):
@@ -104,7 +109,7 @@ def test_too_little_light_is_no_carrier(recorder):
     plant.update_switch("ocs1", {1: 103})
     plant.set_extra_loss("a/nic1:transmit", 8.3)  # -1.8 - 8.3 = -10.1
     assert recorder.calls[-1] == ({"b/nic1": "a/nic1"}, {})
-    assert not plant.list_light_paths()[0].arrives
+    assert not plant.list_light_paths()[0].is_received
     plant.set_extra_loss("a/nic1:transmit", 8.1)
     assert recorder.calls[-1] == ({}, {"b/nic1": "a/nic1"})
 
@@ -158,14 +163,14 @@ def test_where_a_fault_shows_on_the_monitors(plant):
 def test_swapped_fibres_of_one_host_lead_to_the_other_nic(plant, recorder):
     plant.update_switch("ocs1", {1: 103, 2: 104})
     straight = {"b/nic1": "a/nic1", "b/nic2": "a/nic2"}
-    plant.swap("a/nic1:transmit", "a/nic2:transmit")
+    plant.swap_fibres("a/nic1:transmit", "a/nic2:transmit")
     crossed = {"b/nic1": "a/nic2", "b/nic2": "a/nic1"}
     assert recorder.calls[-1] == (straight, crossed)
-    plant.unswap("a/nic2:transmit")
+    plant.unswap_fibres("a/nic2:transmit")
     assert recorder.calls[-1] == (crossed, straight)
-    plant.swap("b/nic1:receive", "b/nic2:receive")
+    plant.swap_fibres("b/nic1:receive", "b/nic2:receive")
     assert recorder.calls[-1] == (straight, crossed)
-    plant.unswap()
+    plant.unswap_fibres()
     assert recorder.calls[-1] == (crossed, straight)
 
 
@@ -174,14 +179,14 @@ def test_what_cannot_be(plant):
         lambda: plant.cut_fibre("a/nic9:transmit"),
         lambda: plant.splice_fibre("nonsense"),
         lambda: plant.set_laser("z/nic1", is_on=False),
-        lambda: plant.swap("a/nic1:transmit", "a/nic1:receive"),
-        lambda: plant.swap("a/nic1:transmit", "a/nic1:transmit"),
+        lambda: plant.swap_fibres("a/nic1:transmit", "a/nic1:receive"),
+        lambda: plant.swap_fibres("a/nic1:transmit", "a/nic1:transmit"),
     ):
         with pytest.raises(FibreError):
             fault()
-    plant.swap("a/nic1:transmit", "a/nic2:transmit")
+    plant.swap_fibres("a/nic1:transmit", "a/nic2:transmit")
     with pytest.raises(FibreError, match="already"):
-        plant.swap("a/nic1:transmit", "b/nic1:transmit")
+        plant.swap_fibres("a/nic1:transmit", "b/nic1:transmit")
 
 
 def test_two_fibres_do_not_fit_into_one_port():
@@ -228,7 +233,7 @@ def test_what_is_rendered_is_what_the_fibres_say():
     def check(order, connected, cut, dark, shuffled):
         recorder, swapped = Recorder(), shuffled[:2]
         plant = Plant(wiring("abc"), [recorder])
-        plant.swap(*(f"{NICS[index]}:transmit" for index in swapped))
+        plant.swap_fibres(*(f"{NICS[index]}:transmit" for index in swapped))
         for nic in cut:
             plant.cut_fibre(f"{nic}:receive")
         for nic in dark:
@@ -321,7 +326,7 @@ def test_a_nic_that_is_set_down_sends_no_light_until_it_is_up_again(plant, recor
 
 def test_the_control_socket_tells_where_every_fibre_ends():
     plant = Plant(wiring("ab", nics=1))
-    plant.swap("a/nic1:transmit", "b/nic1:transmit")
+    plant.swap_fibres("a/nic1:transmit", "b/nic1:transmit")
     plant.cut_fibre("a/nic1:receive")
     fibres = plant.describe_fibres()
     assert fibres["a/nic1:transmit"] == {"switch": "ocs1", "port": 2, "cut": False}

@@ -28,10 +28,10 @@ class Bench:
         self.device = TwinSettings("panel", SIZE, SIZE, Plant({}), self.clock).make_patch_panel()
         self.robot = Robot(self.device, move_s=MOVE_S, homing_s=HOMING_S)
         self.said = []
-        self.robot.listen(lambda event, job: self.said.append((event, job.number if job else None)))
+        self.robot.add_listener(lambda event, job: self.said.append((event, job.number if job else None)))
 
     def ask(self, kind, source, output, user="us"):
-        return self.robot.submit(kind, (source, output), user=user, source="CLI")
+        return self.robot.submit_job(kind, (source, output), user=user, source="CLI")
 
     def states(self):
         return [self.robot.find_job(number).state for number in sorted(self.robot._jobs)]
@@ -59,12 +59,12 @@ def test_a_connection_is_in_the_books_and_lit_when_its_move_is_over():
         job = bench.ask("connect", 1, 5)
         assert (job.number, job.state, bench.robot.queue) == (1, "queued", (job,))
         await bench.clock.advance(MOVE_S - 0.1)
-        assert (bench.states(), bench.connections, bench.robot.running.number) == (["running"], {}, 1)
+        assert (bench.states(), bench.connections, bench.robot.running_job.number) == (["running"], {}, 1)
         await bench.clock.advance(0.1)
         assert (bench.states(), bench.connections, bench.device.lit_connections) == (["done"], {1: 5}, {1: 5})
-        assert (bench.robot.running, bench.robot.queue) == (None, ())
+        assert (bench.robot.running_job, bench.robot.queue) == (None, ())
         assert bench.said == [("queued", 1), ("running", 1), ("done", 1)]
-        assert bench.device.moves_by_port == {1: 1, 5: 1}
+        assert bench.device.move_count_by_port == {1: 1, 5: 1}
 
     story(tell)
 
@@ -127,7 +127,7 @@ def test_what_the_panel_refuses_has_failed_in_no_time(kind, pair, why):
     async def tell(bench):
         bench.ask("connect", 1, 5)
         await bench.clock.advance(MOVE_S)
-        bench.device.matrix.locked.add(7)
+        bench.device.matrix.locked_ports.add(7)
         job = bench.ask(kind, *pair)
         await bench.clock.advance(0.0)
         assert (bench.robot.find_job(job.number).state, bench.robot.find_job(job.number).why) == (
@@ -143,7 +143,7 @@ def test_a_panel_that_changes_under_the_arm_fails_the_job():
     async def tell(bench):
         bench.ask("connect", 1, 5)
         await bench.clock.advance(MOVE_S / 2)
-        bench.device.change({2: 5})
+        bench.device.change_connections({2: 5})
         await bench.clock.advance(MOVE_S)
         assert (bench.states(), bench.connections, bench.device.lit_connections) == (
             ["failed"],
@@ -157,23 +157,27 @@ def test_a_panel_that_changes_under_the_arm_fails_the_job():
 def test_after_a_jam_nothing_moves_until_homed_and_enabled():
     async def tell(bench):
         robot = bench.robot
-        robot.jam_after(1)
+        robot.jam_after_moves(1)
         for number in (1, 2, 3):
             bench.ask("connect", number, 4 + number)
         await bench.clock.advance(10 * MOVE_S)
-        assert (robot.jammed, bench.states()) == (True, ["done", "running", "queued"])
+        assert (robot.is_jammed, bench.states()) == (True, ["done", "running", "queued"])
         assert bench.device.fire_counts["jam"] == 1
-        robot.enable()
+        robot.enable_jobs()
         await bench.clock.advance(10 * MOVE_S)
         assert bench.connections == {1: 5}
-        run = robot.home()
-        assert robot.home() is run
+        run = robot.start_homing()
+        assert robot.start_homing() is run
         await bench.clock.advance(HOMING_S)
         assert run.done()
-        assert (robot.jammed, robot.enabled, bench.states()) == (False, False, ["done", "failed", "queued"])
+        assert (robot.is_jammed, robot.is_enabled, bench.states()) == (
+            False,
+            False,
+            ["done", "failed", "queued"],
+        )
         await bench.clock.advance(10 * MOVE_S)
         assert bench.connections == {1: 5}
-        robot.enable()
+        robot.enable_jobs()
         await bench.clock.advance(MOVE_S)
         assert bench.connections == {1: 5, 3: 7}
         assert bench.said[-6:] == [
@@ -192,11 +196,11 @@ def test_a_circuit_that_was_being_taken_out_has_its_light_back_after_the_homing_
     async def tell(bench):
         bench.ask("connect", 1, 5)
         await bench.clock.advance(MOVE_S)
-        bench.robot.jam_after(0)
+        bench.robot.jam_after_moves(0)
         bench.ask("disconnect", 1, 5)
         await bench.clock.advance(MOVE_S)
         assert (bench.connections, bench.device.lit_connections) == ({1: 5}, {})
-        bench.robot.home()
+        bench.robot.start_homing()
         await bench.clock.advance(HOMING_S)
         assert (bench.connections, bench.device.lit_connections) == ({1: 5}, {1: 5})
 
@@ -208,20 +212,20 @@ def test_a_homing_run_waits_for_the_move_under_way_and_no_other_begins():
         bench.ask("connect", 1, 5)
         bench.ask("connect", 2, 6)
         await bench.clock.advance(MOVE_S / 2)
-        bench.robot.home()
-        bench.robot.enable()
+        bench.robot.start_homing()
+        bench.robot.enable_jobs()
         await bench.clock.advance(MOVE_S / 2)
-        assert (bench.states(), bench.robot.homing) == (["done", "queued"], True)
+        assert (bench.states(), bench.robot.is_homing) == (["done", "queued"], True)
         await bench.clock.advance(HOMING_S + MOVE_S)
-        assert (bench.states(), bench.robot.enabled) == (["done", "queued"], False)
+        assert (bench.states(), bench.robot.is_enabled) == (["done", "queued"], False)
 
     story(tell)
 
 
 def test_who_hears_of_the_end_of_a_homing_run_may_enable_at_once():
     async def tell(bench):
-        bench.robot.listen(lambda event, _: bench.robot.enable() if event == "homed" else None)
-        bench.robot.home()
+        bench.robot.add_listener(lambda event, _: bench.robot.enable_jobs() if event == "homed" else None)
+        bench.robot.start_homing()
         bench.ask("connect", 1, 5)
         await bench.clock.advance(HOMING_S + MOVE_S)
         assert bench.states() == ["done"]
@@ -251,14 +255,14 @@ def test_a_power_loss_fails_all_jobs_and_costs_no_light():
 
 def test_a_jam_outlasts_a_power_loss():
     async def tell(bench):
-        bench.robot.jam_after(0)
+        bench.robot.jam_after_moves(0)
         bench.ask("connect", 1, 5)
         await bench.clock.advance(MOVE_S)
         bench.device.power_off()
         bench.device.boot()
         bench.ask("connect", 1, 5)
         await bench.clock.advance(10 * MOVE_S)
-        assert (bench.robot.jammed, bench.states()) == (True, ["failed", "queued"])
+        assert (bench.robot.is_jammed, bench.states()) == (True, ["failed", "queued"])
 
     story(tell)
 
@@ -279,9 +283,9 @@ def test_jobs_of_long_ago_are_forgotten_and_those_that_wait_are_not():
         bench.robot.enabled = False
         waiting = bench.ask("connect", 1, 5)
         for _ in range(1200):
-            bench.robot.submit("disconnect", (1, 5), user="us", source="CLI")
+            bench.robot.submit_job("disconnect", (1, 5), user="us", source="CLI")
         assert len(bench.robot.queue) == 1201
-        bench.robot.enable()
+        bench.robot.enable_jobs()
         await bench.clock.advance(1201 * MOVE_S)
         assert bench.robot.queue == ()
         bench.ask("disconnect", 1, 5)
@@ -313,12 +317,12 @@ def test_another_users_job_is_queued_and_seen():
 def test_a_jam_that_is_cleared_fails_its_job_and_the_arm_goes_on():
     async def tell(bench):
         jam = bench.robot.list_faults()["jam"]
-        jam.set(Request({}))
+        jam.set_action(Request({}))
         bench.ask("connect", 1, 5)
         bench.ask("connect", 2, 6)
         await bench.clock.advance(10 * MOVE_S)
-        assert bench.robot.jammed
-        jam.clear(Request({}))
+        assert bench.robot.is_jammed
+        jam.clear_action(Request({}))
         await bench.clock.advance(MOVE_S)
         assert (bench.states(), bench.connections) == (["failed", "done"], {2: 6})
 
@@ -328,8 +332,8 @@ def test_a_jam_that_is_cleared_fails_its_job_and_the_arm_goes_on():
 def test_a_jam_that_has_not_happened_is_called_off():
     async def tell(bench):
         jam = bench.robot.list_faults()["jam"]
-        jam.set(Request({"count": 1}))
-        jam.clear(Request({}))
+        jam.set_action(Request({"count": 1}))
+        jam.clear_action(Request({}))
         for number in (1, 2, 3):
             bench.ask("connect", number, 4 + number)
         await bench.clock.advance(3 * MOVE_S)
@@ -358,18 +362,18 @@ async def perform(bench, step):
         case ("wait", seconds):
             await bench.clock.advance(seconds)
         case ("jam", count):
-            robot.jam_after(count)
+            robot.jam_after_moves(count)
         case ("home", _):
-            robot.home()
+            robot.start_homing()
         case ("enable", _):
-            robot.enable()
+            robot.enable_jobs()
         case ("unjam", _):
-            robot.list_faults()["jam"].clear(Request({}))
+            robot.list_faults()["jam"].clear_action(Request({}))
         case ("power", _):
             bench.device.power_off()
             bench.device.boot()
         case ("edit", port):
-            bench.device.change(bench.device.matrix.plan_port_removal([port]))
+            bench.device.change_connections(bench.device.matrix.plan_port_removal([port]))
         case (kind, source, output):
             bench.ask(kind, source, output)
 
@@ -391,7 +395,7 @@ class Watch:
         self.last = {}
         self.begun = []
         self.seen = Counter()
-        bench.robot.listen(self.hear)
+        bench.robot.add_listener(self.hear)
 
     def hear(self, event, job):
         self.seen[event] += 1
@@ -428,14 +432,14 @@ def test_jobs_take_their_turns_and_light_tells_the_truth_whatever_happens():
     def check(jam_after, plan):
         async def tell(bench):
             watch = Watch(bench)
-            bench.robot.jam_after(jam_after)
+            bench.robot.jam_after_moves(jam_after)
             for step in [*plan, ("wait", MOVE_S)]:
                 await perform(bench, step)
                 await bench.clock.advance(0.0)
                 watch.check()
-            bench.robot.list_faults()["jam"].clear(Request({}))
+            bench.robot.list_faults()["jam"].clear_action(Request({}))
             await bench.clock.advance(HOMING_S + MOVE_S * len(plan))
-            bench.robot.enable()
+            bench.robot.enable_jobs()
             await bench.clock.advance(MOVE_S * len(plan) + 1.0)
             assert bench.robot.queue == ()
             watch.check()

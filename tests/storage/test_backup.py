@@ -49,10 +49,14 @@ def tables(address):
 @pytest.mark.slow
 def test_a_backup_of_a_file_is_restored_on_either_database(runs, database_address, tmp_path):
     made = back_up(runs / "lightbed.sqlite", runs, tmp_path / "b.tar")
-    assert (made.runs, made.rows["runs"], made.rows["losses"]) == ((RUN,), 1, 1)
+    assert (made.run_ids, made.row_count_by_table["runs"], made.row_count_by_table["losses"]) == (
+        (RUN,),
+        1,
+        1,
+    )
     new = tmp_path / "new"
     put = restore(tmp_path / "b.tar", database_address, new)
-    assert put.runs == (RUN,)
+    assert put.run_ids == (RUN,)
     assert sorted(str(path.relative_to(new / RUN)) for path in (new / RUN).rglob("*")) == [
         "nccl",
         "nccl/ring.json",
@@ -79,12 +83,12 @@ def test_what_was_restored_is_backed_up_as_it_was(database_address, runs, tmp_pa
 def test_numbers_that_a_database_gives_go_on_after_a_restore(database_address, tmp_path):
     event = {"operation": "op", "switch": "ocs1", "ordinal": 0, "event": "send", "at": "now"}
     source, target = Database(tmp_path / "lightbed.sqlite"), Database(database_address)
-    with source.transaction() as connection:
+    with source.open_transaction() as connection:
         connection.execute(schema.step_events.insert(), [event] * 3)
     source.close()
     back_up(source.address, tmp_path, tmp_path / "b.tar")
     restore(tmp_path / "b.tar", database_address, tmp_path)
-    with target.transaction() as connection:
+    with target.open_transaction() as connection:
         connection.execute(schema.step_events.insert().values(event))
     target.close()
     numbers = [
@@ -97,13 +101,13 @@ def test_numbers_that_a_database_gives_go_on_after_a_restore(database_address, t
 def test_leases_of_a_backup_are_ended_and_no_token_returns(database_address, tmp_path):
     source, target = Database(tmp_path / "lightbed.sqlite"), Database(database_address)
     for database, token in ((source, 41), (target, 99)):
-        with database.transaction() as connection:
+        with database.open_transaction() as connection:
             connection.execute(schema.leases.insert().values(LEASE))
             connection.execute(schema.lease_parts.insert().values(lab="lab", part="host:a", lease="l1"))
             connection.execute(schema.counters.insert().values(name="token", value=token))
         database.close()
     back_up(source.address, tmp_path, tmp_path / "b.tar")
-    restore(tmp_path / "b.tar", database_address, tmp_path, replace=True)
+    restore(tmp_path / "b.tar", database_address, tmp_path, replaces_contents=True)
     (lease,) = read_rows(database_address, "select * from leases")
     assert (lease["state"], lease["reason"], lease["token"]) == ("broken", "restored from a backup", 41)
     assert read_rows(database_address, "select * from lease_parts") == []
@@ -129,7 +133,7 @@ def test_a_restore_that_fails_changes_nothing(runs, tmp_path, monkeypatch):
     before = tables(runs / "lightbed.sqlite")
     monkeypatch.setattr("testbed.storage.backup._end_leases", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        restore(tmp_path / "b.tar", runs / "lightbed.sqlite", runs, replace=True)
+        restore(tmp_path / "b.tar", runs / "lightbed.sqlite", runs, replaces_contents=True)
     assert tables(runs / "lightbed.sqlite") == before
 
 

@@ -52,10 +52,10 @@ def journal(runs):
 
 
 def test_steps_and_their_outcomes(journal):
-    with journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+    with journal.open_operation("lab") as operation:
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.read_steps(operation)[0]["outcome"] is None
-        journal.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
+        journal.store_outcome(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
     (step,) = journal.read_steps(operation)
     assert (journal.read_state(operation), step["outcome"], step["read_back"]) == (
         "done",
@@ -65,8 +65,8 @@ def test_steps_and_their_outcomes(journal):
 
 
 def test_a_step_without_an_outcome_is_settled_by_a_read(journal):
-    with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+    with pytest.raises(KeyboardInterrupt), journal.open_operation("lab") as operation:
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
     (step,) = journal.find_open_steps()
     assert (step.operation, step.after) == (operation, AFTER)
@@ -78,13 +78,13 @@ def test_a_step_without_an_outcome_is_settled_by_a_read(journal):
 def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
     design = build_design(testbed12)
     log = IntentLog(journal, testbed12)
-    with journal.operation(testbed12.name) as operation:
+    with journal.open_operation(testbed12.name) as operation:
         with log.record_apply(
             design.topology, design.wiring, design.name, TopologySource("--simplex")
         ) as applying:
             applying.begin(operation)
-            applying.advance("applied")
-            applying.advance("verified")
+            applying.store_state("applied")
+            applying.store_state("verified")
         assert (
             log.store(design.topology, design.wiring, design.name, TopologySource(), operation, "intended")
             == 2
@@ -92,8 +92,8 @@ def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
     newest, first = load_intents(runs, testbed12.name)
     assert (first.epoch, first.state, first.wiring) == (1, "verified", design.wiring)
     assert (newest.epoch, newest.state) == (2, "intended")
-    with pytest.raises(KeyboardInterrupt), journal.operation(testbed12.name) as operation:
-        journal.intend(operation, "ocs1", 0, "memory://ocs1", STEP)
+    with pytest.raises(KeyboardInterrupt), journal.open_operation(testbed12.name) as operation:
+        journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
     assert "1 step without an outcome on ocs1" in find_unfinished_operations(runs, testbed12)[-1].detail
 
@@ -101,11 +101,11 @@ def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
 def test_a_discovery_that_ended(journal):
     record = DiscoveryRecord(journal, "lab")
     record.begin(Problem(nics=(("a", "nic1"),), inputs=(("ocs1", 1),), outputs=(("ocs1", 49),)), [])
-    record.intend({("ocs1", 1): ("ocs1", 49)})
-    record.stop(())
+    record.store_intent({("ocs1", 1): ("ocs1", 49)})
+    record.mark_stopped(())
     (left,) = record.find_unfinished()
-    assert (left.is_restored, left.states) == (True, (frozenset(), frozenset()))
-    record.finish(())
+    assert (left.is_restored, left.circuit_states) == (True, (frozenset(), frozenset()))
+    record.mark_finished(())
     assert record.find_unfinished() == ()
 
 
@@ -125,7 +125,7 @@ def test_runs_and_what_they_found(runs):
     ]
     circuit = StoredCircuit("a/nic1", "b/nic1", "ocs1", 1, 11)
     store = RunStore(runs)
-    with store.begin(lab, True, "kernel", {"topology": 1}, ["testbed", "demo"]) as run:
+    with store.begin_run(lab, True, "kernel", {"topology": 1}, ["testbed", "demo"]) as run:
         for ring in rings:
             run.add_topology(ring)
             run.add_circuits(ring.name, [circuit])
@@ -133,7 +133,7 @@ def test_runs_and_what_they_found(runs):
         run.add_phase("apply", {"total_s": 0.5})
         run.add_versions({"torch": "2.13.0"})
         run.add_versions({"torch": "2.14.0"})
-    stored = store.load("last")
+    stored = store.load_run("last")
     assert (stored.lab, stored.topologies, stored.summary.status) == (lab, tuple(rings), "done")
     assert list(stored.circuits) == ["second in the alphabet", "first"]
     assert stored.environment["versions"]["torch"] == "2.14.0"
@@ -146,10 +146,10 @@ def test_a_run_of_another_machine_is_not_taken_for_interrupted(runs, database_ad
     from testbed.storage.schema import runs as table
 
     lab = LabInfo("t4", "labs/t4.yaml", tuple("abcd"), (2,) * 4, ("ocs1 (8x8)",), 100.0, 25.0, 9000)
-    run = RunStore(runs).begin(lab, True, "kernel", {}, [])
+    run = RunStore(runs).begin_run(lab, True, "kernel", {}, [])
     (run.directory / ".lock").unlink()
     assert RunStore(runs).list_runs()[0].status == "interrupted"
-    with Database(database_address, keep_open=False).transaction() as connection:
+    with Database(database_address, keep_open=False).open_transaction() as connection:
         connection.execute(table.update().values(machine="elsewhere"))
     assert RunStore(runs).list_runs()[0].status == "running"
     run.finish("done")

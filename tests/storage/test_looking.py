@@ -32,7 +32,7 @@ def is_held(path):
 def test_rows_are_read_without_dropping_the_locks_of_an_open_database(tmp_path):
     path = tmp_path / "lightbed.sqlite"
     database = Database(path)
-    with database.transaction() as connection:
+    with database.open_transaction() as connection:
         connection.exec_driver_sql("insert into counters values ('newest', 1)")
     assert is_held(path)
     assert read_rows(path, "select value from counters") == [{"value": 1}]

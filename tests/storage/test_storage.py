@@ -46,7 +46,7 @@ def database(database_address):
 
 
 def add(database, **values):
-    with database.transaction() as connection:
+    with database.open_transaction() as connection:
         connection.execute(schema.operations.insert().values(**(OPERATION | values)))
 
 
@@ -65,7 +65,7 @@ def test_what_is_written_is_seen_by_whoever_looks(database):
 
 
 def test_an_error_takes_all_of_a_transaction_back(database):
-    with pytest.raises(RuntimeError), database.transaction() as connection:
+    with pytest.raises(RuntimeError), database.open_transaction() as connection:
         connection.execute(schema.operations.insert().values(OPERATION))
         raise RuntimeError
     assert ids(database.address) == []
@@ -86,7 +86,7 @@ def test_commits_are_durable(database):
 def test_a_full_disk_takes_all_back_and_looking_works(tmp_path):
     database = Database(tmp_path / "lightbed.sqlite")
     add(database)
-    with pytest.raises(DATABASE_ERRORS) as raised, database.transaction() as connection:
+    with pytest.raises(DATABASE_ERRORS) as raised, database.open_transaction() as connection:
         connection.exec_driver_sql("pragma max_page_count = 1")
         connection.execute(
             schema.operations.insert().values(OPERATION | {"id": "op2", "owner": "x" * 100_000})
@@ -101,7 +101,7 @@ def test_a_full_disk_takes_all_back_and_looking_works(tmp_path):
 
 def test_a_step_needs_its_operation(database):
     lonely = dict.fromkeys(("switch", "address", "kind", "before", "after", "intent_at"), "x")
-    with pytest.raises(DATABASE_ERRORS), database.transaction() as connection:
+    with pytest.raises(DATABASE_ERRORS), database.open_transaction() as connection:
         connection.execute(schema.steps.insert().values(operation="none", ordinal=0, **lonely))
 
 
@@ -112,7 +112,7 @@ def test_writers_follow_one_another_and_lose_nothing(database):
     def count() -> None:
         mine = Database(database.address)
         for _ in range(5):
-            with mine.transaction() as connection:
+            with mine.open_transaction() as connection:
                 seen = connection.execute(sa.select(schema.operations.c.started)).scalar_one()
                 connection.execute(schema.operations.update().values(started=str(int(seen) + 1)))
         mine.close()
@@ -134,7 +134,7 @@ def test_a_transaction_begins_when_the_one_before_it_has_ended(database):
     def count() -> None:
         mine = Database(database.address)
         try:
-            with mine.transaction() as connection:
+            with mine.open_transaction() as connection:
                 seen = connection.execute(sa.select(schema.operations.c.started)).scalar_one()
                 has_read.set()
                 connection.execute(schema.operations.update().values(started=f"{seen}, 2"))
@@ -143,7 +143,7 @@ def test_a_transaction_begins_when_the_one_before_it_has_ended(database):
         mine.close()
 
     second = threading.Thread(target=count)
-    with database.transaction() as connection:
+    with database.open_transaction() as connection:
         second.start()
         assert not has_read.wait(0.5), "it has begun in the middle of another"
         connection.execute(schema.operations.update().values(started="1"))
@@ -220,7 +220,7 @@ def test_a_file_is_left_as_it_is_by_looking(kept):
     from testbed.operate.intent import load_intents
 
     was = kept.read_bytes()
-    stored = RunStore(kept.parent).load("last")
+    stored = RunStore(kept.parent).load_run("last")
     (intent,) = load_intents(kept.parent, "testbed12")
     assert (stored.lab.name, list(stored.circuits), len(intent.wiring.links)) == (
         "t4",
@@ -259,7 +259,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(kept, monkeypatch):
 
 def test_a_database_of_a_later_release_is_refused(database):
     database.prepare()
-    with database.transaction() as connection:
+    with database.open_transaction() as connection:
         connection.exec_driver_sql("update alembic_version set version_num = '9999'")
     later = Database(database.address, keep_open=False)
     with pytest.raises(StorageError, match=r"written by a later release of lightbed \(revision 9999"):
@@ -278,14 +278,14 @@ def reserve(connection, lease, starts_s, ends_s, part="host:a"):
 @pytest.mark.socket
 def test_the_server_itself_refuses_reservations_that_overlap(postgresql):
     database = Database(postgresql)
-    with database.transaction() as connection:
+    with database.open_transaction() as connection:
         connection.exec_driver_sql("alter table reservations drop constraint reservations_lease_fkey")
         reserve(connection, "one", 0, 100)
         reserve(connection, "two", 100, 200)
         reserve(connection, "three", 50, 150, part="host:b")
     with (
         pytest.raises(sa.exc.IntegrityError, match="reservations_do_not_overlap"),
-        database.transaction() as connection,
+        database.open_transaction() as connection,
     ):
         reserve(connection, "four", 199, 300)
     database.close()

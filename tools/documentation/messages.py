@@ -1,8 +1,8 @@
 """Generator of the tables of errors and findings, and of a page with every message.
 
 `python -m tools.documentation.messages` updates the tables in `docs/reference/errors.md` and
-`docs/reference/findings.md` from the error classes and from `KINDS`. It also writes `build/messages.md`, a page for
-reviewers with every text that a user may see, file by file.
+`docs/reference/findings.md` from the error classes and from `FINDING_KINDS`. It also writes `build/messages.md`, a
+page for reviewers with every text that a user may see, file by file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lightbed.errors import LightbedError
-from testbed.operate.findings import KINDS
+from testbed.operate.findings import FINDING_KINDS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("fpga", "lightbed", "lightning", "ocs_drivers", "sim", "testbed")
@@ -67,10 +67,10 @@ def write_error_table(modules: str) -> Iterator[str]:
 
 
 def write_finding_table() -> Iterator[str]:
-    """Yield the table of all kinds of findings, in the order of `KINDS`."""
+    """Yield the table of all kinds of findings, in the order of `FINDING_KINDS`."""
     yield "| kind | meaning | hint |"
     yield "|---|---|---|"
-    for name, kind in KINDS.items():
+    for name, kind in FINDING_KINDS.items():
         yield f"| `{name}` | {kind.meaning} | {kind.hint} |"
 
 

@@ -33,9 +33,9 @@ VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 kind."""
 
 
-def collects(action: Action) -> bool:
+def samples_every_cycle(action: Action) -> bool:
     """Return whether an action reads its samples in every cycle in which they are counted, not only on a fire (R11)."""
-    return KINDS[action.kind].collects
+    return KINDS[action.kind].samples_every_cycle
 
 
-__all__ = ["KINDS", "VERBS", "Kind", "collects"]
+__all__ = ["KINDS", "VERBS", "Kind", "samples_every_cycle"]

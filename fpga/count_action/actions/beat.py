@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
-    ActionSyntax,
     Edge,
     Hardware,
     Kind,
     Lines,
     Shape,
     Statements,
-    Texts,
+    TextWriter,
+    UnresolvedAction,
 )
-from fpga.count_action.actions.proof import CLOCKED, Check, Proof, concatenate, write_bit
+from fpga.count_action.actions.proof import CLOCK_CONNECTIONS, Check, ProofExpressions, concatenate, write_bit
 from fpga.count_action.defaults import compute_beat_width, is_beat_signed
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.expressions import count_bits, get_bit_interval
@@ -47,14 +47,14 @@ class Beat(Kind):
             "ends": end_values or (),
         }
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         end_actions = [candidate for candidate in module.actions if candidate.part_of == action.output]
         if action.merges:
             names = [end_action.output.removeprefix(f"{action.output}_") for end_action in end_actions]
             words = ["merge", *([f"with {' and '.join(names)}"] if end_actions else [])]
             width, signed = count_bits(*texts.graph.compute_merged_interval(action))
         else:
-            words = ["stream", ", ".join(texts.write_runs(action.refs, ".data"))]
+            words = ["stream", ", ".join(texts.write_ref_ranges(action.refs, ".data"))]
             sources = [texts.graph.find_source(ref) for ref in action.refs]
             width, signed = (
                 compute_beat_width(source.width for source in sources),
@@ -69,7 +69,7 @@ class Beat(Kind):
             ]
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         width, signed = (
             compute_beat_width(source.width for source in sources),
@@ -107,22 +107,22 @@ class Beat(Kind):
         )
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        return statements.send(module, action, action.refs)
+        return statements.write_beat(module, action, action.refs)
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         return hardware.write_beat(module, action, hardware.write_samples(action))
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         yield make_beat_check(
-            proof, module, action, concatenate(proof.fit(ref, action.width) for ref in action.refs)
+            proof, module, action, concatenate(proof.resize_sample(ref, action.width) for ref in action.refs)
         )
 
 
-def make_beat_check(proof: Proof, module: Module, action: Action, data: str) -> Check:
+def make_beat_check(proof: ProofExpressions, module: Module, action: Action, data: str) -> Check:
     """Return the check that a beat is sent with `data` when its count fires."""
     name = f"{module.name}_{action.output}"
     ports = {
-        **CLOCKED,
+        **CLOCK_CONNECTIONS,
         "fire_i": proof.write_fire(module, action.on),
         "data_i": data,
         "ready_i": f"ready_{name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fpga.count_action.actions.kind import Kind, Texts
+from fpga.count_action.actions.kind import Kind, TextWriter
 from fpga.count_action.model import Action, ActionKind, Module
 
 
@@ -17,7 +17,7 @@ class ClearCount(Kind):
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"cleared": parts[0], "words": {"wins": parts[1] is not None}}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         owner, name = action.clears or ("", "")
         return f"clear {name}" if owner == module.name else f"clear {owner}.{name}"
 

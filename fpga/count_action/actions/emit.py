@@ -8,27 +8,27 @@ from typing import Any
 
 from fpga.count_action.actions.beat import make_beat_check
 from fpga.count_action.actions.kind import (
-    ActionSyntax,
     Edge,
     Hardware,
     Kind,
     Lines,
     Shape,
     Statements,
-    Texts,
+    TextWriter,
+    UnresolvedAction,
     write_if,
 )
 from fpga.count_action.actions.proof import (
-    ALWAYS,
-    CLOCKED,
+    CLOCK_CONNECTIONS,
+    TRUE,
     Check,
-    Proof,
+    ProofExpressions,
     concatenate,
     declare_hidden_wire,
     write_bit,
 )
 from fpga.count_action.defaults import EMIT_WIDTH, is_beat_signed
-from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
+from fpga.count_action.diagnostics import Diagnostics, find_range_error, make_diagnostic, quote
 from fpga.count_action.expressions import decode_number
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
@@ -37,9 +37,9 @@ from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Da
 class Extreme:
     """The largest (or smallest) sample since the last fire, its index, and the number of samples (R14)."""
 
-    value: int = 0
+    sample: int = 0
     index: int = 0
-    count: int = 0
+    sample_count: int = 0
 
 
 class Emit(Kind):
@@ -48,7 +48,7 @@ class Emit(Kind):
     kind = ActionKind.EMIT
     noun = "sum"
     rules = ("emit", "emit_extreme")
-    collects = True
+    samples_every_cycle = True
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         *samples, shift, width, sign, name = parts
@@ -66,9 +66,9 @@ class Emit(Kind):
             "words": words,
         }
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         sign = " + " if action.reduction == "sum" else ", "
-        words = [f"emit {action.reduction}", sign.join(texts.write_runs(action.refs, ".data"))]
+        words = [f"emit {action.reduction}", sign.join(texts.write_ref_ranges(action.refs, ".data"))]
         words += ["with index"] if action.with_index else []
         words += [f"shift {action.shift}"] if action.shift else []
         words += [f"width {action.width}"] if action.width != EMIT_WIDTH else []
@@ -76,7 +76,7 @@ class Emit(Kind):
             words.append("signed" if action.signed else "unsigned")
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         return Shape(
             2 if action.words.get("with_index") else 1,
@@ -89,7 +89,7 @@ class Emit(Kind):
         if not 1 <= len(action.refs) <= MAX_LANES:
             message = f"the sum {name} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
             yield make_diagnostic(action.location, message, "Name the samples, or split the beat.")
-        yield from find_out_of_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.location)
+        yield from find_range_error(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.location)
         if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
             message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
             yield make_diagnostic(
@@ -127,38 +127,38 @@ class Emit(Kind):
                 & mask
             )
         extreme = self._find_extreme(edge, module, action)
-        value = extreme.value >> action.shift & mask
+        value = extreme.sample >> action.shift & mask
         return value | extreme.index << action.width if action.with_index else value
 
     def _add_samples(self, edge: Edge, module: Module, action: Action) -> int:
         """Return the sum including the samples of this cycle, modulo 2^width."""
-        total: int = edge.read_memory(module, action.output)
-        if edge.adds(module, action.on):
-            total += sum(edge.read_sample(ref) for ref in action.refs if edge.moves(ref))
+        total: int = edge.read_action_state(module, action.output)
+        if edge.is_counting(module, action.on):
+            total += sum(edge.read_sample(ref) for ref in action.refs if edge.are_beats_moving(ref))
         return total & (1 << action.width) - 1
 
     def _find_extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
         """Return the extreme of all samples so far, including those of this cycle, in the action's width and sign."""
-        extreme: Extreme = edge.read_memory(module, action.output)
-        if not edge.adds(module, action.on):
+        extreme: Extreme = edge.read_action_state(module, action.output)
+        if not edge.is_counting(module, action.on):
             return extreme
         mask = (1 << action.width) - 1
         for ref in action.refs:
-            if edge.moves(ref):
+            if edge.are_beats_moving(ref):
                 sample = decode_number(edge.read_sample(ref) & mask, action.width, signed=action.signed)
                 is_more_extreme = (
-                    sample > extreme.value if action.reduction == "max" else sample < extreme.value
+                    sample > extreme.sample if action.reduction == "max" else sample < extreme.sample
                 )
-                if extreme.count == 0 or is_more_extreme:
-                    extreme = Extreme(sample, extreme.count & mask, extreme.count)
-                extreme = Extreme(extreme.value, extreme.index, extreme.count + 1)
+                if extreme.sample_count == 0 or is_more_extreme:
+                    extreme = Extreme(sample, extreme.sample_count & mask, extreme.sample_count)
+                extreme = Extreme(extreme.sample, extreme.index, extreme.sample_count + 1)
         return extreme
 
     # Registers of the fast simulator. Sum: `a`. Extreme: `a` is the sample, `h` is 1 if there is one, `k` is its index,
     # `q` the number of samples. A level count keeps nothing between cycles, so with a level count these are variables.
 
     def list_register_suffixes(self, module: Module, action: Action) -> str:
-        return _register_suffixes(action) if module.count(action.on).accumulates else ""
+        return _list_register_suffixes(action) if module.count(action.on).accumulates else ""
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         if action.reduction != "sum":
@@ -166,14 +166,14 @@ class Emit(Kind):
         elif module.count(action.on).accumulates:
             name = statements.find_register(module, action, "a")
             yield write_if(
-                statements.write_counting(module, action),
+                statements.write_counting_condition(module, action),
                 [f"{name} = {_make_total(statements, action, name)}"],
             )
 
     def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
         extreme, has_best, index, counted_number = (
             statements.find_register(module, action, register_suffix)
-            for register_suffix in _register_suffixes(action)
+            for register_suffix in _list_register_suffixes(action)
         )
         sample, is_counted = (statements.find_register(module, action, letter) for letter in "zu")
         if not module.count(action.on).accumulates:
@@ -181,7 +181,10 @@ class Emit(Kind):
         for ref in action.refs:
             move_conditions = [
                 condition
-                for condition in (statements.write_counting(module, action), statements.write_moves(ref))
+                for condition in (
+                    statements.write_counting_condition(module, action),
+                    statements.write_move_condition(ref),
+                )
                 if condition != "1"
             ]
             yield f"{sample} = {statements.write_sample(ref, action.width, signed=action.signed)}"
@@ -189,7 +192,7 @@ class Emit(Kind):
             relation = f"{sample} > {extreme}" if action.reduction == "max" else f"{extreme} > {sample}"
             updates = [
                 f"{extreme} = {sample}",
-                f"{index} = {counted_number} & {_mask(action)}",
+                f"{index} = {counted_number} & {_make_mask(action)}",
                 f"{has_best} = 1",
             ]
             yield write_if(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
@@ -199,26 +202,26 @@ class Emit(Kind):
         total = statements.find_register(module, action, "a")
         accumulates = module.count(action.on).accumulates
         if action.reduction != "sum":
-            samples = [f"({total} >> {action.shift} & {_mask(action)})"]
+            samples = [f"({total} >> {action.shift} & {_make_mask(action)})"]
             samples += [statements.find_register(module, action, "k")] if action.with_index else []
-            yield from statements.send(module, action, samples)
+            yield from statements.write_beat(module, action, samples)
         else:
             if not accumulates:
                 yield f"{total} = {_make_total(statements, action)}"
             value = statements.write_number(total, action.width, signed=action.signed)
-            shifted_value = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
-            yield from statements.send(module, action, [shifted_value])
+            shifted_value = f"{value} >> {action.shift} & {_make_mask(action)}" if action.shift else total
+            yield from statements.write_beat(module, action, [shifted_value])
         if accumulates:
             yield from (
                 f"{statements.find_register(module, action, register_suffix)} = 0"
-                for register_suffix in _register_suffixes(action)
+                for register_suffix in _list_register_suffixes(action)
             )
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
         ports = {
             "clear_i": hardware.write_clear(module, action),
-            "take_i": hardware.write_counted_bits(module, action),
+            "take_i": hardware.write_counted_mask(module, action),
         }
         parameters: dict[str, object] = {"Samples": len(action.refs)}
         common_connections = {
@@ -249,7 +252,7 @@ class Emit(Kind):
         yield from hardware.write_block("count_action_extreme", f"u_{name}_extreme", parameters, ports)
         yield from hardware.write_beat(module, action, f"{name}_extreme")
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of the sum or extreme sample, and the check of the beat.
 
         The value of a level count is checked only when it fires: no beat moves in any other cycle.
@@ -266,11 +269,13 @@ class Emit(Kind):
             "Signed": write_bit(action.signed),
         }
         ports: dict[str, object] = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             "clear_i": f"{fire} || {proof.write_clear(module, count)}",
-            "take_i": concatenate(f"({proof.write_counted(module, count, ref)})" for ref in action.refs),
-            "samples_i": concatenate(proof.fit(ref, action.width) for ref in action.refs),
-            "check_i": ALWAYS if count.accumulates else fire,
+            "take_i": concatenate(
+                f"({proof.write_counted_condition(module, count, ref)})" for ref in action.refs
+            ),
+            "samples_i": concatenate(proof.resize_sample(ref, action.width) for ref in action.refs),
+            "check_i": TRUE if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
         declarations = [
@@ -304,21 +309,23 @@ class Emit(Kind):
         yield make_beat_check(proof, module, action, f"expected_{name}")
 
 
-def _register_suffixes(action: Action) -> str:
+def _list_register_suffixes(action: Action) -> str:
     return "a" if action.reduction == "sum" else "ahkq"
 
 
-def _mask(action: Action) -> int:
+def _make_mask(action: Action) -> int:
     return (1 << action.width) - 1
 
 
-def _make_total(statements: Statements, action: Action, base: str = "") -> str:
-    """Return the expression of `base` plus the samples counted in this cycle, modulo 2^width."""
-    groups: dict[str, list[str]] = {}
+def _make_total(statements: Statements, action: Action, initial_sum: str = "") -> str:
+    """Return the expression of `initial_sum` plus the samples counted in this cycle, modulo 2^width."""
+    samples_by_condition: dict[str, list[str]] = {}
     for ref in action.refs:
-        groups.setdefault(statements.write_moves(ref), []).append(statements.write_sample(ref))
-    parts = [base] if base else []
-    for moves, samples in groups.items():
+        samples_by_condition.setdefault(statements.write_move_condition(ref), []).append(
+            statements.write_sample(ref)
+        )
+    parts = [initial_sum] if initial_sum else []
+    for moves, samples in samples_by_condition.items():
         total = " + ".join(samples)
         parts.append(total if moves == "1" else f"(({total}) & -({moves}))")
-    return f"({' + '.join(parts)}) & {_mask(action)}"
+    return f"({' + '.join(parts)}) & {_make_mask(action)}"

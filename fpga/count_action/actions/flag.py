@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, Texts
-from fpga.count_action.actions.proof import ALWAYS, CLOCKED, Check, Proof, write_bit
+from fpga.count_action.actions.kind import Edge, Hardware, Kind, Lines, Statements, TextWriter
+from fpga.count_action.actions.proof import CLOCK_CONNECTIONS, TRUE, Check, ProofExpressions, write_bit
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Count, Module
@@ -24,7 +24,7 @@ class Pulse(Kind):
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"name": parts[0]}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         return f"pulse {action.output}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -45,11 +45,11 @@ class Pulse(Kind):
         }
         return hardware.write_block("count_action_flag", f"u_{name}_flag", {}, ports)
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         ports = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             "set_i": proof.write_any_fire(module, [action]),
-            "clear_i": ALWAYS,
+            "clear_i": TRUE,
             "flag_o": f"{module.name}_{action.output}_o",
         }
         yield Check("count_action_flag", module.name, action.output, {"ClearWins": write_bit(False)}, ports)
@@ -60,7 +60,7 @@ class Flag(Kind):
 
     noun = "flag"
     register = "the current value of the flag"
-    shared_group = "flag"
+    shared_output_group = "flag"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name = statements.find_register(module, action)
@@ -97,12 +97,12 @@ class Flag(Kind):
         )
         return hardware.write_block("count_action_flag", f"u_{name}_flag", parameters, ports)
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         drivers = [candidate for candidate in module.actions if candidate.output == action.output]
         clear_actions = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
         set_actions = [driver for driver in drivers if driver.kind is not ActionKind.CLEAR_FLAG]
         ports = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             "set_i": proof.write_any_fire(module, set_actions),
             "clear_i": proof.write_any_fire(module, clear_actions),
             "flag_o": f"{module.name}_{action.output}_o",
@@ -123,7 +123,7 @@ class SetFlag(Flag):
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"name": parts[0], "words": {"wins": parts[1] is not None}}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         return f"set {action.output}{' wins' if action.wins else ''}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -159,7 +159,9 @@ class SetFlag(Flag):
                 if any(flag_action.wins for flag_action in (*set_actions, *clear_actions)):
                     continue
                 for set_action, clear_action in product(set_actions, clear_actions):
-                    if _can_meet(graph, module, module.count(set_action.on), module.count(clear_action.on)):
+                    if _can_fire_together(
+                        graph, module, module.count(set_action.on), module.count(clear_action.on)
+                    ):
                         message = (
                             f"flag {quote(flag)} is set and cleared when {quote(set_action.on)}"
                             f" and {quote(clear_action.on)} fire in one cycle, and is 1 then: the clear is lost (R9)"
@@ -173,9 +175,9 @@ class ClearFlag(Flag):
     """An action that clears a flag to 0, unless it is set in the same cycle and the clear does not win."""
 
     kind = ActionKind.CLEAR_FLAG
-    can_raise = False
+    can_set_output = False
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         return f"clear {action.output}{' wins' if action.wins else ''}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -213,10 +215,14 @@ def _split_drivers(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Acti
 def _group_flag_drivers(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
     """Return the setting and the clearing actions of each flag that has both."""
     drivers = {flag: _split_drivers(module.list_drivers(flag)) for flag in module.map_outputs()}
-    return {flag: (sets, clears) for flag, (sets, clears) in drivers.items() if sets and clears}
+    return {
+        flag: (set_actions, clear_actions)
+        for flag, (set_actions, clear_actions) in drivers.items()
+        if set_actions and clear_actions
+    }
 
 
-def _can_meet(graph: Graph, module: Module, count: Count, rival: Count) -> bool:
+def _can_fire_together(graph: Graph, module: Module, count: Count, rival: Count) -> bool:
     """Return whether two counts can fire in one cycle: they share no stream, and their conditions agree."""
     if count in graph.find_rivals(module, rival) or rival in graph.find_rivals(module, count):
         return False

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fpga.count_action.actions.proof import Check, Proof
+from fpga.count_action.actions.proof import Check, ProofExpressions
 from fpga.count_action.diagnostics import Diagnostics
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Action, ActionKind, Datapath, Module, Ref
@@ -37,7 +37,7 @@ class Shape:
     signed: bool
 
 
-class ActionSyntax(Protocol):
+class UnresolvedAction(Protocol):
     """An action before its names are resolved. Numbers are evaluated; None where the text omits a part."""
 
     @property
@@ -54,7 +54,7 @@ class ActionSyntax(Protocol):
     def part_of(self) -> str: ...
 
 
-class Texts(Protocol):
+class TextWriter(Protocol):
     """Writer of source text: its methods return parts of an action's text."""
 
     graph: Graph
@@ -62,7 +62,7 @@ class Texts(Protocol):
     def write_sample(self, ref: Ref) -> str:
         """Return the text of a sample, a flag, a number or a formula."""
 
-    def write_runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
+    def write_ref_ranges(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
         """Yield the texts of references; consecutive elements, or consecutive lanes of a beat, become one range."""
 
     def write_value(self, ref: Ref) -> str:
@@ -78,10 +78,10 @@ class Edge(Protocol):
     def restarts(self, module: Module, count: str) -> bool:
         """Return whether a count discards its value: it fires, is cleared, or is a level count."""
 
-    def adds(self, module: Module, count: str) -> bool:
+    def is_counting(self, module: Module, count: str) -> bool:
         """Return whether a count is enabled and its module is not stalled."""
 
-    def moves(self, ref: Ref) -> bool:
+    def are_beats_moving(self, ref: Ref) -> bool:
         """Return whether every beat on which a sample depends moves (R7)."""
 
     def read_sample(self, ref: Ref) -> int:
@@ -90,7 +90,7 @@ class Edge(Protocol):
     def read_output(self, module: Module, name: str) -> int:
         """Return the current value of an output: the bits of a beat, a flag or a number."""
 
-    def read_memory(self, module: Module, name: str) -> Any:
+    def read_action_state(self, module: Module, output: str) -> Any:
         """Return the state that an action keeps between cycles besides its output."""
 
 
@@ -100,10 +100,10 @@ class Statements(Protocol):
     def write_fire(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action fires."""
 
-    def write_counting(self, module: Module, action: Action) -> str:
+    def write_counting_condition(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action is enabled and its module is not stalled."""
 
-    def write_moves(self, ref: Ref) -> str:
+    def write_move_condition(self, ref: Ref) -> str:
         """Return the condition that every beat on which a sample depends moves (R7)."""
 
     def find_register(self, module: Module, action: Action, letter: str = "r") -> str:
@@ -115,7 +115,7 @@ class Statements(Protocol):
     def write_number(self, name: str, width: int, *, signed: bool) -> str:
         """Return the number in the lowest `width` bits of a variable."""
 
-    def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
+    def write_beat(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
         """Yield the statements that put samples into an action's beat; a `str` is a variable of the action's width."""
 
 
@@ -128,13 +128,13 @@ class Hardware(Protocol):
     def write_clear(self, module: Module, action: Action) -> str:
         """Return the condition that restarts the sum of an action: its count fires or is cleared."""
 
-    def write_counted_bits(self, module: Module, action: Action) -> str:
+    def write_counted_mask(self, module: Module, action: Action) -> str:
         """Return a bit vector: bit i is 1 if sample i is counted in this cycle."""
 
     def write_samples(self, action: Action, width: int | None = None) -> str:
         """Return the concatenated samples, the first in the lowest bits. The action's width is the default."""
 
-    def fit(self, ref: Ref, width: int) -> str:
+    def resize_sample(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
 
     def write_range_check(self, ref: Ref, bound: int) -> str:
@@ -177,13 +177,13 @@ class Kind:
     """Word for its output in messages."""
     register: str = ""
     """Description of the register that shows its output."""
-    collects = False
+    samples_every_cycle = False
     """True if an action reads its samples in every cycle in which they are counted, not only on a fire (R11)."""
-    shared_group: str = ""
+    shared_output_group: str = ""
     """Group of kinds whose actions may drive one output together (R9). Empty if an output has a single driver."""
     cleared_by: ActionKind | None = None
     """Kind of the actions that clear its output (`clear`); None if its output cannot be cleared."""
-    can_raise = True
+    can_set_output = True
     """True if an action of this kind can make its output non-zero."""
 
     # Language
@@ -195,11 +195,11 @@ class Kind:
         """
         raise NotImplementedError
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         """Return the verb with its operands, in the syntax that `parse` reads."""
         raise NotImplementedError
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the output's shape. Call `samples` only if needed: it raises `SourceError` if streams form a cycle."""
         return Shape(1, 1, signed=False)
 
@@ -263,6 +263,6 @@ class Kind:
         """Yield the SystemVerilog that drives an output; `action` is the first of its drivers."""
         raise NotImplementedError
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield the checks of an output; `action` is the first of its drivers."""
         raise NotImplementedError

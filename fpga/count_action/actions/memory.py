@@ -11,18 +11,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
-    ActionSyntax,
     Edge,
     Hardware,
     Kind,
     Lines,
     Shape,
     Statements,
-    Texts,
+    TextWriter,
+    UnresolvedAction,
     write_if,
 )
-from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, Proof, declare_hidden_wire
-from fpga.count_action.diagnostics import Diagnostics, did_you_mean, find_out_of_range, make_diagnostic, quote
+from fpga.count_action.actions.proof import (
+    CLOCK_CONNECTIONS,
+    FALSE,
+    Check,
+    ProofExpressions,
+    declare_hidden_wire,
+)
+from fpga.count_action.diagnostics import Diagnostics, find_range_error, make_diagnostic, quote, suggest_name
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     MAX_WORDS,
@@ -41,20 +47,20 @@ _EXACT_BITS = 64
 """Width of addresses in the checks, in bits: it holds the value of any formula exactly."""
 
 
-def compute_address_width(words: int) -> int:
+def compute_address_width(word_count: int) -> int:
     """Return the number of bits of an address.
 
     >>> compute_address_width(2), compute_address_width(256), compute_address_width(257)
     (1, 8, 9)
     """
-    return max(1, (words - 1).bit_length())
+    return max(1, (word_count - 1).bit_length())
 
 
-def make_load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signal, Signal, Signal]:
+def make_load_inputs(module: str, memory: str, word_count: int, width: int) -> tuple[Signal, Signal, Signal]:
     """Return the external inputs through which a driver loads a memory: load, address and word."""
     name, part_of = f"{module}_{memory}", f"{module}.{memory}"
     address = Signal(
-        f"{name}_address", SignalKind.NUMBER, width=compute_address_width(words), part_of=part_of
+        f"{name}_address", SignalKind.NUMBER, width=compute_address_width(word_count), part_of=part_of
     )
     return (
         Signal(f"{name}_load", SignalKind.FLAG, part_of=part_of),
@@ -63,11 +69,11 @@ def make_load_inputs(module: str, memory: str, words: int, width: int) -> tuple[
     )
 
 
-def make_memory(module: str, memory: str, words: int, width: int) -> tuple[Action, tuple[Signal, ...]]:
+def make_memory(module: str, memory: str, word_count: int, width: int) -> tuple[Action, tuple[Signal, ...]]:
     """Return the declaration of a memory, and the external inputs that it needs."""
-    inputs = make_load_inputs(module, memory, words, width)
+    inputs = make_load_inputs(module, memory, word_count, width)
     refs = tuple(Ref(signal.name) for signal in inputs)
-    return Action(ActionKind.MEMORY, "", memory, refs, width, words=words), inputs
+    return Action(ActionKind.MEMORY, "", memory, refs, width, words=word_count), inputs
 
 
 def list_memories(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
@@ -115,15 +121,15 @@ class Memory(Kind):
         name, words, width = parts
         return {"name": name, "width": width, "numbers": {"words": words}}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         return f"memory {action.output}: {action.words} of {action.width} bits"
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         return Shape(1, action.width or 1, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
-        yield from find_out_of_range(
+        yield from find_range_error(
             f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.location
         )
         signals = {signal.name: signal for signal in datapath.inputs}
@@ -166,7 +172,7 @@ class Memory(Kind):
         return {}
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
-        words: Mapping[int, int] = edge.read_memory(module, action.output)
+        words: Mapping[int, int] = edge.read_action_state(module, action.output)
         load, address, word = action.refs
         if edge.read_sample(load):
             word_address, value = edge.read_sample(address), edge.read_sample(word)
@@ -192,7 +198,7 @@ class Memory(Kind):
             edge.fires(module, store.on) for store in list_stores(module, action)
         ):
             return None
-        words: Mapping[int, int] = edge.read_memory(module, action.output)
+        words: Mapping[int, int] = edge.read_action_state(module, action.output)
         return words.get(edge.read_sample(address), 0)
 
     def count_array_words(self, action: Action) -> int:
@@ -245,8 +251,8 @@ class Memory(Kind):
         for store in reversed(stores):
             choice = (
                 hardware.write_range_check(store.refs[1], action.words),
-                hardware.fit(store.refs[1], bits),
-                hardware.fit(store.refs[0], action.width),
+                hardware.resize_sample(store.refs[1], bits),
+                hardware.resize_sample(store.refs[0], action.width),
             )
             if store is stores[-1]:
                 is_inside, word_address, value = choice
@@ -266,22 +272,22 @@ class Memory(Kind):
             "store_inside_i": is_inside,
             "store_address_i": word_address,
             "store_word_i": value,
-            "load_i": hardware.fit(load, 1),
+            "load_i": hardware.resize_sample(load, 1),
             "load_inside_i": hardware.write_range_check(address, action.words),
-            "load_address_i": hardware.fit(address, bits),
-            "load_word_i": hardware.fit(word, action.width),
+            "load_address_i": hardware.resize_sample(address, bits),
+            "load_word_i": hardware.resize_sample(word, action.width),
             "loaded_o": f"{name}_o",
             "read_i": hardware.write_bit(0) if read is None else hardware.write_fire(module, read),
             "read_inside_i": hardware.write_bit(0)
             if read is None
             else hardware.write_range_check(read.refs[0], action.words),
-            "read_address_i": f"{bits}'d0" if read is None else hardware.fit(read.refs[0], bits),
+            "read_address_i": f"{bits}'d0" if read is None else hardware.resize_sample(read.refs[0], bits),
             "number_o": number,
         }
         parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
         yield from hardware.write_block("count_action_memory", f"u_{name}_memory", parameters, ports)
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of a memory. It watches one word, whose address the prover chooses."""
         name, bits = f"{module.name}_{action.output}", (action.words - 1).bit_length()
         users = [candidate for candidate in module.actions if candidate.memory == action.output]
@@ -290,9 +296,9 @@ class Memory(Kind):
 
         def split_address(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
-            exact_bits = proof.fit(ref, _EXACT_BITS)
+            exact_bits = proof.resize_sample(ref, _EXACT_BITS)
             # The comparison is unsigned, so a negative address is too large.
-            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.fit(ref, bits)
+            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.resize_sample(ref, bits)
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
@@ -308,20 +314,20 @@ class Memory(Kind):
         ]
         numbers = [f"{module.name}_{read.output}_o" for read in reads]
         load_inside, load_address = split_address(action.refs[1])
-        read_fire, read_inside, read_address = read_ports[0] if read_ports else (NEVER, NEVER, f"{bits}'d0")
+        read_fire, read_inside, read_address = read_ports[0] if read_ports else (FALSE, FALSE, f"{bits}'d0")
         hidden_names = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             "store_i": proof.write_any_fire(module, writes),
-            "store_inside_i": select((inside for inside, _ in store_addresses), NEVER),
+            "store_inside_i": select((inside for inside, _ in store_addresses), FALSE),
             "store_address_i": select((address for _, address in store_addresses), f"{bits}'d0"),
             "store_word_i": select(
-                (proof.fit(write.refs[0], action.width) for write in writes), f"{action.width}'d0"
+                (proof.resize_sample(write.refs[0], action.width) for write in writes), f"{action.width}'d0"
             ),
-            "load_i": proof.fit(action.refs[0], 1),
+            "load_i": proof.resize_sample(action.refs[0], 1),
             "load_inside_i": load_inside,
             "load_address_i": load_address,
-            "load_word_i": proof.fit(action.refs[2], action.width),
+            "load_word_i": proof.resize_sample(action.refs[2], action.width),
             "loaded_o": f"{name}_o",
             "read_i": read_fire,
             "read_inside_i": read_inside,
@@ -341,12 +347,12 @@ class Memory(Kind):
         )
 
 
-class _Access(Kind):
+class _WordAccess(Kind):
     """An action on a word of a memory of its module; its last reference is the address."""
 
-    operands: str = ""
+    operands_text: str = ""
     """Description of the valid `refs`, for messages."""
-    references = 1
+    reference_count = 1
     """Number of references that the action needs."""
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -355,27 +361,27 @@ class _Access(Kind):
         if action.memory not in memories:
             message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
             yield make_diagnostic(
-                action.location, message, did_you_mean(action.memory, memories) or DECLARE_MEMORY
+                action.location, message, suggest_name(action.memory, memories) or DECLARE_MEMORY
             )
-        elif len(action.refs) != self.references:
-            message = f"this names {len(action.refs)} samples, and needs {self.operands}"
+        elif len(action.refs) != self.reference_count:
+            message = f"this names {len(action.refs)} samples, and needs {self.operands_text}"
             yield make_diagnostic(action.location, message, "Name one lane, `x.data[1]`, and no range.")
 
 
-class StoreWord(_Access):
+class StoreWord(_WordAccess):
     """An action that stores a sample in a word of a memory."""
 
     kind = ActionKind.STORE_WORD
     rules = ("store_word",)
-    operands = "a value and an address"
-    references = 2
+    operands_text = "a value and an address"
+    reference_count = 2
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         value, memory, address, ranked = parts
         words = {"memory": str(memory), "ranked": ranked is not None}
         return {"samples": (value, address), "words": words}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         value, address = (texts.write_sample(ref) for ref in action.refs)
         return f"store {value} in {action.memory}[{address}]{' by priority' if action.ranked else ''}"
 
@@ -383,23 +389,23 @@ class StoreWord(_Access):
         return f"{name}{action.memory} stores a word (R25)"
 
 
-class Read(_Access):
+class Read(_WordAccess):
     """An action that fetches a word of a memory."""
 
     kind = ActionKind.READ
     rules = ("read",)
     noun = "number"
     register = "the word that was read last"
-    operands = "one address"
+    operands_text = "one address"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         memory, address, name = parts
         return {"name": name, "samples": (address,), "words": {"memory": str(memory)}}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         return f"read {action.memory}[{texts.write_sample(action.refs[0])}] as {action.output}"
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         return Shape(1, action.width or 1, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -416,7 +422,7 @@ class Read(_Access):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        words: Mapping[int, int] = edge.read_memory(module, action.memory)
+        words: Mapping[int, int] = edge.read_action_state(module, action.memory)
         return words.get(edge.read_sample(action.refs[0]), 0)
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
@@ -428,6 +434,6 @@ class Read(_Access):
         """Yield nothing: the block of the memory drives the number."""
         return iter(())
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield nothing: the check of the memory covers the number."""
         return iter(())

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fpga.count_action.actions.kind import (
-    ActionSyntax,
     Edge,
     Hardware,
     Kind,
     Lines,
     Shape,
     Statements,
-    Texts,
+    TextWriter,
+    UnresolvedAction,
     write_if,
 )
-from fpga.count_action.actions.proof import CLOCKED, Check, Proof
+from fpga.count_action.actions.proof import CLOCK_CONNECTIONS, Check, ProofExpressions
 from fpga.count_action.defaults import compute_beat_width, compute_number_width
-from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
+from fpga.count_action.diagnostics import Diagnostics, find_range_error, make_diagnostic, quote
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import MAX_WIDTH, Action, ActionKind, Datapath, Module
 
@@ -35,23 +35,23 @@ class Advance(Kind):
         name, modulo, width = parts
         return {"name": name, "width": width, "numbers": {"modulo": modulo}}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         width = "" if action.width == compute_number_width(action.modulo) else f" width {action.width}"
         return f"advance {action.output} modulo {action.modulo}{width}"
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         width = compute_number_width(action.numbers["modulo"]) if action.width is None else action.width
         return Shape(1, width, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
-        yield from find_out_of_range(
+        yield from find_range_error(
             f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.location
         )
         if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
-            needed_bits = (action.modulo - 1).bit_length()
+            needed_width = (action.modulo - 1).bit_length()
             message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
-            hint = f"Give it {needed_bits} bits." if needed_bits <= MAX_WIDTH else "Use a smaller modulo."
+            hint = f"Give it {needed_width} bits." if needed_width <= MAX_WIDTH else "Use a smaller modulo."
             yield make_diagnostic(action.location, message, hint)
 
     def compute_largest(self, action: Action) -> int:
@@ -76,10 +76,10 @@ class Advance(Kind):
         ports = {"advance_i": hardware.write_fire(module, action), "number_o": f"{name}_o"}
         return hardware.write_block("count_action_advance", f"u_{name}_advance", parameters, ports)
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
         ports = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             "advance_i": proof.write_fire(module, action.on),
             "number_o": f"{module.name}_{action.output}_o",
         }
@@ -92,19 +92,19 @@ class Store(Kind):
     kind = ActionKind.STORE
     rules = ("store",)
     noun = "number"
-    shared_group = "store"
+    shared_output_group = "store"
     register = "the current value of the number"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         value, width, name, ranked = parts
         return {"name": name, "samples": (value,), "width": width, "words": {"ranked": ranked is not None}}
 
-    def write(self, texts: Texts, module: Module, action: Action) -> str:
+    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
         (ref,) = action.refs
         order_text = " by priority" if action.ranked else ""
         return f"store {texts.write_sample(ref)} width {action.width} as {action.output}{order_text}"
 
-    def compute_shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
         """Return the shape of the stored number; `keep` of a stream has one bit per lane (R18)."""
         if action.width is not None:
             return Shape(1, action.width, signed=False)
@@ -167,14 +167,14 @@ class Store(Kind):
         }
         return hardware.write_block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
 
-    def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         stores = [store for store in module.actions if store.output == action.output]
         value = "".join(
-            f"{proof.write_fire(module, store.on)} ? {proof.fit(store.refs[0], action.width)} : "
+            f"{proof.write_fire(module, store.on)} ? {proof.resize_sample(store.refs[0], action.width)} : "
             for store in stores
         )
         ports = {
-            **CLOCKED,
+            **CLOCK_CONNECTIONS,
             "fire_i": proof.write_any_fire(module, stores),
             "data_i": f"{value}{action.width}'d0",
             "number_o": f"{module.name}_{action.output}_o",

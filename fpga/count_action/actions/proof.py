@@ -8,10 +8,10 @@ from typing import Protocol
 
 from fpga.count_action.model import Action, Count, Module, Ref
 
-ALWAYS = "1'b1"
-NEVER = "1'b0"
+TRUE = "1'b1"
+FALSE = "1'b0"
 
-CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
+CLOCK_CONNECTIONS = {"clk_i": "clk_i", "rst_i": "rst_i"}
 """Clock and reset connections, which all checks have."""
 
 
@@ -24,7 +24,7 @@ class Check:
 
     block: str
     module: str
-    part: str
+    part_name: str
     parameters: Mapping[str, object]
     ports: Mapping[str, object]
     declarations: tuple[str, ...] = ()
@@ -52,12 +52,12 @@ def write_bit(value: bool) -> str:
     return f"1'b{int(value)}"
 
 
-def concatenate(first_lowest: Iterable[str]) -> str:
+def concatenate(expressions: Iterable[str]) -> str:
     """Return the concatenation of the expressions; the first becomes the lowest bits."""
-    return f"{{{', '.join(reversed(list(first_lowest)))}}}"
+    return f"{{{', '.join(reversed(list(expressions)))}}}"
 
 
-class Proof(Protocol):
+class ProofExpressions(Protocol):
     """Expressions over the ports of a top, independent of the code that generates the top."""
 
     def write_fire(self, module: Module, count: str) -> str:
@@ -69,10 +69,10 @@ class Proof(Protocol):
     def write_clear(self, module: Module, count: Count) -> str:
         """Return the condition that an action clears the count (R5)."""
 
-    def write_counted(self, module: Module, count: Count, ref: Ref) -> str:
+    def write_counted_condition(self, module: Module, count: Count, ref: Ref) -> str:
         """Return the condition that a sample is counted in this cycle (R11)."""
 
-    def fit(self, ref: Ref, width: int) -> str:
+    def resize_sample(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
 
     def find_beat_width(self, module: Module, action: Action) -> int:

@@ -22,11 +22,11 @@ from fpga.count_action.checks.warnings import find_possible_mistakes
 from fpga.count_action.diagnostics import (
     Diagnostic,
     Diagnostics,
-    did_you_mean,
     explain_memory_in_formula,
-    find_out_of_range,
+    find_range_error,
     make_diagnostic,
     quote,
+    suggest_name,
 )
 from fpga.count_action.graph import Graph, list_read_signals
 from fpga.count_action.language.syntax import MAX_NAME_LENGTH, RESERVED_WORDS
@@ -44,7 +44,7 @@ from fpga.count_action.model import (
     Signal,
     SignalKind,
     Target,
-    is_value,
+    is_formula_ref,
 )
 from fpga.count_action.ports import make_ports
 from fpga.count_action.verilog.text import KEYWORDS
@@ -144,10 +144,10 @@ class _PartChecker:
 
     def _find_count_errors(self, module: Module, count: Count) -> Diagnostics:
         yield from find_name_errors("count", count.name, count.location)
-        yield from find_out_of_range(
+        yield from find_range_error(
             f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.location
         )
-        yield from find_out_of_range(
+        yield from find_range_error(
             f"constant of count {quote(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.location
         )
         names = [target.name for target in module.targets]
@@ -155,7 +155,7 @@ class _PartChecker:
             message = (
                 f"count {quote(count.name)} names the target {quote(count.target)}, which does not exist"
             )
-            yield make_diagnostic(count.location, message, did_you_mean(count.target, names))
+            yield make_diagnostic(count.location, message, suggest_name(count.target, names))
         if not count.counted and not count.constant:
             yield make_diagnostic(
                 count.location, f"count {quote(count.name)} adds nothing", "Name a signal to count."
@@ -168,7 +168,7 @@ class _PartChecker:
 
     def _find_ref_errors(self, module: Module, ref: Ref, location: Location | None) -> Diagnostics:
         """Yield errors of a module's reference to one of its formulas or to a signal."""
-        if is_value(ref) and ref.module == module.name:
+        if is_formula_ref(ref) and ref.module == module.name:
             yield from find_value_errors(module, ref, location)
         else:
             yield from self._find_signal_errors(ref, location)
@@ -179,28 +179,28 @@ class _PartChecker:
         if ref.module is None:
             if ref.name not in self._signals:
                 message = f"there is no input {quote(ref.name)}"
-                yield make_diagnostic(location, message, did_you_mean(ref.name, self._signals))
+                yield make_diagnostic(location, message, suggest_name(ref.name, self._signals))
                 return
         elif ref.module not in self._modules:
             message = f"there is no module {quote(ref.module)}"
-            yield make_diagnostic(location, message, did_you_mean(ref.module, self._modules))
+            yield make_diagnostic(location, message, suggest_name(ref.module, self._modules))
             return
         elif (ref.module, ref.name) not in self._graph.drivers:
             outputs = [output for module, output in self._graph.drivers if module == ref.module]
             message = f"module {quote(ref.module)} does not drive {quote(ref.name)}"
-            yield make_diagnostic(location, message, did_you_mean(ref.name, outputs))
+            yield make_diagnostic(location, message, suggest_name(ref.name, outputs))
             return
         elif self._graph.drivers[ref.module, ref.name][0][1].kind is ActionKind.MEMORY:
             yield make_diagnostic(location, *explain_memory_in_formula(ref.name))
         source = self._graph.find_source(ref)
-        yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, location)
-        yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, location)
+        yield from find_range_error(f"index of {ref.name}", ref.index, 0, source.size - 1, location)
+        yield from find_range_error(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, location)
 
     def _find_action_errors(self, module: Module, action: Action) -> Diagnostics:
         names = [count.name for count in module.counts]
         if action.on not in names and action.kind is not ActionKind.MEMORY:
             message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
-            yield make_diagnostic(action.location, message, did_you_mean(action.on, names))
+            yield make_diagnostic(action.location, message, suggest_name(action.on, names))
         kind = KINDS[action.kind]
         for ref in action.refs:
             yield from self._find_ref_errors(module, ref, action.location)
@@ -208,7 +208,7 @@ class _PartChecker:
             yield from find_name_errors(kind.noun, action.output, action.location)
             max_width = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             noun = f"width of {kind.noun} {quote(action.output)}"
-            yield from find_out_of_range(noun, action.width, 1, max_width, action.location)
+            yield from find_range_error(noun, action.width, 1, max_width, action.location)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
             yield from self._find_clear_errors(action)
         yield from kind.find_problems(self.datapath, action)
@@ -218,7 +218,7 @@ class _PartChecker:
         if all((owner, name) != (module.name, count.name) for module, count in self.datapath.list_counts()):
             count_names = [f"{module.name}.{count.name}" for module, count in self.datapath.list_counts()]
             message = f"there is no count {quote(f'{owner}.{name}')} to clear"
-            yield make_diagnostic(action.location, message, did_you_mean(name, count_names))
+            yield make_diagnostic(action.location, message, suggest_name(name, count_names))
 
 
 _MAX_WIDTHS = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
@@ -227,11 +227,11 @@ _MAX_WIDTHS = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKin
 def _find_signal_errors(signal: Signal) -> Diagnostics:
     name, location = quote(signal.name), signal.location
     yield from find_name_errors("input", signal.name, location)
-    yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, location)
+    yield from find_range_error(f"number of elements of {name}", signal.size, 1, MAX_LANES, location)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
-    yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), location)
+    yield from find_range_error(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), location)
     max_width = MAX_WIDTH if signal.loads_memory else _MAX_WIDTHS[signal.kind]
-    yield from find_out_of_range(f"width of {name}", signal.width, 1, max_width, location)
+    yield from find_range_error(f"width of {name}", signal.width, 1, max_width, location)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield make_diagnostic(
             location, f"{name} is signed, but not a stream", "Only samples of streams have a sign."
@@ -244,7 +244,7 @@ def _find_signal_errors(signal: Signal) -> Diagnostics:
 
 def _find_target_errors(target: Target) -> Diagnostics:
     yield from find_name_errors("target", target.name, target.location)
-    yield from find_out_of_range(
+    yield from find_range_error(
         f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.location
     )
     if target.reset < 0:
@@ -262,16 +262,16 @@ def _find_target_errors(target: Target) -> Diagnostics:
         yield make_diagnostic(target.location, message, hint)
 
 
-def find_name_errors(kind: str, name: str, location: Location | None) -> Diagnostics:
+def find_name_errors(noun: str, name: str, location: Location | None) -> Diagnostics:
     """Yield an error if a name is not valid."""
-    article = "an" if kind[0] in "aeio" else "a"
+    article = "an" if noun[0] in "aeio" else "a"
     if len(name) > MAX_NAME_LENGTH:
-        message = f"{quote(name)}, the name of {article} {kind}, has {len(name)} characters"
+        message = f"{quote(name)}, the name of {article} {noun}, has {len(name)} characters"
         yield make_diagnostic(
             location, message, f"Shorten it to {MAX_NAME_LENGTH}, or the names of which it consists."
         )
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        message = f"{quote(name)} cannot be the name of {article} {kind}"
+        message = f"{quote(name)} cannot be the name of {article} {noun}"
         yield make_diagnostic(location, message, "Use letters, digits and underscores.")
     elif name in RESERVED_WORDS:
         yield make_diagnostic(
@@ -281,16 +281,16 @@ def find_name_errors(kind: str, name: str, location: Location | None) -> Diagnos
         )
 
 
-def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
+def find_duplicates(named_items: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
     """Yield an error for each name that an earlier entry has. Entries are (kind of thing, name, location)."""
-    earlier_entries: dict[str, tuple[str, Location | None]] = {}
-    for kind, name, location in entries:
-        if name in earlier_entries:
-            earlier_noun, earlier_location = earlier_entries[name]
+    first_items: dict[str, tuple[str, Location | None]] = {}
+    for noun, name, location in named_items:
+        if name in first_items:
+            earlier_noun, earlier_location = first_items[name]
             location_text = f" ({earlier_location})" if earlier_location else ""
             yield make_diagnostic(
                 location,
-                f"{quote(name)} is a {kind} here and a {earlier_noun} elsewhere{location_text}",
+                f"{quote(name)} is a {noun} here and a {earlier_noun} elsewhere{location_text}",
                 "Rename one of them.",
             )
-        earlier_entries.setdefault(name, (kind, location))
+        first_items.setdefault(name, (noun, location))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fpga.count_action.diagnostics import Diagnostics, did_you_mean, make_diagnostic, quote
+from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote, suggest_name
 from fpga.count_action.expressions import (
-    COMPARISONS,
+    COMPARISON_OPERATORS,
     LARGEST_VALUE,
     MAX_BITS,
     OPERATORS,
-    STORED,
+    STORED_OPERATORS,
     Interval,
     count_bits,
     get_constant,
@@ -26,7 +26,7 @@ from fpga.count_action.model import (
     Operand,
     Operation,
     Ref,
-    is_value,
+    is_formula_ref,
 )
 
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
@@ -63,22 +63,22 @@ def find_count_formula_errors(graph: Graph, module: Module, count: Count) -> Dia
 
 
 def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    aim = count.aim
-    if aim is None or [*find_value_errors(module, aim, count.location)]:
+    target_ref = count.aim
+    if target_ref is None or [*find_value_errors(module, target_ref, count.location)]:
         return
-    targets = [ref.name for operator, ref in list_leaves(module.value(aim)) if operator == "target"]
+    targets = [ref.name for operator, ref in list_leaves(module.value(target_ref)) if operator == "target"]
     if count.target not in targets[:1]:
         message = (
             f"the formula that {quote(count.name)} has to reach does not name the target of this count first"
         )
         yield make_diagnostic(
-            aim.location or count.location,
+            target_ref.location or count.location,
             message,
             "Name the target of the count first in the formula, or write a target alone.",
         )
-    elif min(graph.compute_interval(module.value(aim))) < 0:
+    elif min(graph.compute_interval(module.value(target_ref))) < 0:
         message = f"the value that {quote(count.name)} has to reach can be negative"
-        yield make_diagnostic(aim.location or count.location, message, "Write max(..., 0).")
+        yield make_diagnostic(target_ref.location or count.location, message, "Write max(..., 0).")
 
 
 def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
@@ -125,8 +125,8 @@ def _is_slice(operand: Operand) -> bool:
 
 
 _OPERAND_COUNTS: dict[str, range] = {
-    **dict.fromkeys(["not", "valid", *STORED], range(1, 2)),
-    **dict.fromkeys(["+", "-", "<<", ">>", "and", "or", *COMPARISONS], range(2, 3)),
+    **dict.fromkeys(["not", "valid", *STORED_OPERATORS], range(1, 2)),
+    **dict.fromkeys(["+", "-", "<<", ">>", "and", "or", *COMPARISON_OPERATORS], range(2, 3)),
     **dict.fromkeys(["if", "slice"], range(3, 4)),
     "table": range(2, 1 << 20),
 }
@@ -136,17 +136,17 @@ def _find_reference_errors(
     datapath: Datapath, module: Module, value: Operand, check_ref: RefCheck
 ) -> Diagnostics:
     for operator, ref in list_leaves(value):
-        if is_value(ref):
+        if is_formula_ref(ref):
             yield make_diagnostic(
                 ref.location or module.location, "a formula refers to a formula", "Insert the operand itself."
             )
-        elif operator in STORED:
+        elif operator in STORED_OPERATORS:
             owner = next((candidate for candidate in datapath.modules if candidate.name == ref.module), None)
             stored_names = _list_stored_names(owner, operator) if owner else []
             if ref.name not in stored_names:
                 message = f"there is no {operator} {quote(f'{ref.module}.{ref.name}')}"
                 yield make_diagnostic(
-                    ref.location or module.location, message, did_you_mean(ref.name, stored_names)
+                    ref.location or module.location, message, suggest_name(ref.name, stored_names)
                 )
         else:
             yield from check_ref(ref, module.location)
@@ -159,7 +159,7 @@ def _list_stored_names(owner: Module, operator: str) -> list[str]:
 
 
 def _find_large_values(graph: Graph, module: Module, value: Operand) -> Diagnostics:
-    if isinstance(value, Operation) and value.operator not in STORED | {"valid"}:
+    if isinstance(value, Operation) and value.operator not in STORED_OPERATORS | {"valid"}:
         errors = [error for operand in value.operands for error in _find_large_values(graph, module, operand)]
         if errors:
             yield errors[0]
@@ -188,7 +188,7 @@ def find_constant_conditions(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for count in module.counts:
             for condition in count.gate:
-                if is_value(condition.ref):
+                if is_formula_ref(condition.ref):
                     for comparison in _find_comparisons(module.value(condition.ref)):
                         yield from _find_constant_result(
                             graph, comparison, condition.ref.location or count.location
@@ -197,7 +197,7 @@ def find_constant_conditions(graph: Graph) -> Diagnostics:
 
 def _find_comparisons(operand: Operand) -> Iterator[Operation]:
     if isinstance(operand, Operation):
-        if operand.operator in COMPARISONS:
+        if operand.operator in COMPARISON_OPERATORS:
             yield operand
         for part in operand.operands:
             yield from _find_comparisons(part)
@@ -231,10 +231,10 @@ def _can_hold(operator: str, left: Interval, right: Interval, *, must_always_hol
     }
     if not must_always_hold:
         return can_hold_by_operator[operator]
-    return not _can_hold(_OPPOSITE[operator], left, right)
+    return not _can_hold(_OPPOSITE_COMPARISON[operator], left, right)
 
 
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_OPPOSITE_COMPARISON = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 def _describe_interval(interval: Interval) -> str:

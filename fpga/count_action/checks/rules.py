@@ -20,7 +20,7 @@ from fpga.count_action.model import (
     Ref,
     SignalKind,
     Target,
-    is_value,
+    is_formula_ref,
 )
 
 
@@ -34,7 +34,7 @@ def find_broken_rules(graph: Graph) -> Diagnostics:
     yield from _find_stream_cycles(graph)
     yield from _find_lost_pulses(graph)
     for module in graph.datapath.modules:
-        yield from find_choice_errors(graph, module)
+        yield from find_arbiter_errors(graph, module)
     for module, count in graph.datapath.list_counts():
         yield from _find_unreachable_targets(graph, module, count)
     yield from _find_dead_counts(graph)
@@ -45,8 +45,8 @@ def find_broken_rules(graph: Graph) -> Diagnostics:
 
 def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
     for (name, output), drivers in graph.drivers.items():
-        groups = {KINDS[action.kind].shared_group for _, action in drivers}
-        if len(drivers) == 1 or (len(groups) == 1 and groups != {""}):
+        output_groups = {KINDS[action.kind].shared_output_group for _, action in drivers}
+        if len(drivers) == 1 or (len(output_groups) == 1 and output_groups != {""}):
             continue
         first_action, second_action = drivers[0][1], drivers[1][1]
         first_location = f", the other one at {first_action.location}" if first_action.location else ""
@@ -75,28 +75,30 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
 
 
 def _find_shared_level_streams(graph: Graph) -> Diagnostics:
-    for (_, name, index), takers in graph.takers.items():
-        level_taker = next(((owner, count) for owner, count in takers if count.kind is CountKind.LEVEL), None)
-        if level_taker is None:
-            continue
-        foreign_taker = next(
-            (f"{owner.name}.{count.name}" for owner, count in takers if owner != level_taker[0]), None
+    for (_, name, index), consumers in graph.consumers.items():
+        level_consumer = next(
+            ((owner, count) for owner, count in consumers if count.kind is CountKind.LEVEL), None
         )
-        if foreign_taker is not None:
-            level_name = f"{level_taker[0].name}.{level_taker[1].name}"
+        if level_consumer is None:
+            continue
+        foreign_consumer = next(
+            (f"{owner.name}.{count.name}" for owner, count in consumers if owner != level_consumer[0]), None
+        )
+        if foreign_consumer is not None:
+            level_name = f"{level_consumer[0].name}.{level_consumer[1].name}"
             message = (
                 f"stream {quote(name)} (bit {index}) is taken by the level count {quote(level_name)}"
-                f" and by {quote(foreign_taker)} of another module (R7)"
+                f" and by {quote(foreign_consumer)} of another module (R7)"
             )
             hint = "Let the other one count what the level count streams, or move both counts into one module (R26)."
-            yield make_diagnostic(level_taker[1].location, message, hint)
+            yield make_diagnostic(level_consumer[1].location, message, hint)
 
 
 def _find_stream_cycles(graph: Graph) -> Diagnostics:
     edges: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
-    for (driver, _, _), takers in graph.takers.items():
+    for (driver, _, _), consumers in graph.consumers.items():
         if driver is not None:
-            edges[driver].extend(module.name for module, _ in takers)
+            edges[driver].extend(module.name for module, _ in consumers)
     names = find_cycle(edges)
     if names:
         module = graph.datapath.module(names[0])
@@ -150,17 +152,19 @@ def _find_unreachable_targets(graph: Graph, module: Module, count: Count) -> Dia
         yield from _find_unreachable_target(count, target, largest)
 
 
-def _find_unreachable_target(count: Count, target: Target, largest: int) -> Diagnostics:
+def _find_unreachable_target(count: Count, target: Target, max_increment: int) -> Diagnostics:
     name = f"target {quote(target.name)} of count {quote(count.name)}"
     location = target.location or count.location
     if count.kind is CountKind.LEVEL:
-        if target.reset > largest:
-            message = f"{name} is {target.reset}, and the sum is at most {largest}: it is never reached (R1)"
+        if target.reset > max_increment:
+            message = (
+                f"{name} is {target.reset}, and the sum is at most {max_increment}: it is never reached (R1)"
+            )
             yield make_diagnostic(location, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is at least {count.constant}: it is never reached (R1)"
             yield make_diagnostic(location, message, "Raise the target.")
-    elif target.reset > 2**count.width - 1 + largest:
+    elif target.reset > 2**count.width - 1 + max_increment:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield make_diagnostic(
             location, message, f"Write `width {target.reset.bit_length()}` after the count."
@@ -225,16 +229,16 @@ def _can_be_nonzero(graph: Graph, ref: Ref, triggerable_counts: set[tuple[str, s
     """Return whether a signal can ever be non-zero. Formulas are not evaluated: assume that each can be non-zero."""
     return (
         ref.module is None
-        or is_value(ref)
+        or is_formula_ref(ref)
         or any(
             (module.name, action.on) in triggerable_counts
             for module, action in graph.drivers[ref.module, ref.name]
-            if KINDS[action.kind].can_raise
+            if KINDS[action.kind].can_set_output
         )
     )
 
 
-def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
+def find_arbiter_errors(graph: Graph, module: Module) -> Diagnostics:
     """Yield the errors of the arbiters of a module (R19)."""
     for count in module.counts:
         errors = [*_find_order_errors(graph, count)]
@@ -253,8 +257,8 @@ def _find_order_errors(graph: Graph, count: Count) -> Diagnostics:
             yield make_diagnostic(count.location, message, "Set its order.")
         return
     name = quote(count.name)
-    if count.order not in arbitration.ORDERS:
-        hint = f"Use {' or '.join(arbitration.ORDERS)}."
+    if count.order not in arbitration.ARBITRATION_ORDERS:
+        hint = f"Use {' or '.join(arbitration.ARBITRATION_ORDERS)}."
         yield make_diagnostic(
             count.location, f"count {name} has the unknown order {quote(count.order)}", hint
         )
@@ -279,7 +283,7 @@ def _find_register_errors(module: Module, count: Count) -> Diagnostics:
             f"the picks of {quote(count.name)} are not {count.order}",
             "Use arbitration.make_picks.",
         )
-    for name, operand in arbitration.make_next_numbers(count, module.name).items():
+    for name, operand in arbitration.make_next_values(count, module.name).items():
         action = next(
             (candidate for candidate in module.actions if candidate.output == f"{count.name}_{name}"), None
         )

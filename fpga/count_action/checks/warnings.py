@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.rules import compute_max_increment, describe_ref
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
-from fpga.count_action.expressions import LOGICAL, list_leaves
+from fpga.count_action.expressions import LOGICAL_OPERATORS, list_leaves
 from fpga.count_action.graph import Graph, can_stall, find_cycle, get_stream_key, list_read_signals
 from fpga.count_action.model import (
     Action,
@@ -18,7 +18,7 @@ from fpga.count_action.model import (
     Operand,
     Operation,
     Ref,
-    is_value,
+    is_formula_ref,
 )
 
 
@@ -46,18 +46,19 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
 
 
 def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    largest = compute_max_increment(graph, count)
+    max_increment = compute_max_increment(graph, count)
     target = module.target(count.target)
     if (
         count.kind is CountKind.LEVEL
-        or largest <= 1
+        or max_increment <= 1
         or not count.terms
         or not target.reset
         or target.at_least
     ):
         return
     message = (
-        f"count {quote(count.name)} can go up by {largest} in one cycle and jump over its target {quote(target.name)};"
+        f"count {quote(count.name)} can go up by {max_increment} in one cycle and jump over its target"
+        f" {quote(target.name)};"
         " it then continues without firing (R4)"
     )
     yield make_diagnostic(
@@ -126,8 +127,8 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
             and module.target(rival.target).reset == 1
         )
         largest_increment = compute_max_increment(graph, count) - len(streams)
-        lowest = 1 if count.aim is not None else module.target(count.target).reset
-        if takes_all and not count.order and largest_increment < lowest:
+        min_target = 1 if count.aim is not None else module.target(count.target).reset
+        if takes_all and not count.order and largest_increment < min_target:
             message = (
                 f"level count {quote(count.name)} never fires: {quote(rival.name)} precedes it and takes every beat of"
                 f" {quote(describe_ref(rival.terms[0]))} (R26)"
@@ -163,12 +164,12 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
     """Yield the signals whose bits a condition combines, except operands of comparisons and sums."""
-    pending_operands: list[Operand] = [graph.find_formula(ref) if is_value(ref) else ref]
+    pending_operands: list[Operand] = [graph.find_formula(ref) if is_formula_ref(ref) else ref]
     while pending_operands:
         operand = pending_operands.pop()
         if isinstance(operand, Ref):
             yield operand
-        elif isinstance(operand, Operation) and operand.operator in LOGICAL:
+        elif isinstance(operand, Operation) and operand.operator in LOGICAL_OPERATORS:
             pending_operands += operand.operands
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
+from fpga.count_action.diagnostics import SourceError, quote, suggest_name
 from fpga.count_action.language.syntax import (
     Formula,
     Index,
@@ -29,7 +29,7 @@ def evaluate(number: Number, values: Values) -> int:
     if isinstance(number, Integer):
         return number.value
     if isinstance(number, Reference):
-        name = number.plain
+        name = number.plain_name
         if name in values and name is not None:
             return values[name]
         if name is None:
@@ -40,7 +40,7 @@ def evaluate(number: Number, values: Values) -> int:
             f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
         )
         hint = f"{declaration} A signal cannot be an index or a bound."
-        raise SourceError(number.location, message, f"{did_you_mean(name, values)} {hint}".strip())
+        raise SourceError(number.location, message, f"{suggest_name(name, values)} {hint}".strip())
     left, right = evaluate(number.left, values), evaluate(number.right, values)
     result = _operate(number, left, right)
     if abs(result) > MAX_MAGNITUDE:
@@ -74,8 +74,8 @@ def list_names(number: Number | Operand | None) -> Iterator[str]:
     elif isinstance(number, RangedOperand):
         yield from list_names(number.value)
     elif isinstance(number, Reference):
-        if number.plain is not None:
-            yield number.plain
+        if number.plain_name is not None:
+            yield number.plain_name
         for part in number.parts:
             yield from list_names(part.index)
 

@@ -12,18 +12,20 @@ from fpga.count_action.elaboration.targets import find_count
 from fpga.count_action.language.syntax import ArbitrationText, CountText
 
 
-def check_choice(
-    text: CountText, picking: ArbitrationText, streams: list[FlatReference], constant: int
+def check_arbitration(
+    text: CountText, arbitration: ArbitrationText, streams: list[FlatReference], constant: int
 ) -> None:
     """Raise `SourceError` if a count cannot choose among its terms."""
-    order_text = f"`by {picking.order}`"
+    order_text = f"`by {arbitration.order}`"
     if text.accumulates:
         message = f"{order_text} in a count over cycles, which takes every beat at once (R7)"
         hint = "Remove `over cycles`, and count the merged stream in a module of its own."
-        raise SourceError(picking.location, message, hint)
+        raise SourceError(arbitration.location, message, hint)
     if constant or any(stream.suffix != "valid" for stream in streams):
         message = f"{order_text} chooses among streams, but the sum has other terms"
-        raise SourceError(picking.location, message, "Add valid bits only: sum a.valid + b.valid by turns.")
+        raise SourceError(
+            arbitration.location, message, "Add valid bits only: sum a.valid + b.valid by turns."
+        )
     if not 2 <= len(streams) <= MAX_STREAMS:
         message = f"{order_text} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
         hint = (
@@ -31,30 +33,34 @@ def check_choice(
             if len(streams) < 2
             else "Merge in several modules."
         )
-        raise SourceError(picking.location, message, hint)
+        raise SourceError(arbitration.location, message, hint)
     names = [str(stream) for stream in streams]
-    duplicate = next((name for name in names if names.count(name) > 1), None)
-    if duplicate is not None:
+    duplicate_name = next((name for name in names if names.count(name) > 1), None)
+    if duplicate_name is not None:
         raise SourceError(
-            picking.location, f"{quote(duplicate)} appears twice in the sum", "Name each stream once."
+            arbitration.location,
+            f"{quote(duplicate_name)} appears twice in the sum",
+            "Name each stream once.",
         )
 
 
 def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
     """Yield the actions that store the numbers of an arbiter: the turn, and whether a packet is open."""
-    if count.order:
+    if count.arbitration_order:
         for name, width in list_registers(
-            count.order, takes_whole_frames=count.whole, stream_count=len(count.terms)
+            count.arbitration_order,
+            takes_whole_frames=count.takes_whole_frames,
+            stream_count=len(count.terms),
         ).items():
             yield FlatAction(
-                verb="store", name=f"{count.name}_{name}", on=count.name, on_location=count.location, samples=(),
-                width=width, sign=None, cleared=None, location=count.location, part_of=count.name,
+                verb="store", name=f"{count.name}_{name}", count_name=count.name, count_location=count.location,
+                samples=(), width=width, sign=None, cleared_reference=None, location=count.location, part_of=count.name,
             )  # fmt: skip
 
 
-def make_end_actions(action: FlatAction, end_kinds: tuple[str, ...]) -> Iterator[FlatAction]:
+def make_end_signal_actions(action: FlatAction, end_signals: tuple[str, ...]) -> Iterator[FlatAction]:
     """Yield the actions that store the `last` flag and the kept lanes of the selected beat."""
-    for end_kind in end_kinds:
+    for end_kind in end_signals:
         width = 1 if end_kind == "last" else None
         yield replace(
             action,
@@ -73,23 +79,25 @@ def list_merged_streams(module: FlatModule, action: FlatAction) -> tuple[FlatRef
     """
     name = find_count(module, action)
     count = next(candidate for candidate in module.counts if candidate.name == name)
-    if not count.order:
+    if not count.arbitration_order:
         message = f"`merge` sends the selected beat, but count {quote(name)} takes all of its streams"
         raise SourceError(action.location, message, "Write `by turns` or `by priority` in the count.")
     return tuple(replace(term, suffix="data") for term in count.terms)
 
 
-def find_packet_ends(module: FlatModule, action: FlatAction) -> Iterator[FlatReference]:
+def find_last_flags(module: FlatModule, action: FlatAction) -> Iterator[FlatReference]:
     """Yield the `last` flags that an arbiter's stored numbers depend on; none for any other action."""
     if action.verb != "store" or action.samples or not action.part_of:
         return
     for count in module.counts:
-        if count.name == action.part_of and count.whole:
-            yield from (make_end_reference(replace(term, suffix="data"), "last") for term in count.terms)
+        if count.name == action.part_of and count.takes_whole_frames:
+            yield from (
+                make_end_signal_reference(replace(term, suffix="data"), "last") for term in count.terms
+            )
 
 
-def make_end_reference(stream: FlatReference, end: str) -> FlatReference:
-    """Return the reference to the `last` flag or the kept lanes of a stream (`end` is `last` or `keep`)."""
+def make_end_signal_reference(stream: FlatReference, end_signal: str) -> FlatReference:
+    """Return the reference to the `last` flag or the kept lanes of a stream (`end_signal` is `last` or `keep`)."""
     if stream.module is not None:
-        return replace(stream, name=f"{stream.label}_{end}", index=None, suffix="", lane=None)
-    return FlatReference(end, stream.name, None, "", None, stream.location)
+        return replace(stream, name=f"{stream.label}_{end_signal}", index=None, suffix="", lane=None)
+    return FlatReference(end_signal, stream.name, None, "", None, stream.location)

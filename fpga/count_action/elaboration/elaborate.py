@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 from fpga.count_action.actions import VERBS
 from fpga.count_action.actions.memory import DECLARE_MEMORY, make_load_inputs
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
+from fpga.count_action.diagnostics import SourceError, quote, suggest_name
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, evaluate_range
-from fpga.count_action.elaboration.choices import check_choice, make_arbiter_actions, make_end_actions
+from fpga.count_action.elaboration.choices import (
+    check_arbitration,
+    make_arbiter_actions,
+    make_end_signal_actions,
+)
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatClaim,
@@ -53,24 +57,24 @@ class Elaborator(FormulaElaborator):
 
     def elaborate_module(self, instance: Instance) -> FlatModule:
         """Return a module with its ranges expanded. Errors go to the report."""
-        values = instance.values
+        values = instance.parameter_values
         module = FlatModule(instance.name, instance.location, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.catch_errors():
-                module.wires[name] = (flatten_reference(wire.reference, instance.index), wire)
-        module.inputs = self.elaborate_inputs(instance.text.inputs, values)
-        for target in instance.text.targets:
+                module.wires[name] = (flatten_reference(wire.reference, instance.index_values), wire)
+        module.inputs = self.elaborate_inputs(instance.module_text.inputs, values)
+        for target in instance.module_text.targets:
             with self.report.catch_errors():
                 module.targets.append(_make_target(target, values, module.targets))
-        self._tables = {}
+        self._table_ranges = {}
         with self.report.catch_errors():
-            self._tables = find_table_indices(instance.text, values)
-            for table in instance.text.tables:
+            self._table_ranges = find_table_indices(instance.module_text, values)
+            for table in instance.module_text.tables:
                 module.targets += make_entry_targets(table, values)
-        self._targets = frozenset(target.name for target in module.targets)
-        self._registers = frozenset(target.name for target in module.targets) & values.keys()
+        self._target_names = frozenset(target.name for target in module.targets)
+        self._shadowing_targets = frozenset(target.name for target in module.targets) & values.keys()
         memories: dict[str, FlatAction] = {}
-        for memory_text in instance.text.memories:
+        for memory_text in instance.module_text.memories:
             with self.report.catch_errors():
                 memory, inputs = self._elaborate_memory(memory_text, module.name, values)
                 if memory.name in memories:
@@ -80,26 +84,26 @@ class Elaborator(FormulaElaborator):
                 memories[memory.name] = memory
                 module.actions.append(memory)
                 module.inputs += inputs
-        self._memories = frozenset(memories)
-        for count in instance.text.counts:
+        self._memory_names = frozenset(memories)
+        for count in instance.module_text.counts:
             with self.report.catch_errors():
                 for index_values in iterate_index(count.index, values):
                     module.counts.append(self._elaborate_count(count, index_values, len(module.counts)))
                     module.actions += make_arbiter_actions(module.counts[-1])
-        for action in instance.text.actions:
+        for action in instance.module_text.actions:
             with self.report.catch_errors():
                 for index_values in iterate_index(action.index, values):
                     module.actions += self._elaborate_action(action, index_values, memories)
-        for claim in instance.text.claims:
+        for claim in instance.module_text.claims:
             with self.report.catch_errors():
                 module.claims.append(self._elaborate_claim(claim, values, len(module.claims)))
         return module
 
     def _elaborate_claim(self, text: ClaimText, values: Values, index: int) -> FlatClaim:
         """Return a claim; a lone name or number becomes the claim that it is not 0."""
-        (formula,) = self._expand_operand(text.holds, values)
+        (formula,) = self._expand_operand(text.operand, values)
         if not isinstance(formula, FlatFormula):
-            formula = FlatFormula("!=", (formula, 0), text.holds.location)
+            formula = FlatFormula("!=", (formula, 0), text.operand.location)
         return FlatClaim(
             text.kind, text.name or _make_default_name("property", index), formula, text.location
         )
@@ -114,41 +118,41 @@ class Elaborator(FormulaElaborator):
 
     def _elaborate_count(self, text: CountText, values: Values, index: int) -> FlatCount:
         self._check_item_limit(text.location)
-        references: dict[int, list[FlatReference]] = {1: [], -1: []}
+        references_by_sign: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
             for index_values in self._expand_index_values(term, values):
                 if is_signal(term.value, index_values):
                     assert isinstance(term.value, Reference)
-                    references[term.sign].append(flatten_reference(term.value, index_values))
+                    references_by_sign[term.sign].append(flatten_reference(term.value, index_values))
                 else:
                     constant += term.sign * evaluate(term.value, index_values)
         bound = self._elaborate_bound(text, values)
-        if not text.accumulates and (constant < 0 or references[-1] or bound):
+        if not text.accumulates and (constant < 0 or references_by_sign[-1] or bound):
             message = "a level count cannot go down or have a bound, because it stores no value (R17)"
             raise SourceError(text.location, message, "Write `over cycles`, or remove `-` and `at most`.")
-        if text.picking:
-            check_choice(text, text.picking, references[1], constant)
-        target, aim = self._elaborate_target(text, values)
+        if text.arbitration:
+            check_arbitration(text, text.arbitration, references_by_sign[1], constant)
+        target, target_formula = self._elaborate_target(text, values)
         return FlatCount(
             name=_expand_label(text.label, values) or _make_default_name("count", index),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
-            terms=tuple(references[1]),
-            taken=tuple(references[-1]),
+            terms=tuple(references_by_sign[1]),
+            subtracted_terms=tuple(references_by_sign[-1]),
             constant=constant,
-            gate=tuple(
-                (holds, condition.negated)
-                for condition in text.gate
-                for holds in self._expand_operand(condition.holds, values)
+            conditions=tuple(
+                (holds, condition.is_negated)
+                for condition in text.conditions
+                for holds in self._expand_operand(condition.operand, values)
             ),
             width=_evaluate_or_default(text.width, values, COUNT_WIDTH),
             bound=bound,
             target=target,
-            aim=aim,
+            target_formula=target_formula,
             target_location=text.target.location if text.target else text.location,
             location=text.label.location if text.label else text.location,
-            order=text.picking.order if text.picking else "",
-            whole=text.picking is not None and text.picking.whole,
+            arbitration_order=text.arbitration.order if text.arbitration else "",
+            takes_whole_frames=text.arbitration is not None and text.arbitration.takes_whole_frames,
         )
 
     def _elaborate_memory(
@@ -181,8 +185,8 @@ class Elaborator(FormulaElaborator):
         ]
         refs = tuple(FlatReference(signal.name, None, None, "", None, text.location) for signal in inputs)
         memory = FlatAction(
-            verb=text.verb, name=text.name.name, on="", on_location=text.location, samples=refs, width=width, sign=None,
-            cleared=None, location=text.location, numbers={"words": words},
+            verb=text.verb, name=text.name.name, count_name="", count_location=text.location, samples=refs, width=width,
+            sign=None, cleared_reference=None, location=text.location, numbers={"words": words},
         )  # fmt: skip
         return memory, inputs
 
@@ -198,7 +202,7 @@ class Elaborator(FormulaElaborator):
         if "memory" in verb.words:
             name = verb.words["memory"]
             if name not in memories:
-                hint = did_you_mean(name, memories) or DECLARE_MEMORY
+                hint = suggest_name(name, memories) or DECLARE_MEMORY
                 raise SourceError(verb.location, f"there is no memory {quote(name)} in this module", hint)
             width = memories[name].width
         elif verb.verb == "store" and verb.name is not None and verb.name.name in memories:
@@ -208,8 +212,8 @@ class Elaborator(FormulaElaborator):
         flat_action = FlatAction(
             verb=verb.verb,
             name=_expand_label(verb.name, values) or ("out" if sends_stream else ""),
-            on=_expand_label(text.on, values) or None,
-            on_location=text.on.location if text.on else text.location,
+            count_name=_expand_label(text.count_label, values) or None,
+            count_location=text.count_label.location if text.count_label else text.location,
             samples=tuple(samples),
             width=width,
             sign=verb.sign,
@@ -217,17 +221,17 @@ class Elaborator(FormulaElaborator):
                 name: evaluate(number, values) for name, number in verb.numbers.items() if number is not None
             },
             words=verb.words,
-            cleared=None if verb.cleared is None else flatten_reference(verb.cleared, values),
+            cleared_reference=None if verb.cleared is None else flatten_reference(verb.cleared, values),
             location=verb.location,
         )
-        packet_flags = [
-            self._make_packet_flag(flat_action, *end, values)
-            for end in zip(("last", "keep"), verb.ends, strict=False)
+        end_signal_actions = [
+            self._make_end_signal_action(flat_action, *end_signal, values)
+            for end_signal in zip(("last", "keep"), verb.ends, strict=False)
         ]
-        return [flat_action, *packet_flags, *make_end_actions(flat_action, verb.merged_ends)]
+        return [flat_action, *end_signal_actions, *make_end_signal_actions(flat_action, verb.merged_ends)]
 
-    def _make_packet_flag(
-        self, action: FlatAction, name: str, operand: Operand, values: Values
+    def _make_end_signal_action(
+        self, action: FlatAction, end_signal: str, operand: Operand, values: Values
     ) -> FlatAction:
         """Return the action that stores the `last` flag or the kept lanes of a stream.
 
@@ -237,8 +241,8 @@ class Elaborator(FormulaElaborator):
         if not isinstance(samples[0], FlatFormula):
             samples = (FlatFormula("max", samples, operand.location),)
         return replace(
-            action, verb="store", name=f"{action.name}_{name}", samples=samples, part_of=action.name,
-            width=1 if name == "last" else None, sign=None,
+            action, verb="store", name=f"{action.name}_{end_signal}", samples=samples, part_of=action.name,
+            width=1 if end_signal == "last" else None, sign=None,
         )  # fmt: skip
 
     def _expand_index_values(self, term: Term, values: Values) -> Iterator[Values]:
@@ -270,9 +274,9 @@ def _make_target(text: TargetText, values: Values, earlier_targets: list[FlatTar
     if (
         name is None
         and isinstance(text.value, Reference)
-        and all(text.value.plain != earlier_target.name for earlier_target in earlier_targets)
+        and all(text.value.plain_name != earlier_target.name for earlier_target in earlier_targets)
     ):
-        name = text.value.plain
+        name = text.value.plain_name
     name = name or _make_default_name("target", len(earlier_targets))
     if text.carry and not text.at_least:
         message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
@@ -283,16 +287,16 @@ def _make_target(text: TargetText, values: Values, earlier_targets: list[FlatTar
 
 def _make_inputs(text: InputText, values: Values) -> list[FlatInput]:
     """Return an input, and the flags for `last` and `keep` of its packets."""
-    span = evaluate_range(text.range, values) if text.range else None
+    span = evaluate_range(text.index_range, values) if text.index_range else None
     lanes = _evaluate_or_default(text.lanes, values, 1)
     width = _evaluate_or_default(text.width, values, 1)
     signal = FlatInput(
-        text.name, text.kind, span, lanes, width, text.signed, text.location, buffered=text.buffered
+        text.name, text.kind, span, lanes, width, text.signed, text.location, is_buffered=text.is_buffered
     )
-    if text.ends and span is not None:
+    if text.end_signals and span is not None:
         message = f"{quote(text.name)} is several streams; only a single stream can have packets"
         raise SourceError(text.location, message, "Give each stream a name of its own.")
-    if "keep" in text.ends and width % 8:
+    if "keep" in text.end_signals and width % 8:
         message = f"`keep` with lanes of {width} bits: AXI-Stream keeps whole bytes"
         raise SourceError(text.location, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
     spans = {"last": None, "keep": range(1, lanes + 1)}
@@ -307,6 +311,6 @@ def _make_inputs(text: InputText, values: Values) -> list[FlatInput]:
             location=text.location,
             part_of=text.name,
         )
-        for end in text.ends
+        for end in text.end_signals
     )
     return [signal, *flags]

@@ -44,11 +44,11 @@ class ExternalInputs:
         """Return the names of the inputs."""
         return list(self._records)
 
-    def declare(self, declaration: FlatInput, *, element: int | None = None) -> None:
+    def declare(self, declaration: FlatInput, *, element_index: int | None = None) -> None:
         """Record a declaration, of one element if given. Raise `SourceError` if it contradicts an earlier one."""
         record = self._records.setdefault(declaration.name, _InputRecord())
-        if element is not None:
-            record.indices.add(element)
+        if element_index is not None:
+            record.indices.add(element_index)
             record.is_declared_by_element = True
         if record.declaration is None:
             record.declaration = declaration
@@ -92,12 +92,12 @@ class ExternalInputs:
         signal = record.signal
         assert signal is not None
         begin, end = record.first_index, record.first_index + signal.size - 1
-        is_declared_whole = (
+        is_declared_as_vector = (
             record.declaration is not None
-            and record.declaration.span is None
+            and record.declaration.index_range is None
             and not record.is_declared_by_element
         )
-        if signal.kind is SignalKind.NUMBER and is_declared_whole and reference.index is not None:
+        if signal.kind is SignalKind.NUMBER and is_declared_as_vector and reference.index is not None:
             name, bits_text = reference.name, f"{signal.width} bits"
             message = f"{quote(name)} is one number of {bits_text} and has no element {reference.index}"
             bit = f"{name}[{reference.index}:{reference.index}]"
@@ -135,14 +135,14 @@ def _merge_declarations(earlier_declaration: FlatInput, later_declaration: FlatI
         earlier_declaration.lanes,
         earlier_declaration.width,
         earlier_declaration.signed,
-        earlier_declaration.buffered,
+        earlier_declaration.is_buffered,
     )
     if shape != (
         later_declaration.kind,
         later_declaration.lanes,
         later_declaration.width,
         later_declaration.signed,
-        later_declaration.buffered,
+        later_declaration.is_buffered,
     ):
         message = f"input {quote(earlier_declaration.name)} is declared differently at {earlier_declaration.location}"
         raise SourceError(
@@ -150,19 +150,23 @@ def _merge_declarations(earlier_declaration: FlatInput, later_declaration: FlatI
             message,
             "Inputs with the same name are one input: declare them alike, or rename one.",
         )
-    if earlier_declaration.span is None or later_declaration.span is None:
+    if earlier_declaration.index_range is None or later_declaration.index_range is None:
         return (
             earlier_declaration
-            if later_declaration.span is None
-            else replace(earlier_declaration, span=later_declaration.span)
+            if later_declaration.index_range is None
+            else replace(earlier_declaration, index_range=later_declaration.index_range)
         )
-    if earlier_declaration.span.start != later_declaration.span.start:
+    if earlier_declaration.index_range.start != later_declaration.index_range.start:
         message = (
-            f"elements of {quote(earlier_declaration.name)} begin with {later_declaration.span.start} here, but with"
-            f" {earlier_declaration.span.start} in the declaration at {earlier_declaration.location}"
+            f"elements of {quote(earlier_declaration.name)} begin with {later_declaration.index_range.start} here,"
+            " but with"
+            f" {earlier_declaration.index_range.start} in the declaration at {earlier_declaration.location}"
         )
         raise SourceError(later_declaration.location, message, "Start both ranges at the same number.")
-    return replace(earlier_declaration, span=max(earlier_declaration.span, later_declaration.span, key=len))
+    return replace(
+        earlier_declaration,
+        index_range=max(earlier_declaration.index_range, later_declaration.index_range, key=len),
+    )
 
 
 def _resolve_input(name: str, record: _InputRecord, report: Report) -> None:
@@ -197,8 +201,8 @@ def _find_location(record: _InputRecord) -> Location:
 def _resolve_declared_input(record: _InputRecord) -> Signal:
     declaration = record.declaration
     assert declaration is not None
-    if declaration.span is not None:
-        record.first_index, size = declaration.span.start, len(declaration.span)
+    if declaration.index_range is not None:
+        record.first_index, size = declaration.index_range.start, len(declaration.index_range)
     elif record.is_declared_by_element:
         record.first_index, size = _infer_extent(record)
     else:
@@ -213,7 +217,7 @@ def _resolve_declared_input(record: _InputRecord) -> Signal:
         declaration.signed,
         declaration.location,
         declaration.part_of,
-        declaration.buffered,
+        declaration.is_buffered,
     )
 
 
@@ -229,8 +233,8 @@ def _infer_extent(record: _InputRecord) -> tuple[int, int]:
     indices = [index for index in record.indices if index is not None]
     if not indices:
         return 0, 1
-    base = 0 if 0 in indices else 1
-    return base, len(check_span(base, max(indices), _find_location(record)))
+    first_index = 0 if 0 in indices else 1
+    return first_index, len(check_span(first_index, max(indices), _find_location(record)))
 
 
 def _warn_if_misspelt(name: str, record: _InputRecord, candidates: list[str], report: Report) -> None:

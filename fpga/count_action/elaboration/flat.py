@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from fpga.count_action.language.syntax import Operator, Wire
+from fpga.count_action.language.syntax import Operator, WireText
 from fpga.count_action.model import CountKind, Location, SignalKind
 
 Suffix = Literal["", "valid", "data"]
@@ -56,40 +56,41 @@ def list_references(operand: FlatOperand) -> Iterator[FlatReference]:
 
 @dataclass(frozen=True, slots=True)
 class FlatInput:
-    """A declared input; `span` is its range, or None."""
+    """A declared input; `index_range` is its range, or None."""
 
     name: str
     kind: SignalKind
-    span: range | None
+    index_range: range | None
     lanes: int
     width: int
     signed: bool
     location: Location
     part_of: str = ""
-    buffered: bool = False
+    is_buffered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FlatCount:
     """A count.
 
-    `target` names its target (None: the target at the same position). The formula `aim` can replace the target.
+    `target` names its target (None: the target at the same position). The formula `target_formula` can replace the
+    target.
     """
 
     name: str
     kind: CountKind
     terms: tuple[FlatReference, ...]
-    taken: tuple[FlatReference, ...]
+    subtracted_terms: tuple[FlatReference, ...]
     constant: int
-    gate: tuple[tuple[FlatOperand, bool], ...]
+    conditions: tuple[tuple[FlatOperand, bool], ...]
     width: int
     bound: FlatFormula | None
     target: str | None
-    aim: FlatFormula | None
+    target_formula: FlatFormula | None
     target_location: Location
     location: Location
-    order: str = ""
-    whole: bool = False
+    arbitration_order: str = ""
+    takes_whole_frames: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +98,26 @@ class FlatTarget:
     """A target; if `width` is None, it is as wide as its widest count."""
 
     name: str
-    reset: int
+    reset_value: int
     width: int | None
     location: Location
     at_least: bool = False
     carry: bool = False
-    in_table: bool = False
+    is_in_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FlatAction:
-    """An action; `on` is the count that it names (None: by position)."""
+    """An action; `count_name` is the count that it names (None: by position)."""
 
     verb: str
     name: str
-    on: str | None
-    on_location: Location
+    count_name: str | None
+    count_location: Location
     samples: tuple[FlatOperand, ...]
     width: int | None
     sign: bool | None
-    cleared: FlatReference | None
+    cleared_reference: FlatReference | None
     location: Location
     numbers: Mapping[str, Any] = field(default_factory=dict)
     words: Mapping[str, Any] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class FlatClaim:
 
     kind: str
     name: str
-    holds: FlatFormula
+    formula: FlatFormula
     location: Location
 
 
@@ -140,7 +141,7 @@ class FlatModule:
     name: str
     location: Location
     parameters: frozenset[str]
-    wires: dict[str, tuple[FlatReference, Wire]]
+    wires: dict[str, tuple[FlatReference, WireText]]
     inputs: list[FlatInput] = field(default_factory=list)
     counts: list[FlatCount] = field(default_factory=list)
     targets: list[FlatTarget] = field(default_factory=list)

@@ -40,19 +40,19 @@ class FormulaElaborator:
     """Expands the formulas of one module after the other, up to a limit on the number of items."""
 
     report: Report
-    _items: int = 0
-    _registers: frozenset[str] = frozenset()
+    _item_count: int = 0
+    _shadowing_targets: frozenset[str] = frozenset()
     """Targets that share their name with a parameter of the module. In a formula the name refers to the target."""
-    _targets: frozenset[str] = frozenset()
-    _tables: dict[str, range] = field(default_factory=dict)
+    _target_names: frozenset[str] = frozenset()
+    _table_ranges: dict[str, range] = field(default_factory=dict)
     """Tables of the module, and their indices."""
-    _memories: frozenset[str] = frozenset()
+    _memory_names: frozenset[str] = frozenset()
     """Memories of the module, which formulas cannot read."""
 
     def _check_item_limit(self, location: Location) -> None:
         """Count an item of the datapath. Raise the errors of the report if there are too many."""
-        self._items += 1
-        if self._items > _MAX_ITEMS:
+        self._item_count += 1
+        if self._item_count > _MAX_ITEMS:
             message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
             self.report.add_error(SourceError(location, message, "Use smaller ranges.").diagnostic)
             self.report.raise_errors()
@@ -80,19 +80,19 @@ class FormulaElaborator:
             yield FlatFormula(operand.operator, (*parts, *_evaluate_bits(operand, values)), operand.location)
         elif isinstance(operand, Integer):
             yield operand.value
-        elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
-            yield self._expand_entry(operand, values)
-        elif len(operand.parts) == 1 and operand.parts[0].name in self._memories:
+        elif len(operand.parts) == 1 and operand.parts[0].name in self._table_ranges:
+            yield self._expand_table_entry(operand, values)
+        elif len(operand.parts) == 1 and operand.parts[0].name in self._memory_names:
             raise SourceError(operand.location, *explain_memory_in_formula(operand.parts[0].name))
-        elif is_signal(operand, values) or operand.plain in self._registers:
+        elif is_signal(operand, values) or operand.plain_name in self._shadowing_targets:
             yield flatten_reference(operand, values)
         else:
             yield evaluate(operand, values)
 
-    def _expand_entry(self, reference: Reference, values: Values) -> FlatFormula:
+    def _expand_table_entry(self, reference: Reference, values: Values) -> FlatFormula:
         """Return the formula for the entry of a table at an index, which may be a signal."""
         (part,) = reference.parts
-        span = self._tables[part.name]
+        span = self._table_ranges[part.name]
         if part.index is None:
             message = f"{quote(part.name)} is a table, and no index says which entry"
             raise SourceError(
@@ -108,10 +108,10 @@ class FormulaElaborator:
             span, index = range(index, index + 1), 0
         elif span.start:
             index = FlatFormula("-", (index, span.start), reference.location)
-        entries = (
+        entry_references = (
             FlatReference(part.name, None, entry_index, "", None, reference.location) for entry_index in span
         )
-        return FlatFormula("table", (index, *entries), reference.location)
+        return FlatFormula("table", (index, *entry_references), reference.location)
 
     def _expand_index(self, number: Number, values: Values) -> FlatOperand:
         """Return an index: its value if it is constant, otherwise a formula."""
@@ -130,8 +130,8 @@ class FormulaElaborator:
         """Return the name of the target in `to`, and the formula if `to` has one; None for a part that is absent."""
         if text.target is None:
             return None, None
-        if isinstance(text.target, Reference) and text.target.plain is not None:
-            return text.target.plain, None
+        if isinstance(text.target, Reference) and text.target.plain_name is not None:
+            return text.target.plain_name, None
         (formula,) = self._expand_operand(text.target, values)
         first_signal = next(
             (reference for reference in list_references(formula) if reference.suffix == ""), None
@@ -156,7 +156,7 @@ class FormulaElaborator:
         )
 
     def _is_target(self, reference: FlatReference) -> bool:
-        return reference.module is None and not reference.suffix and reference.label in self._targets
+        return reference.module is None and not reference.suffix and reference.label in self._target_names
 
 
 def iterate_term(term: Term | RangedOperand, values: Values) -> Iterator[Values]:
@@ -218,7 +218,7 @@ def evaluate_element(number: Number, values: Values) -> int:
 
 def is_signal(value: Number, values: Values) -> bool:
     """Return whether a term is a signal rather than a constant."""
-    return isinstance(value, Reference) and not (value.plain is not None and value.plain in values)
+    return isinstance(value, Reference) and not (value.plain_name is not None and value.plain_name in values)
 
 
 def iterate_index(index: Index | None, values: Values) -> Iterator[Values]:
@@ -273,4 +273,4 @@ def _has_signals(number: Number) -> bool:
     """Return whether a number contains a reference that is more than a plain name."""
     if isinstance(number, Operation):
         return _has_signals(number.left) or _has_signals(number.right)
-    return isinstance(number, Reference) and number.plain is None
+    return isinstance(number, Reference) and number.plain_name is None

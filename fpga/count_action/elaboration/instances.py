@@ -10,10 +10,10 @@ from fpga.count_action.diagnostics import (
     Diagnostic,
     Report,
     SourceError,
-    did_you_mean,
     find_similar,
     make_diagnostic,
     quote,
+    suggest_name,
 )
 from fpga.count_action.elaboration.arithmetic import (
     MAX_MAGNITUDE,
@@ -33,8 +33,8 @@ from fpga.count_action.language.syntax import (
     Operand,
     RangedOperand,
     Reference,
-    Use,
-    Wire,
+    UseText,
+    WireText,
 )
 from fpga.count_action.model import Location
 
@@ -46,16 +46,16 @@ class Instance:
     """An instance of a module: its syntax tree, the values of its parameters, and the wires of its inputs."""
 
     name: str
-    text: ModuleText
-    values: Mapping[str, int]
-    wires: Mapping[str, Wire]
+    module_text: ModuleText
+    parameter_values: Mapping[str, int]
+    wires: Mapping[str, WireText]
     location: Location
-    index: Mapping[str, int] = field(default_factory=dict)
+    index_values: Mapping[str, int] = field(default_factory=dict)
     """The value of the index of a replicated instance."""
 
 
 def make_instances(
-    tree: FileText, imported: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
+    tree: FileText, imported_modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> list[Instance]:
     """Return the instances of a file in the order of its text. `parameters` are values from the caller."""
     local_modules = _index_modules({}, tree, report)
@@ -66,16 +66,20 @@ def make_instances(
             new_instances: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
                 new_instances = [
-                    _bind(statement, statement.name, {}, {}, parameters, statement.location, report)
+                    _bind_parameters(
+                        statement, statement.name, {}, {}, parameters, statement.location, report
+                    )
                 ]
-            elif isinstance(statement, Use):
-                new_instances = _replicate(statement, {**imported, **local_modules}, parameters, report)
+            elif isinstance(statement, UseText):
+                new_instances = _make_replicas(
+                    statement, {**imported_modules, **local_modules}, parameters, report
+                )
             for instance in new_instances:
                 if instance.name in instances and instances[instance.name].location != instance.location:
                     message = f"there is already a module {quote(instance.name)} at {instances[instance.name].location}"
                     raise SourceError(instance.location, message, "Give this one another name.")
                 instances[instance.name] = instance
-                for name in instance.values:
+                for name in instance.parameter_values:
                     unused_names.pop(name, None)
     _report_unused_parameters(unused_names, instances, tree, report)
     return list(instances.values())
@@ -93,18 +97,20 @@ def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Repor
 def _report_unused_parameters(
     unused_names: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
 ) -> None:
-    parameter_names = list(dict.fromkeys(name for instance in instances.values() for name in instance.values))
+    parameter_names = list(
+        dict.fromkeys(name for instance in instances.values() for name in instance.parameter_values)
+    )
     for name in unused_names:
         first_location = next((statement.location for statement in tree.statements), None)
         file = first_location.file if first_location else "<text>"
         message = f"no module has a parameter {quote(name)}, but the caller gives it a value"
         report.errors.append(
-            Diagnostic(file, 1, 1, message, did_you_mean(name, parameter_names) or "Remove it.")
+            Diagnostic(file, 1, 1, message, suggest_name(name, parameter_names) or "Remove it.")
         )
 
 
-def _replicate(
-    use: Use, modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
+def _make_replicas(
+    use: UseText, modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> Iterator[Instance]:
     """Yield the instances of a `use`: one, or one for every value of its index."""
     if use.index is None:
@@ -118,7 +124,7 @@ def _replicate(
 
 
 def _instantiate(
-    use: Use,
+    use: UseText,
     modules: Mapping[str, ModuleText],
     parameters: Mapping[str, int],
     index_values: Mapping[str, int],
@@ -126,14 +132,14 @@ def _instantiate(
 ) -> Instance:
     text = modules.get(use.module)
     if text is None:
-        hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
+        hint = suggest_name(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
         raise SourceError(use.location, f"no module {quote(use.module)} in this file or its imports", hint)
     arguments: dict[str, int] = {}
     for argument in use.arguments:
         if argument.name in arguments:
             raise SourceError(argument.location, f"{quote(argument.name)} is given twice", "Remove one.")
         arguments[argument.name] = evaluate(argument.value, index_values)
-    wires: dict[str, Wire] = {}
+    wires: dict[str, WireText] = {}
     for wire in use.wires:
         if wire.name in wires:
             raise SourceError(wire.location, f"{quote(wire.name)} is wired twice", "Remove one.")
@@ -142,22 +148,23 @@ def _instantiate(
     if use.instance.index is not None:
         name = f"{name}_{evaluate(use.instance.index, index_values)}"
     instance = replace(
-        _bind(text, name, arguments, wires, parameters, use.location, report), index=index_values
+        _bind_parameters(text, name, arguments, wires, parameters, use.location, report),
+        index_values=index_values,
     )
     for argument in use.arguments:
-        if argument.name not in instance.values:
-            hint = did_you_mean(argument.name, instance.values) or "It has no parameters."
+        if argument.name not in instance.parameter_values:
+            hint = suggest_name(argument.name, instance.parameter_values) or "It has no parameters."
             raise SourceError(
                 argument.location, f"{quote(use.module)} has no parameter {quote(argument.name)}", hint
             )
     return instance
 
 
-def _bind(
+def _bind_parameters(
     text: ModuleText,
     name: str,
     arguments: Mapping[str, int],
-    wires: Mapping[str, Wire],
+    wires: Mapping[str, WireText],
     parameters: Mapping[str, int],
     location: Location,
     report: Report,
@@ -224,15 +231,15 @@ def _infer_parameters(text: ModuleText) -> dict[str, Location]:
 
 def _find_constant_numbers(text: ModuleText) -> Iterator[Number]:
     for input_text in text.inputs:
-        if input_text.range:
-            yield from (input_text.range.low, input_text.range.high)
+        if input_text.index_range:
+            yield from (input_text.index_range.low, input_text.index_range.high)
     for target in text.targets:
         if target.value is not None:
             yield target.value
     for memory in text.memories:
         yield from (number for number in memory.numbers.values() if number is not None)
     for table in text.tables:
-        yield from (table.range.low, table.range.high)
+        yield from (table.index_range.low, table.index_range.high)
         yield from (entry for entry in table.entries if entry is not None)
     for index in _find_indices(text):
         yield from (index.low, index.high)
@@ -241,14 +248,14 @@ def _find_constant_numbers(text: ModuleText) -> Iterator[Number]:
 def _find_indices(text: ModuleText) -> Iterator[Index]:
     for count in text.counts:
         yield from _skip_absent(count.index, *(term.index for term in count.terms))
-        for condition in count.gate:
-            yield from list_indices(condition.holds)
+        for condition in count.conditions:
+            yield from list_indices(condition.operand)
     for action in text.actions:
         yield from _skip_absent(action.index)
         for sample in action.verb_text.samples:
             yield from list_indices(sample)
     for claim in text.claims:
-        yield from list_indices(claim.holds)
+        yield from list_indices(claim.operand)
 
 
 def _skip_absent(*indices: Index | None) -> Iterator[Index]:
@@ -271,7 +278,7 @@ def _find_other_names(text: ModuleText) -> Iterator[str]:
     for action in text.actions:
         yield from _find_names_of_action(action)
     for claim in text.claims:
-        yield from _find_reference_names(claim.holds)
+        yield from _find_reference_names(claim.operand)
 
 
 def _find_names_of_count(count: CountText) -> Iterator[str]:
@@ -280,14 +287,14 @@ def _find_names_of_count(count: CountText) -> Iterator[str]:
         yield from list_names(count.label.index)
     for term in count.terms:
         yield from list_names(term.value)
-    for condition in count.gate:
-        yield from _find_reference_names(condition.holds)
+    for condition in count.conditions:
+        yield from _find_reference_names(condition.operand)
     yield from list_names(count.width)
 
 
 def _find_names_of_action(action: ActionText) -> Iterator[str]:
     verb = action.verb_text
-    for label in (action.on, verb.name):
+    for label in (action.count_label, verb.name):
         if label:
             yield label.name
             yield from list_names(label.index)

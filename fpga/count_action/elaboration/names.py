@@ -9,12 +9,12 @@ from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import (
     Report,
     SourceError,
-    did_you_mean,
     explain_memory_in_formula,
     make_diagnostic,
     quote,
+    suggest_name,
 )
-from fpga.count_action.elaboration.choices import find_packet_ends
+from fpga.count_action.elaboration.choices import find_last_flags
 from fpga.count_action.elaboration.externals import ExternalInputs, find_first_lane
 from fpga.count_action.elaboration.flat import (
     FlatAction,
@@ -31,43 +31,47 @@ from fpga.count_action.elaboration.formulas import END_SIGNALS
 from fpga.count_action.model import ActionKind, Location
 
 
-class Names:
+class NameTable:
     """Outputs and external inputs of a datapath, by the names that its modules use."""
 
     def __init__(self, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> None:
         self.modules = {module.name: module for module in modules}
-        self.externals = ExternalInputs()
+        self.external_inputs = ExternalInputs()
         self.drivers: dict[Output, FlatAction] = {}
         """The first action that drives each output."""
-        self.counts = {module.name: frozenset(count.name for count in module.counts) for module in modules}
+        self.count_names = {
+            module.name: frozenset(count.name for count in module.counts) for module in modules
+        }
         self._file_inputs = inputs
         self._report = report
-        self._lanes: dict[Output, set[int]] = {}
-        self._owners: dict[str, str] = {}
-        self._declared = {module.name: frozenset(_find_declared_names(module, inputs)) for module in modules}
+        self._lanes_by_output: dict[Output, set[int]] = {}
+        self._module_by_output: dict[str, str] = {}
+        self._declared_names = {
+            module.name: frozenset(_find_declared_names(module, inputs)) for module in modules
+        }
         for module in modules:
             for action in module.actions:
                 if VERBS[action.verb].kind.drives:
                     self.drivers.setdefault(Output(module.name, action.name), action)
-                    self._owners.setdefault(action.name, module.name)
+                    self._module_by_output.setdefault(action.name, module.name)
 
     def infer_inputs(self) -> None:
         """Determine every external input. Raise `CountActionError` with all errors."""
         self._record_inputs()
         self._report.raise_errors()
-        self.externals.infer_signals(self._report, [output.name for output in self.drivers])
+        self.external_inputs.infer_signals(self._report, [output.name for output in self.drivers])
         self._report.raise_errors()
 
     def find_first_lane(self, output: Output) -> int:
         """Return the number of the first lane of an output: 0 or 1."""
-        return find_first_lane(self._lanes.get(output, set()))
+        return find_first_lane(self._lanes_by_output.get(output, set()))
 
     # ------------------------------------------------------------------------------ declarations and uses
 
     def _record_inputs(self) -> None:
         for file_input in self._file_inputs:
             with self._report.catch_errors():
-                self.externals.declare(file_input)
+                self.external_inputs.declare(file_input)
         for module in self.modules.values():
             self._record_declarations(module)
             for reference in self._find_references(module):
@@ -76,62 +80,65 @@ class Names:
             self._report_unknown_wires(module)
         for module in self.modules.values():
             for claim in module.claims:
-                for reference in self._find_signals(module, claim.holds):
+                for reference in self._find_signals(module, claim.formula):
                     with self._report.catch_errors():
-                        self._check_used_elsewhere(module, reference)
+                        self._check_input_in_hardware(module, reference)
 
-    def _check_used_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
+    def _check_input_in_hardware(self, module: FlatModule, reference: FlatReference) -> None:
         """Raise `SourceError` if only a property uses an input: a property adds no hardware, hence no port."""
         target = self.resolve(module, reference)
-        if isinstance(target, FlatReference) and target.name not in self.externals:
+        if isinstance(target, FlatReference) and target.name not in self.external_inputs:
             message = f"a property reads {quote(str(reference))}, which nothing else uses"
-            counts = self.counts[module.name]
+            counts = self.count_names[module.name]
             hint = (
-                did_you_mean(target.name, [*self.externals.list_names(), *counts])
+                suggest_name(target.name, [*self.external_inputs.list_names(), *counts])
                 or "Declare it in `inputs`."
             )
             raise SourceError(reference.location, message, hint)
 
     def _record_declarations(self, module: FlatModule) -> None:
         declared_inputs: dict[str, FlatInput] = {}
-        for entry in module.inputs:
+        for input_declaration in module.inputs:
             with self._report.catch_errors():
-                if entry.name in declared_inputs:
-                    first_location = declared_inputs[entry.name].location
-                    message = f"input {quote(entry.name)} is declared twice, first at {first_location}"
-                    raise SourceError(entry.location, message, "Remove one.")
-                declared_inputs[entry.name] = entry
-                self._check_name_is_free(module, entry.name, entry.location)
-                if entry.part_of in module.wires:
-                    self._declare_wired_end(module, entry)
-                    continue
-                if entry.name not in module.wires:
-                    self.externals.declare(entry)
-                    continue
-                reference, wire = module.wires[entry.name]
-                if reference.module and entry.buffered:
+                if input_declaration.name in declared_inputs:
+                    first_location = declared_inputs[input_declaration.name].location
                     message = (
-                        f"{quote(entry.name)} is buffered, but wired to {reference}, which a module drives"
+                        f"input {quote(input_declaration.name)} is declared twice, first at {first_location}"
+                    )
+                    raise SourceError(input_declaration.location, message, "Remove one.")
+                declared_inputs[input_declaration.name] = input_declaration
+                self._check_name_is_free(module, input_declaration.name, input_declaration.location)
+                if input_declaration.part_of in module.wires:
+                    self._declare_wired_end_signal(module, input_declaration)
+                    continue
+                if input_declaration.name not in module.wires:
+                    self.external_inputs.declare(input_declaration)
+                    continue
+                reference, wire = module.wires[input_declaration.name]
+                if reference.module and input_declaration.is_buffered:
+                    message = (
+                        f"{quote(input_declaration.name)} is buffered, but wired to {reference}, which a module"
+                        " drives"
                     )
                     hint = "Remove `buffered` here; use it for external streams only."
                     raise SourceError(wire.location, message, hint)
                 if not reference.module:
                     external_input = replace(
-                        entry,
+                        input_declaration,
                         name=reference.name,
-                        span=entry.span if reference.index is None else None,
+                        index_range=input_declaration.index_range if reference.index is None else None,
                     )
-                    self.externals.declare(external_input, element=reference.index)
+                    self.external_inputs.declare(external_input, element_index=reference.index)
 
-    def _declare_wired_end(self, module: FlatModule, end_input: FlatInput) -> None:
+    def _declare_wired_end_signal(self, module: FlatModule, end_input: FlatInput) -> None:
         """Declare the external `last` or `keep` of a wired stream, unless a module drives it."""
         stream_reference, _ = module.wires[end_input.part_of]
         name = f"{stream_reference.label}{end_input.name.removeprefix(end_input.part_of)}"
         if stream_reference.module is None:
-            self.externals.declare(replace(end_input, name=name, part_of=stream_reference.label))
+            self.external_inputs.declare(replace(end_input, name=name, part_of=stream_reference.label))
 
     def _check_name_is_free(self, module: FlatModule, name: str, location: Location) -> None:
-        if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
+        if Output(module.name, name) in self.drivers or name in self.count_names[module.name]:
             message = f"{quote(name)} is an input of {quote(module.name)} and also its count or output"
             raise SourceError(location, message, "Rename one of them.")
         if name in module.parameters:
@@ -143,19 +150,19 @@ class Names:
         target = self.resolve(module, reference)
         if isinstance(target, Output):
             if reference.lane is not None:
-                self._lanes.setdefault(target, set()).add(reference.lane)
+                self._lanes_by_output.setdefault(target, set()).add(reference.lane)
             return
-        if target.name not in self._declared[module.name] | _find_wired_names(module):
-            self._check_not_driven_elsewhere(module, target)
-        self.externals.record_use(target)
+        if target.name not in self._declared_names[module.name] | _find_wired_names(module):
+            self._check_has_no_other_driver(module, target)
+        self.external_inputs.record_use(target)
 
-    def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
+    def _check_has_no_other_driver(self, module: FlatModule, reference: FlatReference) -> None:
         if reference.name in self.modules:
             outputs = [driver.name for driver in self.drivers if driver.module == reference.name]
             hint = f"Write {reference.name}.{outputs[0]}." if outputs else "It drives nothing."
             raise SourceError(reference.location, f"{quote(reference.name)} is a module, not a signal", hint)
-        owner = self._owners.get(reference.label)
-        if owner is not None and reference.name not in self.externals:
+        owner = self._module_by_output.get(reference.label)
+        if owner is not None and reference.name not in self.external_inputs:
             message = (
                 f"{quote(str(reference))} is not declared; module {quote(owner)} drives a signal of that name"
             )
@@ -170,31 +177,31 @@ class Names:
         for name, (_, wire) in module.wires.items():
             if name not in names:
                 message = f"{quote(module.name)} has no input {quote(name)} to wire"
-                self._report.add_error(make_diagnostic(wire.location, message, did_you_mean(name, names)))
+                self._report.add_error(make_diagnostic(wire.location, message, suggest_name(name, names)))
 
     def _find_references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Yield the references of a module to signals, except those in its properties."""
         for count in module.counts:
-            yield from (*count.terms, *count.taken)
-            for formula in (count.aim, count.bound):
+            yield from (*count.terms, *count.subtracted_terms)
+            for formula in (count.target_formula, count.bound):
                 if formula is not None:
                     yield from self._find_signals(module, formula)
-            for operand, _ in count.gate:
+            for operand, _ in count.conditions:
                 yield from self._find_signals(module, operand)
         for action in module.actions:
             for operand in action.samples:
                 yield from self._find_signals(module, operand)
-            yield from find_packet_ends(module, action)
+            yield from find_last_flags(module, action)
 
     def _find_signals(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
         in_formula = isinstance(operand, FlatFormula)
         for reference in list_references(operand):
-            if self.find_stored(module, reference, in_formula=in_formula) is None:
+            if self.find_stored_value(module, reference, in_formula=in_formula) is None:
                 yield reference
 
     # ------------------------------------------------------------------------------------------ resolution
 
-    def find_stored(
+    def find_stored_value(
         self, module: FlatModule, reference: FlatReference, *, in_formula: bool
     ) -> StoredValue | None:
         """Return the count or the target that a reference names, or None if it names a signal.
@@ -206,10 +213,10 @@ class Names:
         if owner is None or reference.suffix or Output(owner.name, reference.label) in self.drivers:
             return None
         if owner is module and (
-            reference.name in self._declared[module.name] or reference.name in module.wires
+            reference.name in self._declared_names[module.name] or reference.name in module.wires
         ):
             return None
-        if reference.label in self.counts[owner.name]:
+        if reference.label in self.count_names[owner.name]:
             return StoredValue("count", owner.name, reference.label)
         if in_formula and any(target.name == reference.label for target in owner.targets):
             return StoredValue("target", owner.name, reference.label)
@@ -220,31 +227,31 @@ class Names:
 
         Raise `SourceError` if the name is a count or a parameter, or does not exist.
         """
-        if (end := self._resolve_end(module, reference)) is not None:
-            return end
+        if (end_output := self._resolve_end_signal(module, reference)) is not None:
+            return end_output
         if reference.module is not None:
             return self.resolve_output(reference)
         own_output = Output(module.name, reference.label)
         if own_output in self.drivers and VERBS[self.drivers[own_output].verb].kind is ActionKind.MEMORY:
             raise SourceError(reference.location, *explain_memory_in_formula(reference.name))
         if own_output in self.drivers and not (
-            reference.index is not None and reference.name in self._declared[module.name]
+            reference.index is not None and reference.name in self._declared_names[module.name]
         ):
             return own_output
         if reference.name in module.wires:
             return self._follow_wire(module, reference)
-        if reference.name in self._declared[module.name]:
+        if reference.name in self._declared_names[module.name]:
             return reference
-        if reference.label in self.counts[module.name]:
-            raise _make_not_a_signal(reference)
-        self._check_not_a_value(module, reference)
+        if reference.label in self.count_names[module.name]:
+            raise _make_no_signal_error(reference)
+        self._check_is_signal(module, reference)
         if reference.name in module.parameters and reference.index is None and not reference.suffix:
             raise SourceError(
                 reference.location, f"{quote(reference.name)} is a parameter, not a signal", "Name a signal."
             )
         return reference
 
-    def _check_not_a_value(self, module: FlatModule, reference: FlatReference) -> None:
+    def _check_is_signal(self, module: FlatModule, reference: FlatReference) -> None:
         """Raise `SourceError` if an undeclared name is a target of the module, or an element of one of its values.
 
         Such a name would become an external input that has nothing to do with the value.
@@ -257,14 +264,18 @@ class Names:
         if is_target and reference.index is None:
             message = f"{quote(name)} is a target, and a target alone is neither a condition nor a sample"
             raise SourceError(reference.location, message, hint)
-        is_value = is_target or name in self.counts[module.name] or Output(module.name, name) in self.drivers
+        is_value = (
+            is_target or name in self.count_names[module.name] or Output(module.name, name) in self.drivers
+        )
         if is_value and reference.index is not None:
             message = (
                 f"{quote(name)} is one value of {quote(module.name)} and has no element {reference.index}"
             )
             raise SourceError(reference.location, message, hint if is_target else f"Write {name}.")
 
-    def _resolve_end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
+    def _resolve_end_signal(
+        self, module: FlatModule, reference: FlatReference
+    ) -> Output | FlatReference | None:
         """Return the signal of `x.last` or `x.keep`, or None for other references (R18).
 
         Raise `SourceError` if stream `x` has no such field.
@@ -282,7 +293,7 @@ class Names:
                     replace(reference, name=name, module=stream_reference.module, index=None)
                 )
             return replace(reference, name=name, module=None)
-        if name in self._declared[module.name]:
+        if name in self._declared_names[module.name]:
             return replace(reference, name=name, module=None)
         message = f"the beats of {quote(stream)} have no `{reference.name}`"
         hint = f"Declare it: stream {stream} of 4 lanes of 8 bits with last and keep."
@@ -293,7 +304,7 @@ class Names:
         if reference.module is None or reference.name != "keep" or reference.index is not None:
             return 0
         target = self.resolve(module, reference)
-        signal = None if isinstance(target, Output) else self.externals.find_signal(target.name)
+        signal = None if isinstance(target, Output) else self.external_inputs.find_signal(target.name)
         return signal.size if signal is not None and signal.size > 1 else 0
 
     def resolve_output(self, reference: FlatReference) -> Output:
@@ -301,8 +312,8 @@ class Names:
         assert reference.module is not None
         if reference.module not in self.modules:
             name = reference.module
-            hint = did_you_mean(name, self.modules)
-            if name in self.externals:
+            hint = suggest_name(name, self.modules)
+            if name in self.external_inputs:
                 parts = ", ".join(f"{name}.{part}" for part in ("valid", "data", "last", "keep"))
                 hint = f"{quote(name)} is an input. Of a stream there are {parts}."
             raise SourceError(reference.location, f"there is no module {quote(reference.module)}", hint)
@@ -315,10 +326,10 @@ class Names:
                 )
                 raise SourceError(reference.location, message, hint)
             return output
-        if reference.label in self.counts[reference.module]:
-            raise _make_not_a_signal(reference)
+        if reference.label in self.count_names[reference.module]:
+            raise _make_no_signal_error(reference)
         outputs = [driver.name for driver in self.drivers if driver.module == reference.module]
-        hint = did_you_mean(reference.label, outputs) or "It drives nothing."
+        hint = suggest_name(reference.label, outputs) or "It drives nothing."
         raise SourceError(
             reference.location,
             f"module {quote(reference.module)} does not drive {quote(reference.label)}",
@@ -345,7 +356,7 @@ class Names:
         return replace(reference, name=target.name, index=index)
 
 
-def _make_not_a_signal(reference: FlatReference) -> SourceError:
+def _make_no_signal_error(reference: FlatReference) -> SourceError:
     message = f"{quote(str(reference))} is a count; its value is not a signal"
     return SourceError(
         reference.location, message, "Use what its actions drive: a pulse, a flag or a number."

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 from fpga.count_action import arbitration
 from fpga.count_action.actions import VERBS
 from fpga.count_action.actions.kind import Shape
-from fpga.count_action.diagnostics import Report, SourceError, did_you_mean, quote
-from fpga.count_action.elaboration.choices import list_merged_streams, make_end_reference
+from fpga.count_action.diagnostics import Report, SourceError, quote, suggest_name
+from fpga.count_action.elaboration.choices import list_merged_streams, make_end_signal_reference
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
@@ -22,11 +22,11 @@ from fpga.count_action.elaboration.flat import (
     Output,
     StoredValue,
 )
-from fpga.count_action.elaboration.names import Names
+from fpga.count_action.elaboration.names import NameTable
 from fpga.count_action.elaboration.targets import find_count, find_target, find_target_width, resolve_target
 from fpga.count_action.expressions import Interval, combine_intervals, count_bits, get_bit_interval
 from fpga.count_action.model import (
-    VALUE,
+    FORMULA_PREFIX,
     Action,
     ActionKind,
     Claim,
@@ -48,7 +48,7 @@ _CLAUSE_WORDS = {"sum": "sum", "condition": "while"}
 class Beats:
     """Lanes, width and sign of the signals of a datapath."""
 
-    def __init__(self, names: Names, report: Report) -> None:
+    def __init__(self, names: NameTable, report: Report) -> None:
         self._names = names
         self._report = report
         self._beats: dict[Output, Shape | None] = {}
@@ -61,24 +61,30 @@ class Beats:
                     with self._report.catch_errors():
                         self._check_wire(module_input, *module.wires[module_input.name])
 
-    def _check_wire(self, entry: FlatInput, reference: FlatReference, wire: object) -> None:
+    def _check_wire(self, input_declaration: FlatInput, reference: FlatReference, wire: object) -> None:
         if reference.module is None:
             return
         output = self._names.resolve_output(reference)
         kind = self._find_kind(output)
-        if kind is not entry.kind:
-            message = f"{quote(entry.name)} is a {entry.kind.value} and {reference} is a {kind.value}"
-            raise SourceError(reference.location, message, f"Wire it to a {entry.kind.value}.")
-        if entry.span is not None and len(entry.span) > 1:
-            message = f"{quote(entry.name)} has {len(entry.span)} elements, and {reference} is one signal"
+        if kind is not input_declaration.kind:
+            message = (
+                f"{quote(input_declaration.name)} is a {input_declaration.kind.value} and {reference} is a"
+                f" {kind.value}"
+            )
+            raise SourceError(reference.location, message, f"Wire it to a {input_declaration.kind.value}.")
+        if input_declaration.index_range is not None and len(input_declaration.index_range) > 1:
+            message = (
+                f"{quote(input_declaration.name)} has {len(input_declaration.index_range)} elements, and {reference}"
+                " is one signal"
+            )
             raise SourceError(
                 reference.location, message, "Wire it to an external input that has as many elements."
             )
         shape = self._find_shape(output)
-        if shape != Shape(entry.lanes, entry.width, entry.signed):
-            own_shape = Shape(entry.lanes, entry.width, entry.signed)
+        if shape != Shape(input_declaration.lanes, input_declaration.width, input_declaration.signed):
+            own_shape = Shape(input_declaration.lanes, input_declaration.width, input_declaration.signed)
             shapes_text = f"has {_describe_shape(own_shape)}, and {reference} has {_describe_shape(shape)}"
-            message = f"{quote(entry.name)} {shapes_text}"
+            message = f"{quote(input_declaration.name)} {shapes_text}"
             raise SourceError(reference.location, message, "Change one of them.")
 
     def find_beat_shape(self, module: FlatModule, action: FlatAction) -> Shape:
@@ -109,7 +115,7 @@ class Beats:
         """Return the kind of an output, or of an external input."""
         if isinstance(target, Output):
             return self._find_kind(target)
-        signal = self._names.externals.find_signal(target.name)
+        signal = self._names.external_inputs.find_signal(target.name)
         assert signal is not None
         return signal.kind
 
@@ -145,7 +151,7 @@ class Beats:
         """Return the shape of a sample; the width and sign of a formula follow from its interval."""
         if (
             isinstance(operand, FlatReference)
-            and self._names.find_stored(module, operand, in_formula=False) is None
+            and self._names.find_stored_value(module, operand, in_formula=False) is None
         ):
             source = self._find_source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
@@ -163,9 +169,9 @@ class Beats:
                 for _ in range(self._count_lanes(module, part) if operand.operator == "concat" else 1)
             ]
             return combine_intervals(operand.operator, parts)
-        if stored := self._names.find_stored(module, operand, in_formula=True):
+        if stored_value := self._names.find_stored_value(module, operand, in_formula=True):
             return get_bit_interval(
-                _find_stored_width(self._names.modules[stored.module], stored), signed=False
+                _find_stored_width(self._names.modules[stored_value.module], stored_value), signed=False
             )
         if operand.suffix == "valid":
             return 0, 1
@@ -184,7 +190,7 @@ class Beats:
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
             return self._find_shape(target)
-        signal = self._names.externals.find_signal(target.name)
+        signal = self._names.external_inputs.find_signal(target.name)
         assert signal is not None
         return Shape(signal.lanes, signal.width, signal.signed)
 
@@ -195,10 +201,10 @@ class Beats:
             kind, index = self._find_kind(target), 0
             name, owner, base = target.name, target.module, self._names.find_first_lane(target)
         else:
-            signal = self._names.externals.find_signal(target.name)
+            signal = self._names.external_inputs.find_signal(target.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.externals.get_element_index(target)
-            name, owner, base = target.name, None, self._names.externals.find_first_lane(target.name)
+            kind, index = signal.kind, self._names.external_inputs.get_element_index(target)
+            name, owner, base = target.name, None, self._names.external_inputs.find_first_lane(target.name)
         _check_suffix(reference, kind, context)
         if context != "sample" or kind is not SignalKind.STREAM:
             yield Ref(name, owner, index, 0, reference.location)
@@ -215,10 +221,10 @@ class Beats:
         yield Ref(name, owner, index, reference.lane - base, reference.location)
 
 
-def _find_stored_width(module: FlatModule, stored: StoredValue) -> int:
-    if stored.operator == "count":
-        return next(count.width for count in module.counts if count.name == stored.name)
-    target = next(candidate for candidate in module.targets if candidate.name == stored.name)
+def _find_stored_width(module: FlatModule, stored_value: StoredValue) -> int:
+    if stored_value.operator == "count":
+        return next(count.width for count in module.counts if count.name == stored_value.name)
+    target = next(candidate for candidate in module.targets if candidate.name == stored_value.name)
     return find_target_width(target, module)
 
 
@@ -263,21 +269,21 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
 
 def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], report: Report) -> Datapath:
     """Return the datapath of these modules. Raise `CountActionError` with all errors."""
-    names = Names(modules, inputs, report)
-    names.infer_inputs()
-    beats = Beats(names, report)
-    beats.check_wires()
-    resolver = _Resolver(names, beats, report)
+    name_table = NameTable(modules, inputs, report)
+    name_table.infer_inputs()
+    shapes = Beats(name_table, report)
+    shapes.check_wires()
+    resolver = _Resolver(name_table, shapes, report)
     resolved_modules = tuple(resolver.resolve_module(module) for module in modules)
     report.raise_errors()
-    return Datapath(name, names.externals.list_signals(), resolved_modules)
+    return Datapath(name, name_table.external_inputs.list_signals(), resolved_modules)
 
 
 class _Resolver:
     """Resolves the parts of modules. Errors go to the report."""
 
-    def __init__(self, names: Names, beats: Beats, report: Report) -> None:
-        self._names, self._beats, self._report = names, beats, report
+    def __init__(self, name_table: NameTable, shapes: Beats, report: Report) -> None:
+        self._name_table, self._shapes, self._report = name_table, shapes, report
 
     def resolve_module(self, module: FlatModule) -> Module:
         counts: list[Count] = []
@@ -294,7 +300,7 @@ class _Resolver:
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.catch_errors():
-                (holds,) = self._resolve_operands(module, claim.holds)
+                (holds,) = self._resolve_operands(module, claim.formula)
                 claims.append(Claim(claim.kind, claim.name, holds, claim.location))
         formulas = tuple(values)
         return Module(
@@ -302,20 +308,24 @@ class _Resolver:
         )
 
     def _resolve_count(
-        self, module: FlatModule, count: FlatCount, index: int, values: list[Operand]
+        self, module: FlatModule, count: FlatCount, index: int, formulas: list[Operand]
     ) -> Count:
         terms, subtracted_terms = (
-            tuple(ref for reference in part for ref in self._beats.make_refs(module, reference, "sum"))
-            for part in (count.terms, count.taken)
+            tuple(ref for reference in part for ref in self._shapes.make_refs(module, reference, "sum"))
+            for part in (count.terms, count.subtracted_terms)
         )
-        aim = None if count.aim is None else self._resolve_refs(module, count.aim, "condition", values)[0]
+        aim = (
+            None
+            if count.target_formula is None
+            else self._resolve_refs(module, count.target_formula, "condition", formulas)[0]
+        )
         bound = (
-            None if count.bound is None else self._resolve_refs(module, count.bound, "condition", values)[0]
+            None if count.bound is None else self._resolve_refs(module, count.bound, "condition", formulas)[0]
         )
         gate = [
             Condition(ref, negated)
-            for operand, negated in count.gate
-            for ref in self._resolve_refs(module, operand, "condition", values)
+            for operand, negated in count.conditions
+            for ref in self._resolve_refs(module, operand, "condition", formulas)
         ]
         resolved_count = Count(
             name=count.name,
@@ -329,34 +339,34 @@ class _Resolver:
             width=count.width,
             location=count.location,
             aim=aim,
-            order=count.order,
-            whole=count.whole,
+            order=count.arbitration_order,
+            whole=count.takes_whole_frames,
         )
         if not resolved_count.order:
             return resolved_count
         picks = (
-            self._add_value(module, pick, values)
+            self._add_formula(module, pick, formulas)
             for pick in arbitration.make_picks(resolved_count, module.name)
         )
         return replace(resolved_count, picks=tuple(picks))
 
-    def _add_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
-        values.append(value)
-        return Ref(f"{VALUE}{len(values) - 1}", module.name)
+    def _add_formula(self, module: FlatModule, formula: Operand, formulas: list[Operand]) -> Ref:
+        formulas.append(formula)
+        return Ref(f"{FORMULA_PREFIX}{len(formulas) - 1}", module.name)
 
     def _resolve_refs(
-        self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
+        self, module: FlatModule, operand: FlatOperand, context: Context, formulas: list[Operand]
     ) -> list[Ref]:
-        """Return the references of a condition or a sample; a formula is first added to `values`."""
+        """Return the references of a condition or a sample; a formula is first added to `formulas`."""
         if (
             isinstance(operand, FlatReference)
-            and self._names.find_stored(module, operand, in_formula=False) is None
+            and self._name_table.find_stored_value(module, operand, in_formula=False) is None
         ):
-            return list(self._beats.make_refs(module, operand, context))
+            return list(self._shapes.make_refs(module, operand, context))
         (value,) = self._resolve_operands(module, operand)
-        values.append(value)
+        formulas.append(value)
         location = None if isinstance(operand, int) else operand.location
-        return [Ref(f"{VALUE}{len(values) - 1}", module.name, location=location)]
+        return [Ref(f"{FORMULA_PREFIX}{len(formulas) - 1}", module.name, location=location)]
 
     def _resolve_operands(
         self, module: FlatModule, operand: FlatOperand, *, takes_all_lanes: bool = False
@@ -382,14 +392,19 @@ class _Resolver:
                     ]
                 parts += resolved_operands
             return [Operation(operand.operator, tuple(parts))]
-        if stored := self._names.find_stored(module, operand, in_formula=True):
-            return [Operation(stored.operator, (Ref(stored.name, stored.module, location=operand.location),))]
+        if stored_value := self._name_table.find_stored_value(module, operand, in_formula=True):
+            return [
+                Operation(
+                    stored_value.operator,
+                    (Ref(stored_value.name, stored_value.module, location=operand.location),),
+                )
+            ]
         if operand.suffix == "valid":
-            refs = self._beats.make_refs(module, operand, "condition")
+            refs = self._shapes.make_refs(module, operand, "condition")
             return [Operation("valid", (ref,)) for ref in refs]
-        if lanes := self._names.count_kept_lanes(module, operand):
+        if lanes := self._name_table.count_kept_lanes(module, operand):
             return [self._pack_kept_lanes(module, operand, lanes)]
-        samples = list(self._beats.make_refs(module, operand, "sample"))
+        samples = list(self._shapes.make_refs(module, operand, "sample"))
         if len(samples) > 1 and not takes_all_lanes:
             message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
             hint = f"Write {operand}.data[1] for a lane, {operand}.data[1][7:0] for its bits, or a range."
@@ -404,30 +419,30 @@ class _Resolver:
         if isinstance(value, FlatReference) and self._is_stream(module, value):
             message = f"{quote(str(value))} is a stream, and only its samples have bits"
             raise SourceError(value.location, message, f"Write {value}.data[{high}:{low}].")
-        width, _ = count_bits(*self._beats.compute_interval(module, value))
+        width, _ = count_bits(*self._shapes.compute_interval(module, value))
         if high >= width:
             message = f"the slice has bit {high}, and its value has bits {width - 1} to 0"
             raise SourceError(formula.location, message, f"The highest bit is [{width - 1}:{width - 1}].")
 
     def _is_stream(self, module: FlatModule, reference: FlatReference) -> bool:
         """Return whether a reference is the name of a stream, without a suffix."""
-        if reference.suffix or self._names.find_stored(module, reference, in_formula=True):
+        if reference.suffix or self._name_table.find_stored_value(module, reference, in_formula=True):
             return False
-        target = self._names.resolve(module, reference)
-        return self._beats.get_kind(target) is SignalKind.STREAM
+        target = self._name_table.resolve(module, reference)
+        return self._shapes.get_kind(target) is SignalKind.STREAM
 
-    def _make_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
+    def _make_slice(self, module: FlatModule, flat_operand: FlatOperand, part: Operand) -> Operand:
         """Return `part` if it is a slice, otherwise the slice of all its bits: `concat` takes only slices (R24)."""
         if isinstance(part, Operation) and part.operator == "slice":
             return part
-        width, _ = count_bits(*self._beats.compute_interval(module, flat))
+        width, _ = count_bits(*self._shapes.compute_interval(module, flat_operand))
         return Operation("slice", (part, width - 1, 0))
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
         """Return the formula for the kept lanes of a beat as a number; the first lane is bit 0 (R18)."""
         total: Operand = 0
         for lane in range(lanes):
-            (ref,) = self._beats.make_refs(module, replace(reference, index=lane + 1), "condition")
+            (ref,) = self._shapes.make_refs(module, replace(reference, index=lane + 1), "condition")
             bit = Operation("if", (ref, 1 << lane, 0))
             total = Operation("+", (total, bit)) if lane else bit
         return total
@@ -436,16 +451,16 @@ class _Resolver:
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
     ) -> Action:
         count_name = find_count(module, action)
-        if action.cleared is not None:
-            return self._resolve_clear(module, action.cleared, count_name, action)
+        if action.cleared_reference is not None:
+            return self._resolve_clear(module, action.cleared_reference, count_name, action)
         samples = action.samples
         if action.part_of and action.name == f"{action.part_of}_last":
             samples = tuple(self._make_condition(module, sample) for sample in samples)
         refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
-        shape = self._beats.find_beat_shape(module, action)
+        shape = self._shapes.find_beat_shape(module, action)
         if not action.samples and count_name in counts:
-            formulas = self._find_choice(module, action, counts[count_name], shape.lanes)
-            refs = [self._add_value(module, formula, values) for formula in formulas]
+            formulas = self._find_arbiter_formulas(module, action, counts[count_name], shape.lanes)
+            refs = [self._add_formula(module, formula, values) for formula in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
             on=count_name,
@@ -462,7 +477,7 @@ class _Resolver:
 
     def _make_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
         """Return the operand if it can only be 0 or 1, otherwise the formula that it is not 0."""
-        low, high = self._beats.compute_interval(module, operand)
+        low, high = self._shapes.compute_interval(module, operand)
         if low >= 0 and high <= 1:
             return operand
         assert not isinstance(operand, int)
@@ -472,7 +487,9 @@ class _Resolver:
         value = operand.operands[0] if is_single and isinstance(operand, FlatFormula) else operand
         return FlatFormula("!=", (value, 0), operand.location)
 
-    def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
+    def _find_arbiter_formulas(
+        self, module: FlatModule, action: FlatAction, count: Count, lanes: int
+    ) -> list[Operand]:
         """Return the formulas that an action without samples sends or stores for an arbiter (R19).
 
         They are the samples of a `merge`, the next turn, or the `last` and kept lanes of the selected beat.
@@ -481,15 +498,16 @@ class _Resolver:
             return arbitration.select_samples(count, module.name, lanes)
         if action.verb != "store":
             return []
-        end = action.name.removeprefix(f"{action.part_of}_")
-        numbers = arbitration.make_next_numbers(count, module.name) if action.part_of == count.name else {}
-        if end in numbers:  # if a stream has the name of its count, its `last` and `keep` follow below
-            return [numbers[end]]
+        suffix = action.name.removeprefix(f"{action.part_of}_")
+        next_values = arbitration.make_next_values(count, module.name) if action.part_of == count.name else {}
+        if suffix in next_values:  # if a stream has the name of its count, its `last` and `keep` follow below
+            return [next_values[suffix]]
         streams = (
-            make_end_reference(merged_stream, end) for merged_stream in list_merged_streams(module, action)
+            make_end_signal_reference(merged_stream, suffix)
+            for merged_stream in list_merged_streams(module, action)
         )
         options = [part for stream in streams for part in self._resolve_operands(module, stream)]
-        return [arbitration.select(count, module.name, options)]
+        return [arbitration.make_selection(count, module.name, options)]
 
     def _resolve_clear(
         self, module: FlatModule, reference: FlatReference, count_name: str, action: FlatAction
@@ -500,17 +518,17 @@ class _Resolver:
                 f"{quote(str(reference))} is a stream and cannot be cleared",
                 "Clear a count or a flag.",
             )
-        driver = self._names.drivers.get(Output(module.name, reference.label))
+        driver = self._name_table.drivers.get(Output(module.name, reference.label))
         cleared_by = None if driver is None else VERBS[driver.verb].cleared_by
         if reference.module is None and cleared_by is not None:
             return Action(cleared_by, count_name, reference.label, location=action.location, **action.words)
         if action.words["wins"]:
             raise SourceError(action.location, "`wins` applies to flags only", "Remove `wins`.")
-        owner = module if reference.module is None else self._names.modules.get(reference.module)
+        owner = module if reference.module is None else self._name_table.modules.get(reference.module)
         if owner is None:
-            hint = did_you_mean(str(reference.module), self._names.modules)
+            hint = suggest_name(str(reference.module), self._name_table.modules)
             raise SourceError(reference.location, f"there is no module {quote(str(reference.module))}", hint)
-        if reference.label in self._names.counts[owner.name]:
+        if reference.label in self._name_table.count_names[owner.name]:
             return Action(
                 ActionKind.CLEAR_COUNT,
                 count_name,
@@ -519,8 +537,8 @@ class _Resolver:
             )
         own_actions = module.actions if owner is module else ()
         flags = [own_action.name for own_action in own_actions if VERBS[own_action.verb].cleared_by]
-        hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
-        if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
+        hint = suggest_name(reference.label, [*(count.name for count in owner.counts), *flags])
+        if owner is not module and Output(owner.name, reference.label) in self._name_table.drivers:
             hint = f"Send a pulse, count it in {owner.name}, and clear {reference.label} there."
         if owner is module and driver is not None and driver.verb == "store":
             hint = f"Write `store 0 as {reference.label} by priority`."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
+from fpga.count_action.diagnostics import SourceError, quote, suggest_name
 from fpga.count_action.elaboration.arithmetic import Values, evaluate, evaluate_range
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatTarget
 from fpga.count_action.language.syntax import ModuleText, TableText
@@ -18,12 +18,12 @@ def find_target(module: FlatModule, count: FlatCount, index: int) -> str:
         target_names = [target.name for target in module.targets]
         if count.target not in target_names:
             message = f"{quote(module.name)} has no target {quote(count.target)}"
-            hint = did_you_mean(count.target, target_names)
+            hint = suggest_name(count.target, target_names)
             if count.target == "never":
                 hint = "Declare it: `targets: { none: never }`, and write `to none`."
             raise SourceError(count.target_location, message, hint)
         return count.target
-    names = [target.name for target in module.targets if not target.in_table]
+    names = [target.name for target in module.targets if not target.is_in_table]
     if not names:
         message = f"{quote(module.name)} has no target for count {quote(count.name)}"
         raise SourceError(
@@ -46,13 +46,13 @@ def find_target(module: FlatModule, count: FlatCount, index: int) -> str:
 def find_count(module: FlatModule, action: FlatAction) -> str:
     """Return the name of the count of an action. Raise `SourceError` if there is none, or if it is ambiguous."""
     names = [count.name for count in module.counts]
-    if action.on == "":
+    if action.count_name == "":
         return ""
-    if action.on is not None:
-        if action.on not in names:
-            message = f"{quote(module.name)} has no count {quote(action.on)}"
-            raise SourceError(action.on_location, message, did_you_mean(action.on, names))
-        return action.on
+    if action.count_name is not None:
+        if action.count_name not in names:
+            message = f"{quote(module.name)} has no count {quote(action.count_name)}"
+            raise SourceError(action.count_location, message, suggest_name(action.count_name, names))
+        return action.count_name
     if len(names) == 1:
         return names[0]
     if not names:
@@ -60,7 +60,9 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
             action.location, f"{quote(module.name)} has no count for this action", "Add `counts: {...}`."
         )
     # Actions that store `last` and `keep` share the count of the action that sends the beat.
-    actions = [candidate for candidate in module.actions if not candidate.part_of and candidate.on != ""]
+    actions = [
+        candidate for candidate in module.actions if not candidate.part_of and candidate.count_name != ""
+    ]
     if len(names) != len(actions):
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise SourceError(
@@ -74,12 +76,12 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
 
 def find_table_indices(module_text: ModuleText, values: Values) -> dict[str, range]:
     """Return the indices of every table, by name."""
-    return {table.name: evaluate_range(table.range, values) for table in module_text.tables}
+    return {table.name: evaluate_range(table.index_range, values) for table in module_text.tables}
 
 
 def make_entry_targets(table_text: TableText, values: Values) -> Iterator[FlatTarget]:
     """Yield the entries of a table as targets; a single value is used for all entries."""
-    span = evaluate_range(table_text.range, values)
+    span = evaluate_range(table_text.index_range, values)
     if len(table_text.entries) not in {1, len(span)}:
         message = (
             f"table {quote(table_text.name)} has {len(span)} entries and {len(table_text.entries)} values"
@@ -89,7 +91,7 @@ def make_entry_targets(table_text: TableText, values: Values) -> Iterator[FlatTa
     for position, index in enumerate(span):
         entry = table_text.entries[position % len(table_text.entries)]
         reset = 0 if entry is None else evaluate(entry, values)
-        yield FlatTarget(f"{table_text.name}_{index}", reset, width, table_text.location, in_table=True)
+        yield FlatTarget(f"{table_text.name}_{index}", reset, width, table_text.location, is_in_table=True)
 
 
 def find_target_width(target: FlatTarget, module: FlatModule) -> int:
@@ -110,4 +112,4 @@ def find_target_width(target: FlatTarget, module: FlatModule) -> int:
 def resolve_target(target: FlatTarget, module: FlatModule) -> Target:
     """Return `target` as the datapath model stores it, with its width resolved."""
     width = find_target_width(target, module)
-    return Target(target.name, target.reset, width, target.location, target.at_least, target.carry)
+    return Target(target.name, target.reset_value, width, target.location, target.at_least, target.carry)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.graph import Graph, Link
-from fpga.count_action.language.unparse import Writer, format_input
+from fpga.count_action.language.unparse import SourceWriter, format_input
 from fpga.count_action.model import Action, Count, Datapath, Module
 
 
@@ -103,7 +103,7 @@ def _describe_module(graph: Graph, module: Module, latencies: dict[tuple[str, st
 def _describe_count(
     graph: Graph, module: Module, count: Count, latencies: dict[tuple[str, str], int]
 ) -> CountFacts:
-    writer = Writer(graph)
+    writer = SourceWriter(graph)
     latency = latencies.get((module.name, count.name), 1)
     effects = [
         ActionFacts(

@@ -53,11 +53,11 @@ def draw_svg(explanation: Explanation) -> str:
         if inputs
         else _MARGIN
     )
-    parts = {part.name: part for part in explanation.modules}
+    modules_by_name = {part.name: part for part in explanation.modules}
     for number, names in enumerate(columns):
         y = float(_MARGIN + 24)
         for name in names:
-            rows = tuple(_format_rows(parts[name]))
+            rows = tuple(_format_rows(modules_by_name[name]))
             rectangle = _Rectangle(
                 inputs_width + number * (_BOX_WIDTH + _GAP), y, (len(rows) + 2) * _ROW_HEIGHT, rows
             )
@@ -67,7 +67,7 @@ def draw_svg(explanation: Explanation) -> str:
     height = max(rectangle.y + rectangle.height for rectangle in rectangles.values()) + _MARGIN + 60
     body = [
         *_draw_lines(explanation, rectangles),
-        *(_draw_rectangle(name, rectangle, parts) for name, rectangle in rectangles.items()),
+        *(_draw_rectangle(name, rectangle, modules_by_name) for name, rectangle in rectangles.items()),
     ]
     size_attributes = f'width="{width:.0f}" height="{height:.0f}"'
     title = escape(f"{explanation.name} (digest {explanation.digest})")
@@ -88,7 +88,7 @@ def draw_svg(explanation: Explanation) -> str:
 def _arrange_columns(explanation: Explanation) -> list[list[str]]:
     """Return the modules in columns, by the longest chain of connections to them. Backward connections are ignored."""
     names = [part.name for part in explanation.modules]
-    depth = dict.fromkeys(names, 0)
+    depths = dict.fromkeys(names, 0)
     forward_lines = [
         line
         for line in explanation.lines
@@ -97,8 +97,8 @@ def _arrange_columns(explanation: Explanation) -> list[list[str]]:
     for name in names:
         for line in forward_lines:
             if line.driver == name:
-                depth[line.reader] = max(depth[line.reader], depth[name] + 1)
-    return [[name for name in names if depth[name] == column] for column in range(max(depth.values()) + 1)]
+                depths[line.reader] = max(depths[line.reader], depths[name] + 1)
+    return [[name for name in names if depths[name] == column] for column in range(max(depths.values()) + 1)]
 
 
 def _list_inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
@@ -121,20 +121,20 @@ def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectang
 
 def _format_rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
     for counter in part.counts:
-        yield from _wrap("", f"{counter.name}: {counter.text}")
-        yield from _wrap("quiet", f"  {_describe_target(counter)}")
+        yield from _wrap_text("", f"{counter.name}: {counter.text}")
+        yield from _wrap_text("quiet", f"  {_describe_target(counter)}")
         for effect in counter.effects:
-            yield from _wrap("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
+            yield from _wrap_text("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
 
 
-def _wrap(style: str, text: str) -> Iterator[tuple[str, str]]:
+def _wrap_text(style: str, text: str) -> Iterator[tuple[str, str]]:
     indent = " " * (len(text) - len(text.lstrip()))
     for line in textwrap.wrap(text, 44, subsequent_indent=indent + "    ", drop_whitespace=True):
         yield style, line
 
 
-def _draw_rectangle(name: str, rectangle: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
-    if name not in parts:
+def _draw_rectangle(name: str, rectangle: _Rectangle, modules_by_name: dict[str, ModuleFacts]) -> str:
+    if name not in modules_by_name:
         return (
             f'<rect class="input" x="{rectangle.x:.0f}" y="{rectangle.y:.0f}" width="{rectangle.width:.0f}"'
             f' height="{rectangle.height:.0f}" rx="12"/>'

@@ -39,7 +39,7 @@ class Reference:
     depth: int = 0
 
     @property
-    def plain(self) -> str | None:
+    def plain_name(self) -> str | None:
         """The name, if the reference is a name alone; otherwise None."""
         return self.parts[0].name if len(self.parts) == 1 and self.parts[0].index is None else None
 
@@ -143,30 +143,30 @@ class InputText:
 
     kind: SignalKind
     name: str
-    range: Range | None
+    index_range: Range | None
     lanes: Number | None
     width: Number | None
     signed: bool
     location: Location
-    ends: tuple[str, ...] = ()
+    end_signals: tuple[str, ...] = ()
     """`last`, or `last` and `keep`: fields of the beats of packets besides their samples."""
-    buffered: bool = False
+    is_buffered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionText:
     """`reference`, `not reference`, or a formula that must not be 0."""
 
-    holds: Operand
-    negated: bool
+    operand: Operand
+    is_negated: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ArbitrationText:
-    """`by turns` or `by priority`; `whole` is true with `until last`, which takes whole packets."""
+    """`by turns` or `by priority`; `takes_whole_frames` is true with `until last`, which takes whole packets."""
 
     order: Literal["turns", "priority"]
-    whole: bool
+    takes_whole_frames: bool
     location: Location
 
 
@@ -180,10 +180,10 @@ class CountText:
     accumulates: bool
     bound: Operand | None
     target: Operand | None
-    gate: tuple[ConditionText, ...]
+    conditions: tuple[ConditionText, ...]
     width: Number | None
     location: Location
-    picking: ArbitrationText | None = None
+    arbitration: ArbitrationText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class TableText:
     """Targets under one name, for every value of an index; no value means `never`."""
 
     name: str
-    range: Range
+    index_range: Range
     entries: tuple[Number | None, ...]
     width: Number | None
     location: Location
@@ -246,7 +246,7 @@ class ActionText:
     """An action, or one for every value of `index`."""
 
     index: Index | None
-    on: Label | None
+    count_label: Label | None
     verb_text: VerbText
     location: Location
 
@@ -257,7 +257,7 @@ class ClaimText:
 
     kind: Literal["always", "never", "assume"]
     name: str | None
-    holds: Operand
+    operand: Operand
     location: Location
 
 
@@ -305,7 +305,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireText:
     """`input = reference`."""
 
     name: str
@@ -314,19 +314,19 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UseText:
     """An instance of a module, or one for every value of an index."""
 
     module: str
     arguments: tuple[Argument, ...]
     instance: Label
     index: Index | None
-    wires: tuple[Wire, ...]
+    wires: tuple[WireText, ...]
     location: Location
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class ImportText:
     """An imported file."""
 
     path: str
@@ -337,15 +337,15 @@ class Import:
 class FileText:
     """A file: its statements in their order."""
 
-    statements: tuple[Import | Use | Section | ModuleText, ...]
+    statements: tuple[ImportText | UseText | Section | ModuleText, ...]
 
     def modules(self) -> Iterator[ModuleText]:
         """Yield the modules that the file defines."""
         return (statement for statement in self.statements if isinstance(statement, ModuleText))
 
-    def imports(self) -> Iterator[Import]:
+    def imports(self) -> Iterator[ImportText]:
         """Yield the imports of the file."""
-        return (statement for statement in self.statements if isinstance(statement, Import))
+        return (statement for statement in self.statements if isinstance(statement, ImportText))
 
 
 MAX_NAME_LENGTH = 64

@@ -19,7 +19,7 @@ from fpga.count_action.language.syntax import (
     CountText,
     FileText,
     Formula,
-    Import,
+    ImportText,
     Index,
     InputText,
     Integer,
@@ -39,9 +39,9 @@ from fpga.count_action.language.syntax import (
     TableText,
     TargetText,
     Term,
-    Use,
+    UseText,
     VerbText,
-    Wire,
+    WireText,
 )
 from fpga.count_action.model import Location, SignalKind
 
@@ -121,8 +121,8 @@ class TreeBuilder:
     def _start(self, location: Location, *statements: Any) -> FileText:
         return FileText(statements)
 
-    def _import(self, location: Location, path: Any) -> Import:
-        return Import(str(path)[1:-1], self._location(path))
+    def _import(self, location: Location, path: Any) -> ImportText:
+        return ImportText(str(path)[1:-1], self._location(path))
 
     def _use(
         self,
@@ -132,14 +132,14 @@ class TreeBuilder:
         instance: Label,
         index: Index | None,
         wires: Any,
-    ) -> Use:
-        return Use(str(module), arguments or (), instance, index, wires or (), self._location(module))
+    ) -> UseText:
+        return UseText(str(module), arguments or (), instance, index, wires or (), self._location(module))
 
     def _argument(self, location: Location, name: Any, value: Number) -> Argument:
         return Argument(str(name), value, location)
 
-    def _wire(self, location: Location, name: Any, reference: Reference) -> Wire:
-        return Wire(str(name), reference, location)
+    def _wire(self, location: Location, name: Any, reference: Reference) -> WireText:
+        return WireText(str(name), reference, location)
 
     # Modules
 
@@ -241,13 +241,13 @@ class TreeBuilder:
         )
 
     def _picking(self, location: Location, order: ArbitrationText, until: Location | None) -> ArbitrationText:
-        return replace(order, whole=until is not None, location=location)
+        return replace(order, takes_whole_frames=until is not None, location=location)
 
     def _turns(self, location: Location) -> ArbitrationText:
-        return ArbitrationText("turns", whole=False, location=location)
+        return ArbitrationText("turns", takes_whole_frames=False, location=location)
 
     def _priority(self, location: Location) -> ArbitrationText:
-        return ArbitrationText("priority", whole=False, location=location)
+        return ArbitrationText("priority", takes_whole_frames=False, location=location)
 
     def _term(self, location: Location, value: Number, index: Index | None) -> Term:
         return Term(value, index, location)
@@ -348,11 +348,11 @@ class TreeBuilder:
         return RangedOperand(value, index, location)
 
     def _call(self, location: Location, function: Reference, *arguments: Operand) -> Operand:
-        operator = _FUNCTIONS.get(function.plain or "")
+        operator = _FUNCTIONS.get(function.plain_name or "")
         if operator is None:
             message = f"{quote(str(function))} is not a function of the language"
             hint = "Use `max(a, b, ...)`, `min(a, b, ...)`, `concat(a, b, ...)` or `table(index, first, second, ...)`."
-            hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
+            hint = "Write `max(x, 0)`." if function.plain_name == "relu" else hint
             self.report.add_error(make_diagnostic(location, message, hint))
             return Integer(0, location)
         return self._formula(location, operator, *arguments)
@@ -445,6 +445,6 @@ def _conditions(holds: Operand) -> Iterator[ConditionText]:
         for operand in holds.operands:
             yield from _conditions(operand)
     elif isinstance(holds, Formula) and holds.operator == "not":
-        yield ConditionText(holds.operands[0], negated=True)
+        yield ConditionText(holds.operands[0], is_negated=True)
     else:
-        yield ConditionText(holds, negated=False)
+        yield ConditionText(holds, is_negated=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.expressions import STORED
+from fpga.count_action.expressions import STORED_OPERATORS
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -23,7 +23,7 @@ from fpga.count_action.model import (
     Signal,
     SignalKind,
     Target,
-    is_value,
+    is_formula_ref,
 )
 
 _MIN_RANGE = 3
@@ -32,7 +32,7 @@ _MIN_RANGE = 3
 
 def unparse(datapath: Datapath) -> str:
     """Return the source text of a datapath, inputs first."""
-    writer = Writer(Graph(datapath))
+    writer = SourceWriter(Graph(datapath))
     parts = [
         *writer.write_inputs(),
         *(line for module in datapath.modules for line in ("", *writer.write_module(module))),
@@ -40,13 +40,13 @@ def unparse(datapath: Datapath) -> str:
     return "\n".join(parts).lstrip("\n") + "\n"
 
 
-class Writer:
+class SourceWriter:
     """Writes the parts of one datapath."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self._sizes = {signal.name: signal.size for signal in graph.datapath.inputs}
-        self._bases = {signal.name: 1 for signal in graph.datapath.inputs if signal.part_of}
+        self._first_indices = {signal.name: 1 for signal in graph.datapath.inputs if signal.part_of}
 
     def write_inputs(self) -> Iterator[str]:
         """Yield the lines of the section of external inputs; none if there are no inputs."""
@@ -93,12 +93,12 @@ class Writer:
         """Return the text of a count without its name: terms, arbitration, bound, target, conditions and width."""
         constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
         decrements = [
-            *self.write_runs(count.taken, ".valid"),
+            *self.write_ref_ranges(count.taken, ".valid"),
             *([str(-count.constant)] if count.constant < 0 else []),
         ]
         words = [
             " - ".join(
-                [f"sum {' + '.join([*self.write_runs(count.terms, '.valid'), *constant])}", *decrements]
+                [f"sum {' + '.join([*self.write_ref_ranges(count.terms, '.valid'), *constant])}", *decrements]
             )
         ]
         words += [f"by {count.order}{' until last' if count.whole else ''}"] if count.order else []
@@ -119,7 +119,7 @@ class Writer:
         if isinstance(operand, Ref):
             return self.write_sample(operand)
         first_operand = operand.operands[0]
-        if isinstance(first_operand, Ref) and operand.operator in STORED | {"valid"}:
+        if isinstance(first_operand, Ref) and operand.operator in STORED_OPERATORS | {"valid"}:
             name = (
                 first_operand.name
                 if first_operand.module == module
@@ -141,7 +141,7 @@ class Writer:
         return text if text.startswith(("(", *(f"{name}(" for name in _FUNCTIONS))) else f"({text})"
 
     def _write_condition(self, condition: Condition) -> str:
-        if is_value(condition.ref):
+        if is_formula_ref(condition.ref):
             return f"{'not ' if condition.negated else ''}{self.write_value(condition.ref)}"
         suffix = ".valid" if self.graph.is_stream(condition.ref) else ""
         return f"{'not ' if condition.negated else ''}{self._write_name(condition.ref)}{suffix}"
@@ -155,7 +155,7 @@ class Writer:
 
     # References
 
-    def write_runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
+    def write_ref_ranges(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
         """Yield the texts of references; consecutive elements, or consecutive lanes of a beat, become one range."""
         remaining_refs = list(refs)
         while remaining_refs:
@@ -171,7 +171,7 @@ class Writer:
     def _write_elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of neighbouring elements of one lane, or of the first reference alone."""
         first_ref = refs[0]
-        if is_value(first_ref):
+        if is_formula_ref(first_ref):
             return 1, self.write_value(first_ref)
         first_text = (
             self.write_sample(first_ref) if suffix == ".data" else self._write_beat(first_ref, suffix)
@@ -184,7 +184,7 @@ class Writer:
         if length < _MIN_RANGE:
             return 1, first_text
         end = suffix if self.graph.is_stream(first_ref) else ""
-        begin = first_ref.index + self._bases.get(first_ref.name, 0)
+        begin = first_ref.index + self._first_indices.get(first_ref.name, 0)
         return length, f"{first_ref.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
     def _write_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
@@ -223,7 +223,7 @@ class Writer:
 
     def write_sample(self, ref: Ref) -> str:
         """Return the text of a sample, a flag, a number or a formula."""
-        if is_value(ref):
+        if is_formula_ref(ref):
             return self.write_value(ref)
         if not self.graph.is_stream(ref):
             return self._write_name(ref)
@@ -236,7 +236,7 @@ class Writer:
     def _write_name(self, ref: Ref) -> str:
         if ref.module is not None:
             return f"{ref.module}.{ref.name}"
-        index = ref.index + self._bases.get(ref.name, 0)
+        index = ref.index + self._first_indices.get(ref.name, 0)
         return f"{ref.name}[{index}]" if self._sizes[ref.name] > 1 else ref.name
 
 

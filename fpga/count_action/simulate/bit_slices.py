@@ -47,11 +47,11 @@ def sort_by_stalls(graph: Graph) -> tuple[Module, ...]:
 
     Stalls travel upstream (R7), so the readers are evaluated first. Raise ValueError if streams form a cycle.
     """
-    takers: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
-    for (driver, _, _), counts in graph.takers.items():
+    consumers: dict[str, list[str]] = {module.name: [] for module in graph.datapath.modules}
+    for (driver, _, _), counts in graph.consumers.items():
         if driver is not None:
-            takers[driver].extend(module.name for module, _ in counts)
-    return tuple(graph.datapath.module(name) for name in TopologicalSorter(takers).static_order())
+            consumers[driver].extend(module.name for module, _ in counts)
+    return tuple(graph.datapath.module(name) for name in TopologicalSorter(consumers).static_order())
 
 
 def find_driven_streams(module: Module) -> tuple[PartOfModule, ...]:

@@ -13,9 +13,9 @@ _WORD_MASK = (1 << WORD_BITS) - 1
 
 def check_inputs(ports: Ports, rows: Rows) -> Rows:
     """Return the rows as a contiguous array. Raise ValueError unless they are `uint64[cycles, input_columns]`."""
-    if rows.ndim != 2 or rows.shape[1] != ports.input_columns or rows.dtype != np.uint64:
+    if rows.ndim != 2 or rows.shape[1] != ports.input_column_count or rows.dtype != np.uint64:
         raise ValueError(
-            f"inputs are {rows.dtype}{list(rows.shape)}, not uint64[cycles, {ports.input_columns}] in the"
+            f"inputs are {rows.dtype}{list(rows.shape)}, not uint64[cycles, {ports.input_column_count}] in the"
             " order of make_ports(datapath).inputs."
         )
     return np.ascontiguousarray(rows)
@@ -29,7 +29,7 @@ def unpack_row(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
 def _read_value(port: Port, row: Sequence[int]) -> int:
     """Return the value of a port in one row; bits above its width are masked."""
     value = row[port.column]
-    for word in range(1, port.words):
+    for word in range(1, port.word_count):
         value |= row[port.column + word] << WORD_BITS * word
     return value & (1 << port.width) - 1
 
@@ -39,21 +39,21 @@ def pack_row(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     row = []
     for port in ports:
         value = values.get(port.name, 0)
-        row += [value >> WORD_BITS * word & _WORD_MASK for word in range(port.words)]
+        row += [value >> WORD_BITS * word & _WORD_MASK for word in range(port.word_count)]
     return row
 
 
 def read_series(port: Port, rows: Rows) -> list[int]:
     """Return the value of a port in every cycle."""
-    columns = rows[:, port.column : port.column + port.words].tolist()
+    columns = rows[:, port.column : port.column + port.word_count].tolist()
     mask = (1 << port.width) - 1
     return [sum(word << WORD_BITS * index for index, word in enumerate(row)) & mask for row in columns]
 
 
-def put_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
+def write_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
     """Set a port to `values` from the first cycle on. Raise ValueError if there are more values than cycles."""
     if len(values) > len(rows):
         raise ValueError(f"{port.name}: {len(values)} values for {len(rows)} cycles.")
-    for word in range(port.words):
+    for word in range(port.word_count):
         words = [value >> WORD_BITS * word & _WORD_MASK for value in values]
         rows[: len(values), port.column + word] = np.array(words, np.uint64)

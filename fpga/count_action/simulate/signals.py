@@ -26,7 +26,7 @@ class Wire:
     low: int
     width: int
     signed: bool = False
-    owner: str = ""
+    module_name: str = ""
     """The module of the output, count or target; empty for external inputs."""
     is_port: bool = False
     """True if the signal is a complete port."""
@@ -37,7 +37,7 @@ class Wire:
         sign = 1 << (self.width - 1)
         return [(value ^ sign) - sign for value in values] if self.signed else values
 
-    def fits(self, value: int) -> bool:
+    def can_hold(self, value: int) -> bool:
         """Return whether a value fits in the signal; negative values are encoded as two's complement."""
         return -(1 << (self.width - 1)) <= value < 1 << self.width
 
@@ -47,7 +47,7 @@ class Wire:
         return (1 << self.width) - 1 << self.low
 
     @property
-    def range(self) -> str:
+    def range_text(self) -> str:
         """The range of values that fit, as text."""
         return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"
 
@@ -62,11 +62,14 @@ def list_output_wires(datapath: Datapath) -> tuple[Wire, ...]:
     return tuple(_list_outputs(datapath))
 
 
-def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
+def map_wires_by_name(datapath: Datapath, *, is_input: bool) -> dict[str, Wire]:
     """Return signals and complete ports by all their names."""
-    ports, wires = make_ports(datapath), list_input_wires(datapath) if inputs else list_output_wires(datapath)
+    ports, wires = (
+        make_ports(datapath),
+        list_input_wires(datapath) if is_input else list_output_wires(datapath),
+    )
     wires_by_name: dict[str, Wire] = {}
-    for port in ports.inputs if inputs else ports.outputs:
+    for port in ports.inputs if is_input else ports.outputs:
         wires_by_name |= dict.fromkeys(
             _list_names(port.name), Wire(port.name, port, 0, port.width, is_port=True)
         )
@@ -101,7 +104,9 @@ def _list_inputs(datapath: Datapath) -> Iterator[Wire]:
     )
     port, low = ports.find_input("target_shadow_i"), 0
     for module, target in datapath.list_targets():
-        yield Wire(f"{port.name}[{module.name}.{target.name}]", port, low, target.width, owner=module.name)
+        yield Wire(
+            f"{port.name}[{module.name}.{target.name}]", port, low, target.width, module_name=module.name
+        )
         low += target.width
     yield from (
         Wire(name, ports.find_input(name), 0, 1, is_port=True) for name in ("commit_i", "clear_status_i")
@@ -113,14 +118,16 @@ def _list_outputs(datapath: Datapath) -> Iterator[Wire]:
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             yield from _split_port(ports.find_output(f"{signal.name}_ready_o"), 1, signed=False)
-    lows = dict.fromkeys(_COUNT_PORTS, 0)
+    bit_positions = dict.fromkeys(_COUNT_PORTS, 0)
     for module in datapath.modules:
         for count in module.counts:
             for name in _COUNT_PORTS:
                 width = count.width if name == "count_o" else 1
                 label = f"{name}[{module.name}.{count.name}]"
-                yield Wire(label, ports.find_output(name), lows[name], width, owner=module.name)
-                lows[name] += width
+                yield Wire(
+                    label, ports.find_output(name), bit_positions[name], width, module_name=module.name
+                )
+                bit_positions[name] += width
         for action in module.map_outputs().values():
             name = f"{module.name}_{action.output}"
             if action.kind.drives is SignalKind.STREAM:
@@ -129,23 +136,23 @@ def _list_outputs(datapath: Datapath) -> Iterator[Wire]:
                     ports.find_output(f"{name}_valid_o"),
                     0,
                     1,
-                    owner=module.name,
+                    module_name=module.name,
                     is_port=True,
                 )
-                data, signed = ports.find_output(f"{name}_data_o"), action.signed
-                yield from _split_port(data, action.width, signed=signed, owner=module.name)
+                data_port, signed = ports.find_output(f"{name}_data_o"), action.signed
+                yield from _split_port(data_port, action.width, signed=signed, module_name=module.name)
             else:
                 port = ports.find_output(f"{name}_o")
-                yield Wire(port.name, port, 0, port.width, owner=module.name, is_port=True)
+                yield Wire(port.name, port, 0, port.width, module_name=module.name, is_port=True)
 
 
 _COUNT_PORTS = ("count_o", "fire_o", "overshoot_o", "saturated_o")
 
 
-def _split_port(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
+def _split_port(port: Port, width: int, *, signed: bool, module_name: str = "") -> Iterator[Wire]:
     """Yield the elements of a port, or the port itself if it has only one."""
     if port.width == width:
-        yield Wire(port.name, port, 0, width, signed, owner, is_port=True)
+        yield Wire(port.name, port, 0, width, signed, module_name, is_port=True)
         return
     for index in range(port.width // width):
-        yield Wire(f"{port.name}[{index}]", port, index * width, width, signed, owner)
+        yield Wire(f"{port.name}[{index}]", port, index * width, width, signed, module_name)

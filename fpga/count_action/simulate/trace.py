@@ -31,7 +31,7 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
             (other_count.name for other_count in rivals if (module.name, other_count.name) in fired_counts),
             None,
         )
-        if rival is None or count.stalled:
+        if rival is None or count.is_stalled:
             yield f"{count.module}.{count.count}: {_describe_count(datapath, count)}"
         else:
             yield f"{count.module}.{count.count}: does not count, as {rival} precedes it and fires (R26)"
@@ -46,12 +46,14 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
 
 
 def _describe_count(datapath: Datapath, count: CountCycle) -> str:
-    if count.stalled:
-        return f"stalled, as a beat of {count.module} waits to be taken; stays at {count.base} (R7)"
-    if not count.enabled:
-        return f"not enabled; stays at {count.base} (R2)"
+    if count.is_stalled:
+        return f"stalled, as a beat of {count.module} waits to be taken; stays at {count.start_value} (R7)"
+    if not count.is_enabled:
+        return f"not enabled; stays at {count.start_value} (R2)"
     is_level = datapath.module(count.module).count(count.count).kind is CountKind.LEVEL
-    sum_text = f"level {count.value}" if is_level else f"{count.base} + {count.increment} = {count.value}"
+    sum_text = (
+        f"level {count.value}" if is_level else f"{count.start_value} + {count.increment} = {count.value}"
+    )
     return f"{sum_text}, target {_describe_target(count)}{_describe_outcome(count)}"
 
 

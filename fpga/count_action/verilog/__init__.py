@@ -6,6 +6,6 @@ and active high.
 docs/reference/count-action.md explains the rules that the text cites.
 """
 
-from fpga.count_action.verilog.top import emit, list_core_files
+from fpga.count_action.verilog.top import list_core_files, write_top_module
 
-__all__ = ["emit", "list_core_files"]
+__all__ = ["list_core_files", "write_top_module"]

@@ -9,12 +9,12 @@ from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Action, Module, Ref
 from fpga.count_action.verilog.counts import find_move_bit, write_clear, write_enable
 from fpga.count_action.verilog.text import (
-    CLOCKED,
+    CLOCK_CONNECTIONS,
     concatenate,
-    declare,
-    extend,
+    declare_wire,
+    extend_expression,
     join_or,
-    repeat,
+    replicate,
     write_bit,
     write_instance,
 )
@@ -27,11 +27,11 @@ def write_action(wiring: Wiring, module: Module, action: Action) -> Iterator[str
     Of several actions that drive one flag, the first yields the lines for all of them.
     """
     if module.map_outputs().get(action.output) is action:
-        yield from KINDS[action.kind].build(Connections(wiring), module, action)
+        yield from KINDS[action.kind].build(HardwareWriter(wiring), module, action)
 
 
 @dataclass(frozen=True)
-class Connections:
+class HardwareWriter:
     """Wires of the top for kinds of actions. Implements `actions.kind.Hardware`."""
 
     wiring: Wiring
@@ -55,11 +55,11 @@ class Connections:
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
     ) -> Iterator[str]:
         """Yield an instance of a block of `fpga/rtl`, connected to clock and reset."""
-        return write_instance(block, name, parameters, {**CLOCKED, **ports})
+        return write_instance(block, name, parameters, {**CLOCK_CONNECTIONS, **ports})
 
     def declare_wire(self, name: str, width: int) -> str:
         """Return the declaration of a wire."""
-        return declare(name, width)
+        return declare_wire(name, width)
 
     def write_bit(self, value: object) -> str:
         """Return a constant of one bit: 1 if `value` is true."""
@@ -72,7 +72,7 @@ class Connections:
     def write_beat(self, module: Module, action: Action, data: str) -> Iterator[str]:
         """Yield the output register of a beat."""
         name = f"{module.name}_{action.output}"
-        is_internal = (module.name, action.output) in self.wiring.consumed
+        is_internal = (module.name, action.output) in self.wiring.consumed_streams
         ports = {
             "fire_i": self.write_fire(module, action),
             "data_i": data,
@@ -104,15 +104,15 @@ class Connections:
         if all(bit_slice.width == width for bit_slice in slices):
             return join_slices(slices)
         fitted_samples = [
-            _fit_sample(bit_slice, source.signed, width)
+            _resize_slice(bit_slice, source.signed, width)
             for bit_slice, source in zip(slices, sources, strict=True)
         ]
         return concatenate(fitted_samples)
 
-    def fit(self, ref: Ref, width: int) -> str:
+    def resize_sample(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
         source = self.wiring.find_source(ref)
-        return _fit_sample(source.slice_sample(ref.index, ref.lane), source.signed, width)
+        return _resize_slice(source.slice_sample(ref.index, ref.lane), source.signed, width)
 
     def write_range_check(self, ref: Ref, bound: int) -> str:
         """Return the condition that a sample is from 0 to `bound` - 1."""
@@ -125,30 +125,32 @@ class Connections:
             conditions.append(f"{value} < {bits}'d{bound}")
         return " && ".join(conditions) or write_bit(1)
 
-    def write_counted_bits(self, module: Module, action: Action) -> str:
+    def write_counted_mask(self, module: Module, action: Action) -> str:
         """Return a bit vector: bit i is 1 if sample i is counted in this cycle.
 
         A sample is counted if its beat moves while the count is enabled and not stalled. A level count keeps no sum,
         and its beat is read only in the cycle of its fire, so its valid bit is enough.
         """
         count = module.count(action.on)
-        counts = f"!{self.wiring.find_stall_wire(module.name)}"
+        counting_condition = f"!{self.wiring.find_stall_wire(module.name)}"
         if count.gate:
-            counts = f"{counts} && {write_enable(self.wiring, count)}"
+            counting_condition = f"{counting_condition} && {write_enable(self.wiring, count)}"
         move_bits = [find_move_bit(self.wiring, count, ref) for ref in action.refs]
-        gate = repeat(counts, len(move_bits)) if len(move_bits) > 1 else f"({counts})"
+        gate_bits = (
+            replicate(counting_condition, len(move_bits)) if len(move_bits) > 1 else f"({counting_condition})"
+        )
         streams = [move_bit for move_bit in move_bits if move_bit is not None]
         if len(streams) == len(move_bits):
-            return f"{join_slices(streams)} & {gate}"
+            return f"{join_slices(streams)} & {gate_bits}"
         bits = [write_bit(1) if move_bit is None else str(move_bit) for move_bit in move_bits]
-        return f"{concatenate(bits)} & {gate}"
+        return f"{concatenate(bits)} & {gate_bits}"
 
 
-def _fit_sample(sample: Slice, signed: bool, width: int) -> str:
+def _resize_slice(sample: Slice, signed: bool, width: int) -> str:
     """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
     if sample.width >= width:
         return str(Slice(sample.wire, sample.wire_width, sample.low, width))
     sign = (
         str(Slice(sample.wire, sample.wire_width, sample.low + sample.width - 1)) if signed else write_bit(0)
     )
-    return extend(str(sample), sample.width, width, sign)
+    return extend_expression(str(sample), sample.width, width, sign)

@@ -11,15 +11,15 @@ from fpga.count_action.model import (
     Module,
     Ref,
     SignalKind,
-    is_value,
+    is_formula_ref,
 )
 from fpga.count_action.verilog.text import (
-    CLOCKED,
+    CLOCK_CONNECTIONS,
     concatenate,
-    declare,
-    extend,
+    declare_wire,
+    extend_expression,
     join_or,
-    repeat,
+    replicate,
     write_bit,
     write_instance,
 )
@@ -33,15 +33,15 @@ def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     if count.aim is not None:
         target = wiring.find_source(count.aim).slice_value(0)
     if count.goes_down:
-        yield from _write_up_and_down(wiring, module, count, target)
+        yield from _write_bounded_count(wiring, module, count, target)
         return
     if count.kind is CountKind.LEVEL:
-        yield from _write_level(wiring, module, count, target)
+        yield from _write_level_count(wiring, module, count, target)
         return
     width = compute_increment_width(wiring, count.constant, count.terms)
-    yield declare(f"{prefix}_increment", width)
-    yield declare(f"{prefix}_overshoot")
-    yield declare(f"{prefix}_saturated")
+    yield declare_wire(f"{prefix}_increment", width)
+    yield declare_wire(f"{prefix}_overshoot")
+    yield declare_wire(f"{prefix}_saturated")
     yield from _write_increment(
         wiring, module, f"{prefix}_increment", count, count.constant, count.terms, width
     )
@@ -63,7 +63,7 @@ def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     )
 
 
-def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
+def _write_level_count(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a level count, two addends of its increment, and its comparison.
 
     The comparison is faster than a sum of the addends. The first addend takes the numbers and the constant. If there
@@ -74,31 +74,31 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     single_bits = [
         ref
         for ref in count.terms
-        if find_choice(wiring, module, count, ref) or find_term_bits(wiring, count, ref).width == 1
+        if find_pick_bit(wiring, module, count, ref) or find_term_bits(wiring, count, ref).width == 1
     ]
     other_terms = tuple(ref for ref in count.terms if ref not in single_bits)
-    first_terms = 0 if other_terms or count.constant else (2 * len(single_bits) + 2) // 3
-    parts = {
-        "first": (count.constant, (*other_terms, *single_bits[:first_terms])),
-        "second": (0, tuple(single_bits[first_terms:])),
+    first_term_count = 0 if other_terms or count.constant else (2 * len(single_bits) + 2) // 3
+    addends = {
+        "first": (count.constant, (*other_terms, *single_bits[:first_term_count])),
+        "second": (0, tuple(single_bits[first_term_count:])),
     }
-    width = max(compute_increment_width(wiring, *part) for part in parts.values())
-    yield from (declare(f"{prefix}_{name}", width) for name in parts)
-    for name, (constant, refs) in parts.items():
+    width = max(compute_increment_width(wiring, *part) for part in addends.values())
+    yield from (declare_wire(f"{prefix}_{name}", width) for name in addends)
+    for name, (constant, refs) in addends.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     # If an earlier count fires, it takes the beat that both counts read (R26).
     rivals = [
         f"!{wiring.find_fire_wire(module.name, rival.name)}"
         for rival in wiring.graph.find_rivals(module, count)
     ]
-    gate = [write_enable(wiring, count)] if count.gate or not rivals else []
-    at_least = {"AtLeast": write_bit(1)} if module.target(count.target).at_least else {}
+    enable_conditions = [write_enable(wiring, count)] if count.gate or not rivals else []
+    comparison_parameters = {"AtLeast": write_bit(1)} if module.target(count.target).at_least else {}
     yield from write_instance(
         "count_action_level",
         f"u_{prefix}_count",
-        {"AddendWidth": width, "TargetWidth": target.width, **at_least},
+        {"AddendWidth": width, "TargetWidth": target.width, **comparison_parameters},
         {
-            "enable_i": " && ".join([*gate, *rivals]),
+            "enable_i": " && ".join([*enable_conditions, *rivals]),
             "stall_i": wiring.find_stall_wire(module.name),
             "first_i": f"{prefix}_first",
             "second_i": f"{prefix}_second",
@@ -108,18 +108,18 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     )
 
 
-def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
+def _write_bounded_count(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a count between bounds, its increment and decrement, and its counter (R17)."""
     prefix = wiring.find_prefix(module.name, count.name)
-    parts = {
+    addends = {
         "increment": (max(count.constant, 0), count.terms),
         "decrement": (max(-count.constant, 0), count.taken),
     }
-    width = max(compute_increment_width(wiring, *part) for part in parts.values())
-    yield from (declare(f"{prefix}_{name}", width) for name in parts)
-    yield declare(f"{prefix}_overshoot")
-    yield declare(f"{prefix}_saturated")
-    for name, (constant, refs) in parts.items():
+    width = max(compute_increment_width(wiring, *part) for part in addends.values())
+    yield from (declare_wire(f"{prefix}_{name}", width) for name in addends)
+    yield declare_wire(f"{prefix}_overshoot")
+    yield declare_wire(f"{prefix}_saturated")
+    for name, (constant, refs) in addends.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     bound_bits = wiring.find_source(count.bound).slice_value(0) if count.bound else None
     yield from write_instance(
@@ -137,7 +137,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
-            "bound_i": str(bound_bits) if bound_bits else repeat(write_bit(1), count.width),
+            "bound_i": str(bound_bits) if bound_bits else replicate(write_bit(1), count.width),
             **_connect_outputs(prefix),
         },
     )
@@ -152,7 +152,7 @@ def _make_target_parameters(module: Module, count: Count) -> dict[str, str]:
 def _make_common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     """Return the connections that every kind of counter has."""
     return {
-        **CLOCKED,
+        **CLOCK_CONNECTIONS,
         "enable_i": write_enable(wiring, count),
         "stall_i": wiring.find_stall_wire(module.name),
         "clear_i": write_clear(wiring, module, count),
@@ -168,25 +168,25 @@ def _write_increment(
     wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
     """Yield the lines for an increment or decrement: the number of ones, the numbers, and the constant."""
-    terms = [find_choice(wiring, module, count, ref) or find_term_bits(wiring, count, ref) for ref in refs]
+    terms = [find_pick_bit(wiring, module, count, ref) or find_term_bits(wiring, count, ref) for ref in refs]
     bits = [term for term in terms if term.width == 1]
-    parts = [extend(str(term), term.width, width) for term in terms if term.width > 1]
+    addends = [extend_expression(str(term), term.width, width) for term in terms if term.width > 1]
     if constant or not terms:
-        parts.append(f"{width}'d{constant}")
+        addends.append(f"{width}'d{constant}")
     if len(bits) > 1:
         plain_name = name.removesuffix("_increment")
-        ones = f"{plain_name}_ones"
-        yield declare(ones, width)
+        ones_wire = f"{plain_name}_ones"
+        yield declare_wire(ones_wire, width)
         yield from write_instance(
             "count_action_ones",
             f"u_{plain_name}_ones",
             {"Bits": len(bits), "Width": width},
-            {"bits_i": join_slices(bits), "ones_o": ones},
+            {"bits_i": join_slices(bits), "ones_o": ones_wire},
         )
-        parts.insert(0, ones)
+        addends.insert(0, ones_wire)
     elif bits:
-        parts.insert(0, extend(str(bits[0]), 1, width))
-    yield f"assign {name} = {' + '.join(parts)};"
+        addends.insert(0, extend_expression(str(bits[0]), 1, width))
+    yield f"assign {name} = {' + '.join(addends)};"
 
 
 def find_term_bits(wiring: Wiring, count: Count, ref: Ref) -> Slice:
@@ -204,23 +204,23 @@ def find_term_bits(wiring: Wiring, count: Count, ref: Ref) -> Slice:
     )
 
 
-def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
+def find_pick_bit(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 if a count selects a stream that has a beat, or None for other counts (R19)."""
     return wiring.find_pick_wire(module.name, count, ref) if count.order else None
 
 
-def write_choice(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
+def write_pick_wires(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Yield the lines for the streams that a count selects: one bit for each, of which at most one is 1 (R19)."""
     name = wiring.find_pick_wire(module.name, count, count.terms[0]).wire
     picks = [f"{wiring.find_value_wire(pick)}[0]" for pick in count.picks]
-    yield declare(name, len(picks))
-    valid = join_slices(wiring.find_source(ref).slice_valid_bit(ref.index) for ref in count.terms)
-    yield f"assign {name} = {valid} & {concatenate(picks)};"
+    yield declare_wire(name, len(picks))
+    valid_bits = join_slices(wiring.find_source(ref).slice_valid_bit(ref.index) for ref in count.terms)
+    yield f"assign {name} = {valid_bits} & {concatenate(picks)};"
 
 
 def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 if the beat of a sample is counted, or None if the sample is not of a stream."""
-    if is_value(ref):
+    if is_formula_ref(ref):
         return Slice(wiring.find_move_wire(ref), 1) if wiring.graph.find_streams(ref) else None
     source = wiring.find_source(ref)
     if source.kind is not SignalKind.STREAM:
@@ -233,12 +233,12 @@ def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     return source.slice_valid_bit(ref.index) if needs_valid_only else source.slice_move_bit(ref.index)
 
 
-def compute_increment_width(wiring: Wiring, largest: int, refs: tuple[Ref, ...]) -> int:
-    """Return the number of bits of the largest increment: the constant `largest` plus all terms."""
+def compute_increment_width(wiring: Wiring, constant: int, refs: tuple[Ref, ...]) -> int:
+    """Return the number of bits of the largest increment: the constant `constant` plus all terms."""
     for ref in refs:
         source = wiring.find_source(ref)
-        largest += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
-    return max(1, largest.bit_length())
+        constant += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
+    return max(1, constant.bit_length())
 
 
 def write_enable(wiring: Wiring, count: Count) -> str:
@@ -269,10 +269,10 @@ def write_clear(wiring: Wiring, module: Module, count: Count) -> str:
 
 def find_target_bits(datapath: Datapath, module: Module, name: str) -> Slice:
     """Return the bits of a target in the bank. Raise KeyError if there is no such target."""
-    total = sum(target.width for _, target in datapath.list_targets())
-    low = 0
+    bank_width = sum(target.width for _, target in datapath.list_targets())
+    bit_position = 0
     for owner, target in datapath.list_targets():
         if owner.name == module.name and target.name == name:
-            return Slice("target", total, low, target.width)
-        low += target.width
+            return Slice("target", bank_width, bit_position, target.width)
+        bit_position += target.width
     raise KeyError(f"module {module.name!r} has no target {name!r}")

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fpga.count_action.actions import collects
+from fpga.count_action.actions import samples_every_cycle
 from fpga.count_action.expressions import get_constant, get_slice_width
-from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
+from fpga.count_action.model import FORMULA_PREFIX, Module, Operand, Ref, is_formula_ref
 from fpga.count_action.verilog.counts import find_target_bits
-from fpga.count_action.verilog.text import declare, extend, write_bit
+from fpga.count_action.verilog.text import declare_wire, extend_expression, write_bit
 from fpga.count_action.verilog.wiring import Slice, Wiring, join_slices
 
 
 def write_formulas(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield the lines of the formulas of a module, each with its wire."""
     for index in range(len(module.values)):
-        ref = Ref(f"{VALUE}{index}", module.name)
-        writer = _Writer(wiring, wiring.find_value_wire(ref), wiring.compute_value_width(ref))
+        ref = Ref(f"{FORMULA_PREFIX}{index}", module.name)
+        writer = _FormulaWriter(wiring, wiring.find_value_wire(ref), wiring.compute_value_width(ref))
         value = writer.write_operand(wiring.graph.find_formula(ref))
         yield from writer.lines
         yield f"logic signed [{writer.width - 1}:0] {wiring.find_value_wire(ref)};"
@@ -29,23 +29,28 @@ def write_move_wires(wiring: Wiring, module: Module) -> Iterator[str]:
     for ref in find_summed_formulas(wiring, module):
         streams = wiring.graph.find_streams(ref)
         move_bits = [str(wiring.find_source(stream).slice_move_bit(stream.index)) for stream in streams]
-        yield declare(wiring.find_move_wire(ref))
+        yield declare_wire(wiring.find_move_wire(ref))
         yield f"assign {wiring.find_move_wire(ref)} = {' && '.join(move_bits)};"
 
 
 def find_summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
     """Return the formulas of stream samples that a sum or another collecting action reads."""
-    refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
+    refs = (
+        ref
+        for action in filter(samples_every_cycle, module.actions)
+        for ref in action.refs
+        if is_formula_ref(ref)
+    )
     return [ref for ref in dict.fromkeys(refs) if wiring.graph.find_streams(ref)]
 
 
 @dataclass
-class _Writer:
+class _FormulaWriter:
     wiring: Wiring
     prefix: str
     width: int
     lines: list[str] = field(default_factory=list)
-    _wires: int = 0
+    _wire_count: int = 0
 
     def write_operand(self, operand: Operand) -> str:
         """Return the wire of an operand, adding the lines that compute it."""
@@ -117,11 +122,13 @@ class _Writer:
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.wire_width, bits.low + bits.width - 1)) if signed else write_bit(0)
-        return self._add_wire(f"$signed({extend(join_slices([bits]), bits.width, self.width, sign)})")
+        return self._add_wire(
+            f"$signed({extend_expression(join_slices([bits]), bits.width, self.width, sign)})"
+        )
 
     def _add_wire(self, text: str) -> str:
-        self._wires += 1
-        name = f"{self.prefix}_{self._wires}"
+        self._wire_count += 1
+        name = f"{self.prefix}_{self._wire_count}"
         self.lines.append(f"logic signed [{self.width - 1}:0] {name};")
         self.lines.append(f"assign {name} = {text};")
         return name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fpga.count_action.model import Location
 
-CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
+CLOCK_CONNECTIONS = {"clk_i": "clk_i", "rst_i": "rst_i"}
 """Clock and reset connections of every block with a register."""
 
 
@@ -35,12 +35,12 @@ def format_bit_range(width: int) -> str:
     return f"[{width - 1}:0]" if width > 1 else ""
 
 
-def declare(name: str, width: int = 1) -> str:
+def declare_wire(name: str, width: int = 1) -> str:
     """Return the declaration of a wire."""
     return f"logic {format_bit_range(width)} {name};" if width > 1 else f"logic {name};"
 
 
-def list_items(items: Iterable[str]) -> Iterator[str]:
+def join_with_commas(items: Iterable[str]) -> Iterator[str]:
     """Yield the items, one per line, with commas between them."""
     lines = list(items)
     yield from (f"  {line}," for line in lines[:-1])
@@ -53,11 +53,13 @@ def write_instance(
     """Yield an instance of a block, with one parameter or port per line."""
     if parameters:
         yield f"{block} #("
-        yield from list_items(f".{key}({value})" for key, value in parameters.items())
+        yield from join_with_commas(f".{key}({value})" for key, value in parameters.items())
         yield f") {name} ("
     else:
         yield f"{block} {name} ("
-    yield from list_items(f".{key}({value})" if value != key else f".{key}" for key, value in ports.items())
+    yield from join_with_commas(
+        f".{key}({value})" if value != key else f".{key}" for key, value in ports.items()
+    )
     yield ");"
 
 
@@ -76,17 +78,21 @@ def concatenate(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
 
 
-def repeat(expression: str, repeat_count: int) -> str:
+def replicate(expression: str, repeat_count: int) -> str:
     """Return the replication of an expression."""
     return f"{{{repeat_count}{{{expression}}}}}" if repeat_count > 1 else expression
 
 
-def extend(expression: str, width: int, target_width: int, sign: str = "1'b0") -> str:
-    """Return an expression of `width` bits extended to `target_width` bits with the bit `sign`."""
-    return expression if width == target_width else f"{{{repeat(sign, target_width - width)}, {expression}}}"
+def extend_expression(expression: str, width: int, target_width: int, fill_bit: str = "1'b0") -> str:
+    """Return an expression of `width` bits extended to `target_width` bits with the bit `fill_bit`."""
+    return (
+        expression
+        if width == target_width
+        else f"{{{replicate(fill_bit, target_width - width)}, {expression}}}"
+    )
 
 
-def cite(location: Location | None, texts: Mapping[str, str]) -> str:
+def format_citation(location: Location | None, texts: Mapping[str, str]) -> str:
     """Return the location of a part, and its line if `texts` has the text of that file."""
     if location is None:
         return ""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fpga.count_action.arbitration import find_pick_formula
-from fpga.count_action.expressions import STORED, count_bits
+from fpga.count_action.expressions import STORED_OPERATORS, count_bits
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
-    VALUE,
+    FORMULA_PREFIX,
     Count,
     CountKind,
     Datapath,
@@ -23,7 +23,7 @@ from fpga.count_action.model import (
     Operation,
     Ref,
     SignalKind,
-    is_value,
+    is_formula_ref,
 )
 from fpga.count_action.ports import Ports, make_ports
 from fpga.count_action.verilog.text import KEYWORDS, concatenate, join_or, write_bit
@@ -93,10 +93,10 @@ class Source:
 
     def slice_move_bit(self, index: int) -> Slice:
         """Return the bit that is 1 if a beat of stream `index` moves in this cycle."""
-        return Slice(self.moves_wire, self.size, index)
+        return Slice(self.move_wire, self.size, index)
 
     @property
-    def moves_wire(self) -> str:
+    def move_wire(self) -> str:
         """The wire of moving beats, with a bit for every stream under the name."""
         return f"{self.name}_{'moves' if self.is_external else 'leaves'}"
 
@@ -104,9 +104,9 @@ class Source:
         """Return a sample of a stream, or the flag or number itself."""
         if self.kind is not SignalKind.STREAM:
             return self.slice_value(index)
-        total = self.size * self.lanes * self.width
+        signal_width = self.size * self.lanes * self.width
         low = (index * self.lanes + lane) * self.width
-        return Slice(f"{self.name}_data_{self._port_suffix}", total, low, self.width)
+        return Slice(f"{self.name}_data_{self._port_suffix}", signal_width, low, self.width)
 
     def slice_value(self, index: int) -> Slice:
         """Return the flag or number `index`, or the value of a formula."""
@@ -142,12 +142,12 @@ class Wiring:
         )
 
     @cached_property
-    def consumed(self) -> frozenset[tuple[str, str]]:
+    def consumed_streams(self) -> frozenset[tuple[str, str]]:
         """Streams that a module of the datapath takes."""
         return self.datapath.consumed
 
     @cached_property
-    def takers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
+    def consumers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
         """Counts that take each stream, by the reference to its lane 0."""
         takers: dict[Ref, dict[tuple[str, str], Count]] = {}
         for module, count in self.datapath.list_counts():
@@ -171,7 +171,7 @@ class Wiring:
                 is_external=True,
                 is_buffered=signal.name in self.buffered_inputs,
             )
-        if is_value(ref):
+        if is_formula_ref(ref):
             width, signed = count_bits(*self.graph.compute_interval(self.graph.find_formula(ref)))
             wire = self.find_value_wire(ref)
             wire_width = self.compute_value_width(ref)
@@ -184,7 +184,7 @@ class Wiring:
 
     def find_value_wire(self, ref: Ref) -> str:
         """Return the wire of a formula."""
-        return f"value_{ref.module}_{ref.name.removeprefix(VALUE)}"
+        return f"value_{ref.module}_{ref.name.removeprefix(FORMULA_PREFIX)}"
 
     def compute_value_width(self, ref: Ref) -> int:
         """Return the signed width in which a formula is computed: enough for every part of it."""
@@ -223,37 +223,39 @@ class Wiring:
         """Return the wire that is 1 while the module is stalled."""
         return f"{module}_stall"
 
-    def write_ready(self, stream: Ref) -> str:
+    def write_ready_condition(self, stream: Ref) -> str:
         """Return the condition that the takers of `stream` are ready: a level count fires, or no module stalls (R7)."""
-        takers = self.takers.get(stream, {})
+        consumers = self.consumers.get(stream, {})
         level_conditions = [
             f"{self.find_fire_wire(*key)} && {self.find_pick_wire(key[0], count, stream)}"
             if find_pick_formula(count, stream)
             else self.find_fire_wire(*key)
-            for key, count in takers.items()
+            for key, count in consumers.items()
             if count.kind is CountKind.LEVEL
         ]
         if len(level_conditions) > 1:
             return join_or(
                 f"({condition})" if "&&" in condition else condition for condition in level_conditions
             )
-        stalls = dict.fromkeys(f"!{self.find_stall_wire(module)}" for module, _ in takers)
-        return " && ".join(level_conditions or stalls) or write_bit(1)
+        no_stall_conditions = dict.fromkeys(f"!{self.find_stall_wire(module)}" for module, _ in consumers)
+        return " && ".join(level_conditions or no_stall_conditions) or write_bit(1)
 
 
 def _find_widths(graph: Graph, operand: Operand) -> Iterator[int]:
     low, high = graph.compute_interval(operand)
     yield count_bits(min(low, -1), high)[0]
-    if isinstance(operand, Operation) and operand.operator not in STORED | {"valid"}:
+    if isinstance(operand, Operation) and operand.operator not in STORED_OPERATORS | {"valid"}:
         for part in operand.operands:
             yield from _find_widths(graph, part)
 
 
 def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
     """Raise ValueError for names that are keywords, names of `blocks`, duplicate or not valid in SystemVerilog."""
-    top = wiring.datapath.name
-    if top in KEYWORDS or top in blocks:
-        raise ValueError(f"{top!r} is a SystemVerilog keyword or a block of fpga/rtl. Rename the datapath.")
+    top_name = wiring.datapath.name
+    if top_name in KEYWORDS or top_name in blocks:
+        raise ValueError(
+            f"{top_name!r} is a SystemVerilog keyword or a block of fpga/rtl. Rename the datapath."
+        )
     ports = [port.name for port in (*wiring.ports.inputs, *wiring.ports.outputs)]
     duplicates = sorted(
         {name for name in ["clk_i", "rst_i", *ports] if [*ports, "clk_i", "rst_i"].count(name) > 1}
@@ -262,7 +264,7 @@ def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
         raise ValueError(
             f"two ports would be named {', '.join(duplicates)}. Rename an input, a module or an output."
         )
-    for name in (top, *ports):
+    for name in (top_name, *ports):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise ValueError(
                 f"{name!r} is not a valid name in SystemVerilog. Use letters, digits and underscores."

@@ -44,12 +44,12 @@ class MemoryPlan:
     buffers: tuple[Buffer, ...]
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Total size in bytes."""
         return max((buffer.offset + buffer.size for buffer in self.buffers), default=0)
 
     @property
-    def unshared_size(self) -> int:
+    def unshared_bytes(self) -> int:
         """Total size in bytes if no buffers shared memory."""
         return sum(buffer.size for buffer in self.buffers)
 
@@ -86,18 +86,18 @@ def plan_memory(buffers: Iterable[Buffer]) -> MemoryPlan:
     for buffer in sorted(
         buffers, key=lambda candidate: (-candidate.size, candidate.first, candidate.tensors)
     ):
-        neighbours = sorted(
+        overlapping_buffers = sorted(
             (neighbour for neighbour in placed_buffers if neighbour.overlaps(buffer)),
             key=lambda neighbour: neighbour.offset,
         )
-        placed_buffers.append(replace(buffer, offset=_find_gap(neighbours, buffer.size)))
+        placed_buffers.append(replace(buffer, offset=_find_gap(overlapping_buffers, buffer.size)))
     return MemoryPlan(tuple(sorted(placed_buffers, key=lambda placed: (placed.first, placed.offset))))
 
 
-def _find_gap(neighbours: list[Buffer], size: int) -> int:
+def _find_gap(overlapping_buffers: list[Buffer], size: int) -> int:
     """Return the start of the smallest gap of at least `size` bytes between sorted neighbours, else their end."""
     end, gaps = 0, []
-    for neighbour in neighbours:
+    for neighbour in overlapping_buffers:
         if neighbour.offset - end >= size:
             gaps.append((neighbour.offset - end, end))
         end = max(end, neighbour.offset + neighbour.size)

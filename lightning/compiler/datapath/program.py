@@ -28,7 +28,7 @@ DARK_TERM = -1
 
 DATAPATH = "photonic_dot"
 """Name of the datapath in the library of the count-action language (`fpga/library`)."""
-LANES = 16
+DATAPATH_LANE_COUNT = 16
 _WRAPPING_SUM_BITS, _WIDE_SUM_BITS = 16, 32
 
 
@@ -36,11 +36,11 @@ _WRAPPING_SUM_BITS, _WIDE_SUM_BITS = 16, 32
 class Segment:
     """Rows of one layer with the same number of beats, at least one."""
 
-    beats: int
+    beats_per_row: int
     """Beats of one row, in one position and pass."""
-    rows: Integers
+    row_indices: Integers
     """(n,) index of each row among the rows of all groups."""
-    terms: Integers
+    term_indices: Integers
     """(n, beats * lanes) index of the activation in each lane, among all groups; `DARK_TERM` for none."""
     weights: Integers
     """(n, beats * lanes) signed weights; 0 in dark lanes."""
@@ -50,45 +50,52 @@ def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segme
     """Group the rows of a layer by their number of beats, most beats first. Omit rows without products.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, 0, -5], [0, 0, 0]]], np.int16), None, 1.0, None)
-    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in split_into_segments(layer, Hardware())]
+    >>> [
+    ...     (each.row_indices.tolist(), each.term_indices[0, :3].tolist())
+    ...     for each in split_into_segments(layer, Hardware())
+    ... ]
     [([0, 1], [0, 1, 2])]
     >>> [
-    ...     (each.rows.tolist(), each.terms[0, :3].tolist())
+    ...     (each.row_indices.tolist(), each.term_indices[0, :3].tolist())
     ...     for each in split_into_segments(layer, Hardware(skip_zeros=True))
     ... ]
     [([0], [0, 2, -1])]
     """
-    terms, row_lengths = _join_groups(layer, hardware)
+    term_indices, row_lengths = _join_groups(layer, hardware)
     row_beats = -(-row_lengths // hardware.lanes)
     return tuple(
-        _make_segment(layer, terms, np.flatnonzero(row_beats == beat_count), beat_count, hardware.lanes)
+        _make_segment(
+            layer, term_indices, np.flatnonzero(row_beats == beat_count), beat_count, hardware.lanes
+        )
         for beat_count in sorted(set(row_beats.tolist()) - {0}, reverse=True)
     )
 
 
 def _make_segment(
-    layer: PhotonicLayer, terms: Integers, rows: Integers, beat_count: int, lane_count: int
+    layer: PhotonicLayer, all_term_indices: Integers, row_indices: Integers, beat_count: int, lane_count: int
 ) -> Segment:
-    weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
-    term_indices = _resize(terms[rows], beat_count * lane_count)
+    weights = layer.weights.reshape(len(all_term_indices), -1).astype(np.int64)[row_indices]
+    term_indices = _resize_terms(all_term_indices[row_indices], beat_count * lane_count)
     row_weights = np.take_along_axis(weights, term_indices % weights.shape[1], axis=1)
-    return Segment(beat_count, rows, term_indices, np.where(term_indices == DARK_TERM, 0, row_weights))
+    return Segment(beat_count, row_indices, term_indices, np.where(term_indices == DARK_TERM, 0, row_weights))
 
 
 def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Integers, Integers]:
     """Return the index of the term of each readout, (rows of all groups, longest row), and the lengths of the rows."""
     groups = schedule_layer(layer, hardware)
-    longest_row = max(group.order.shape[1] for group in groups)
+    longest_row = max(group.term_indices.shape[1] for group in groups)
     term_count = layer.weights.shape[2]
-    orders = [_resize(schedule.order[:, :, 0].astype(np.int64), longest_row) for schedule in groups]
+    orders = [
+        _resize_terms(schedule.term_indices[:, :, 0].astype(np.int64), longest_row) for schedule in groups
+    ]
     terms = [
         np.where(order == DARK_TERM, DARK_TERM, order + index * term_count)
         for index, order in enumerate(orders)
     ]
-    return np.concatenate(terms), np.concatenate([group.readouts for group in groups])
+    return np.concatenate(terms), np.concatenate([group.readout_counts for group in groups])
 
 
-def _resize(terms: Integers, length: int) -> Integers:
+def _resize_terms(terms: Integers, length: int) -> Integers:
     """Return the terms cut to this length, or padded with `DARK_TERM`, (rows, length)."""
     missing_count = max(0, length - terms.shape[1])
     return np.pad(terms, ((0, 0), (0, missing_count)), constant_values=DARK_TERM)[:, :length]
@@ -102,7 +109,7 @@ class ProgramEntry:
     pass_number: int
     """Number of the pass: 0, or 1 for the negative part of activations."""
     segment: Segment
-    pass_beats: int
+    beats_per_pass: int
     """Beats of this layer in one whole pass."""
 
 
@@ -112,9 +119,10 @@ def make_program(model: CompiledModel) -> Program:
     Raise `CompileError` if the datapath does not have the model's hardware, or a layer is too large for its counters.
     """
     hardware = model.hardware
-    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
+    if (hardware.lanes, hardware.wavelengths, hardware.cores) != (DATAPATH_LANE_COUNT, 1, 1):
         raise CompileError(
-            f"the datapath {DATAPATH} has {LANES} lanes, 1 wavelength and 1 core; the model is compiled for"
+            f"the datapath {DATAPATH} has {DATAPATH_LANE_COUNT} lanes, 1 wavelength and 1 core; the model is"
+            " compiled for"
             f" {hardware.lanes} lanes, {hardware.wavelengths} wavelengths and {hardware.cores} cores",
             hint="Compile it again without --lanes, --wavelengths and --cores",
         )
@@ -139,10 +147,12 @@ def list_entries(model: CompiledModel) -> Iterator[ProgramEntry]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = split_into_segments(layer, model.hardware)
-        pass_beats = layer.position_count * sum(segment.beats * len(segment.rows) for segment in segments)
+        beats_per_pass = layer.position_count * sum(
+            segment.beats_per_row * len(segment.row_indices) for segment in segments
+        )
         for pass_number in range(count_passes(layer)):
             for segment in segments:
-                yield ProgramEntry(layer, pass_number, segment, pass_beats)
+                yield ProgramEntry(layer, pass_number, segment, beats_per_pass)
 
 
 def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
@@ -154,7 +164,7 @@ def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
 
 def _make_targets(entry: ProgramEntry, pass_count: int) -> Layer:
     return {
-        "adder.beats": entry.segment.beats,
-        "adder.products": entry.pass_beats,
+        "adder.beats": entry.segment.beats_per_row,
+        "adder.products": entry.beats_per_pass,
         "layers.layers": pass_count,
     }

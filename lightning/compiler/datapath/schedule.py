@@ -21,8 +21,8 @@ import numpy.typing as npt
 from fpga.photonic_mac.cycles import DETECTION_CYCLES, TURNAROUND_CYCLES, LayerCycles, Timing
 from lightning.compiler.model import CompiledModel, Hardware, LayerWork, PhotonicLayer
 
-Bits = npt.NDArray[np.bool_]
-Counts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.int16]
 
 TIMING = Timing()
@@ -33,24 +33,24 @@ TIMING = Timing()
 class GroupSchedule:
     """The readouts of all rows of one group of a layer, in one pass."""
 
-    order: npt.NDArray[np.int32]
+    term_indices: npt.NDArray[np.int32]
     """(rows, readouts, wavelengths) index of the term in every place; -1 in dark places."""
     signs: npt.NDArray[np.int8]
     """(rows, readouts) sign of each sample in the sum, 1 or -1; 0 after a row's last readout."""
 
     @property
-    def readouts(self) -> Counts:
+    def readout_counts(self) -> Integers:
         """The number of readouts in each row, (rows,)."""
         return np.asarray(np.count_nonzero(self.signs, axis=1), np.int64)
 
 
 @dataclass(frozen=True)
-class Readouts:
+class ReadoutCounts:
     """Numbers of detector readouts for every sum, in one pass. Each readout draws noise."""
 
-    count: Counts
+    counts: Integers
     """(groups, rows) number of readouts."""
-    net_sign: Counts
+    net_signs: Integers
     """(groups, rows) positive minus negative readouts. A mean error per readout enters the sum with this factor."""
 
 
@@ -61,7 +61,7 @@ def count_passes(layer: PhotonicLayer) -> int:
 
 def count_layer_readouts(
     layer: PhotonicLayer, hardware: Hardware, *, sends_zeros: bool | None = None
-) -> Readouts:
+) -> ReadoutCounts:
     """Return the readouts of every row in a pass. `sends_zeros` also sends products whose weight is 0.
 
     P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts. Zeros fill the unused places; the other
@@ -69,9 +69,9 @@ def count_layer_readouts(
     positive.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
-    >>> count_layer_readouts(layer, Hardware(wavelengths=2)).count.tolist()
+    >>> count_layer_readouts(layer, Hardware(wavelengths=2)).counts.tolist()
     [[3]]
-    >>> count_layer_readouts(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
+    >>> count_layer_readouts(layer, Hardware(wavelengths=2, skip_zeros=True)).net_signs.tolist()
     [[0]]
     """
     return count_weight_readouts(layer.weights, hardware, sends_zeros=sends_zeros)
@@ -79,14 +79,14 @@ def count_layer_readouts(
 
 def count_weight_readouts(
     weights: Weights, hardware: Hardware, *, sends_zeros: bool | None = None
-) -> Readouts:
+) -> ReadoutCounts:
     """Return the readouts like `count_layer_readouts`, for weights (groups, rows, terms)."""
     positive_readouts = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
     negative_readouts = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
     if sends_zeros if sends_zeros is not None else not hardware.skip_zeros:
         term_readouts = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
         positive_readouts = np.maximum(positive_readouts, term_readouts - negative_readouts)
-    return Readouts(positive_readouts + negative_readouts, positive_readouts - negative_readouts)
+    return ReadoutCounts(positive_readouts + negative_readouts, positive_readouts - negative_readouts)
 
 
 def schedule_layer(
@@ -96,48 +96,49 @@ def schedule_layer(
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> (group,) = schedule_layer(layer, Hardware(wavelengths=2))
-    >>> group.order[0].tolist(), group.signs[0].tolist()
+    >>> group.term_indices[0].tolist(), group.signs[0].tolist()
     ([[0, 2], [1, 4], [3, -1]], [1, -1, 1])
     """
-    counts = count_layer_readouts(layer, hardware, sends_zeros=sends_zeros).count
+    readout_counts = count_layer_readouts(layer, hardware, sends_zeros=sends_zeros).counts
     are_zeros_sent = sends_zeros if sends_zeros is not None else not hardware.skip_zeros
     make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
         make_schedule(weights, int(row_readouts.max(initial=0)), hardware.wavelengths, are_zeros_sent)
-        for weights, row_readouts in zip(layer.weights, counts, strict=True)
+        for weights, row_readouts in zip(layer.weights, readout_counts, strict=True)
     )
 
 
 def _schedule_in_order(weights: Weights, readout_count: int, _: int, are_zeros_sent: bool) -> GroupSchedule:
     """Return a schedule with one term per readout, in the order of terms."""
     is_sent = np.ones_like(weights, bool) if are_zeros_sent else weights != 0
-    order = np.full((len(weights), readout_count), -1, np.int32)
+    term_indices = np.full((len(weights), readout_count), -1, np.int32)
     rows, terms = np.nonzero(is_sent)
-    order[rows, _rank_terms(is_sent)[rows, terms]] = terms
-    signs = np.where(np.take_along_axis(weights, np.maximum(order, 0), axis=1) < 0, -1, 1)
-    return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
+    term_indices[rows, _rank_terms(is_sent)[rows, terms]] = terms
+    signs = np.where(np.take_along_axis(weights, np.maximum(term_indices, 0), axis=1) < 0, -1, 1)
+    return GroupSchedule(term_indices[..., None], np.where(term_indices < 0, 0, signs).astype(np.int8))
 
 
 def _schedule_by_sign(
     weights: Weights, readout_count: int, wavelength_count: int, are_zeros_sent: bool
 ) -> GroupSchedule:
     """Return a schedule of positive, then negative terms. Zeros fill the gaps in both, then further readouts."""
-    order = np.full((len(weights), readout_count * wavelength_count), -1, np.int32)
+    term_indices = np.full((len(weights), readout_count * wavelength_count), -1, np.int32)
     is_positive, is_negative = weights > 0, weights < 0
     positive_readouts, negative_readouts = (
         _count_readouts(sign_mask.sum(axis=1), wavelength_count)[:, None]
         for sign_mask in (is_positive, is_negative)
     )
-    _place_terms(order, is_positive, _rank_terms(is_positive))
-    _place_terms(order, is_negative, positive_readouts * wavelength_count + _rank_terms(is_negative))
+    _place_terms(term_indices, is_positive, _rank_terms(is_positive))
+    _place_terms(term_indices, is_negative, positive_readouts * wavelength_count + _rank_terms(is_negative))
     if are_zeros_sent:
         is_gap = (
-            order[:, : int((positive_readouts + negative_readouts).max(initial=0)) * wavelength_count] < 0
+            term_indices[:, : int((positive_readouts + negative_readouts).max(initial=0)) * wavelength_count]
+            < 0
         )
         _place_terms(
-            order,
+            term_indices,
             weights == 0,
-            _find_zero_places(
+            _find_zero_positions(
                 is_gap, (positive_readouts + negative_readouts) * wavelength_count, _rank_terms(weights == 0)
             ),
         )
@@ -145,13 +146,15 @@ def _schedule_by_sign(
     signs = np.where(
         (positions >= positive_readouts) & (positions < positive_readouts + negative_readouts), -1, 1
     )
-    shaped = order.reshape(len(weights), readout_count, wavelength_count)
-    return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
+    indices_by_readout = term_indices.reshape(len(weights), readout_count, wavelength_count)
+    return GroupSchedule(
+        indices_by_readout, np.where(indices_by_readout[..., 0] < 0, 0, signs).astype(np.int8)
+    )
 
 
-def _find_zero_places(is_gap: Bits, stop: Counts, ranks: Counts) -> Counts:
-    """Return the place of each zero, (rows, terms), by its rank: first the gaps before `stop`, then places after it."""
-    is_gap = is_gap & (np.arange(is_gap.shape[1]) < stop)
+def _find_zero_positions(is_gap: Mask, end_positions: Integers, ranks: Integers) -> Integers:
+    """Return the position of each zero, (rows, terms), by its rank: gaps before `end_positions`, then later ones."""
+    is_gap = is_gap & (np.arange(is_gap.shape[1]) < end_positions)
     gap_counts = is_gap.sum(axis=1, keepdims=True)
     gap_positions = np.argsort(~is_gap, axis=1, kind="stable")
     positions_in_gaps = (
@@ -159,21 +162,23 @@ def _find_zero_places(is_gap: Bits, stop: Counts, ranks: Counts) -> Counts:
         if gap_positions.size
         else ranks
     )
-    return np.asarray(np.where(ranks < gap_counts, positions_in_gaps, stop + ranks - gap_counts), np.int64)
+    return np.asarray(
+        np.where(ranks < gap_counts, positions_in_gaps, end_positions + ranks - gap_counts), np.int64
+    )
 
 
-def _place_terms(order: npt.NDArray[np.int32], is_sent: Bits, positions: Counts) -> None:
+def _place_terms(term_indices: npt.NDArray[np.int32], is_sent: Mask, positions: Integers) -> None:
     rows, terms = np.nonzero(is_sent)
-    order[rows, positions[rows, terms]] = terms
+    term_indices[rows, positions[rows, terms]] = terms
 
 
-def _rank_terms(is_chosen: Bits) -> Counts:
+def _rank_terms(is_chosen: Mask) -> Integers:
     """Return the number of chosen terms before each term, (rows, terms)."""
     return np.asarray(np.cumsum(is_chosen, axis=1) - is_chosen, np.int64)
 
 
-def _count_readouts(terms: Counts | np.int64, width: int) -> Counts:
-    return np.asarray(-(-terms // width), np.int64)
+def _count_readouts(term_counts: Integers | np.int64, wavelength_count: int) -> Integers:
+    return np.asarray(-(-term_counts // wavelength_count), np.int64)
 
 
 def compute_layer_work(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
@@ -191,7 +196,7 @@ def compute_layer_work(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     return LayerWork(
         macs=layer.macs,
         products=sent_weight_count * repeat_count,
-        readouts=int(count_layer_readouts(layer, hardware).count.sum()) * repeat_count,
+        readouts=int(count_layer_readouts(layer, hardware).counts.sum()) * repeat_count,
         beats=cycles.beats,
         passes=pass_count,
         overhead=cycles.total - cycles.beats,
@@ -212,7 +217,7 @@ def count_layer_cycles(layer: PhotonicLayer, hardware: Hardware, timing: Timing 
 
 def _count_beats(layer: PhotonicLayer, hardware: Hardware) -> int:
     """Return the beats of one position and pass: the sum over groups of the busiest core's beats."""
-    beats_by_row = -(-count_layer_readouts(layer, hardware).count // hardware.lanes)
+    beats_by_row = -(-count_layer_readouts(layer, hardware).counts // hardware.lanes)
     return int(
         sum(
             max(row_beats[core :: hardware.cores].sum() for core in range(hardware.cores))

@@ -81,16 +81,16 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
 
     Raise `CompileError` if the outputs of a layer could be infinite or NaN, or are close to the limit of float32.
     """
-    random = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     nonnegative_tensors, rectified_tensors = (
         find_nonnegative_tensors(network),
         find_rectified_tensors(network),
     )
-    largest_size = max(prod(shape) for shape in network.shapes.values())
-    for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest_size), random)):
+    max_tensor_size = max(prod(shape) for shape in network.shapes.values())
+    for node, activations in _trace_inputs(network, _sample_rows(raw, _limit_images(max_tensor_size), rng)):
         layer = lower_node(network, node)
-        all_vectors = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
-        vectors = _choose_rows(all_vectors, _count_sample_vectors(layer), random)
+        all_vectors = make_vectors(layer, _sample_rows(activations, _limit_images(layer.value_count), rng))
+        vectors = _sample_rows(all_vectors, _count_sample_vectors(layer), rng)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
         largest_weight_sum = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
@@ -162,23 +162,23 @@ def _count_sample_vectors(layer: LoweredNode) -> int:
     return int(np.clip(_MAX_PRODUCTS // max(layer.weights[0].size, 1), *_VECTOR_LIMITS))
 
 
-def _choose_rows(rows: npt.NDArray[Any], max_rows: int, random: np.random.Generator) -> npt.NDArray[Any]:
-    """Return all rows, or a random choice of `max_rows` of them, in their order."""
-    if len(rows) <= max_rows:
+def _sample_rows(rows: npt.NDArray[Any], max_row_count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
+    """Return all rows, or a random choice of `max_row_count` of them, in their order."""
+    if len(rows) <= max_row_count:
         return rows
-    return np.asarray(rows[np.sort(random.choice(len(rows), max_rows, replace=False))])
+    return np.asarray(rows[np.sort(rng.choice(len(rows), max_row_count, replace=False))])
 
 
 def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
     """Return the candidates for the largest activation, largest first. Only `error` has several."""
-    largest = float(magnitudes.max(initial=0.0))
-    if largest == 0:
+    max_magnitude = float(magnitudes.max(initial=0.0))
+    if max_magnitude == 0:
         return (1.0,)
     if options.ranges == "error":
-        return tuple(range_share * largest for range_share in RANGE_SHARES)
+        return tuple(range_share * max_magnitude for range_share in RANGE_SHARES)
     if options.ranges == "percentile":
         return (float(np.percentile(magnitudes[magnitudes > 0], options.percentile)),)
-    return (find_least_divergent_limit(magnitudes) if options.ranges == "entropy" else largest,)
+    return (find_least_divergent_limit(magnitudes) if options.ranges == "entropy" else max_magnitude,)
 
 
 def find_best_range(errors: Sequence[float], noises: Sequence[float]) -> int:
@@ -202,12 +202,12 @@ def find_best_range(errors: Sequence[float], noises: Sequence[float]) -> int:
 
 def find_least_divergent_limit(magnitudes: Floats) -> float:
     """Return the clipping value at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
-    largest = float(magnitudes.max())
-    counts, _ = np.histogram(magnitudes[magnitudes > 0], _BIN_COUNT, (0.0, largest))
+    max_magnitude = float(magnitudes.max())
+    counts, _ = np.histogram(magnitudes[magnitudes > 0], _BIN_COUNT, (0.0, max_magnitude))
     counts[0] = counts[1]
     bin_counts = range(_LEVEL_COUNT, _BIN_COUNT + 1, _CANDIDATE_STEP_BINS)
     divergences = [_compute_divergence(counts.astype(np.float64), bin_count) for bin_count in bin_counts]
-    return largest * bin_counts[int(np.argmin(divergences))] / _BIN_COUNT
+    return max_magnitude * bin_counts[int(np.argmin(divergences))] / _BIN_COUNT
 
 
 def _compute_divergence(counts: Doubles, bin_count: int) -> float:
@@ -216,14 +216,16 @@ def _compute_divergence(counts: Doubles, bin_count: int) -> float:
     Clipping adds the counts of all further bins to the last bin. Rounding spreads the counts of each level evenly over
     its nonempty bins.
     """
-    original = counts[:bin_count].copy()
+    clipped_counts = counts[:bin_count].copy()
     level_by_bin = np.arange(bin_count) * _LEVEL_COUNT // bin_count
-    is_occupied = (original > 0).astype(np.float64)
-    totals = np.bincount(level_by_bin, original, _LEVEL_COUNT)
+    is_occupied = (clipped_counts > 0).astype(np.float64)
+    totals = np.bincount(level_by_bin, clipped_counts, _LEVEL_COUNT)
     bins_per_level = np.maximum(np.bincount(level_by_bin, is_occupied, _LEVEL_COUNT), 1)
-    rounded = (totals / bins_per_level)[level_by_bin] * is_occupied
-    original[-1] += counts[bin_count:].sum()
-    return _compute_kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
+    rounded_counts = (totals / bins_per_level)[level_by_bin] * is_occupied
+    clipped_counts[-1] += counts[bin_count:].sum()
+    return _compute_kullback_leibler(
+        clipped_counts / clipped_counts.sum(), rounded_counts / max(rounded_counts.sum(), 1.0)
+    )
 
 
 def _compute_kullback_leibler(original: Doubles, rounded: Doubles) -> float:

@@ -50,20 +50,20 @@ _MAX_BIAS = 2**22
 def make_rounding_table(activations: Int16s) -> Int16s:
     """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), for these activations."""
     magnitudes = np.abs(activations).ravel()
-    share = np.bincount(magnitudes, minlength=FULL_VALUE + 1) / max(magnitudes.size, 1)
+    probabilities = np.bincount(magnitudes, minlength=FULL_VALUE + 1) / max(magnitudes.size, 1)
     integers = np.arange(FULL_VALUE + 1, dtype=np.float64)
     products = np.floor(np.outer(integers, integers) / 256)  # [w', a]
-    means = products @ share
-    variance = products**2 @ share - means**2
-    covariance = (products * integers) @ share / 256 - means * (integers @ share) / 256
+    means = products @ probabilities
+    variance = products**2 @ probabilities - means**2
+    covariance = (products * integers) @ probabilities / 256 - means * (integers @ probabilities) / 256
     targets = np.arange(FULL_VALUE * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
     loss = variance - 2 * targets[:, None] * covariance
     loss[np.abs(targets[:, None] - integers) > _MAX_ROUNDING_DISTANCE] = np.inf
-    nearest = np.rint(targets).astype(np.int64)
-    is_worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
-    rounded = np.where(is_worse, loss.argmin(axis=1), nearest)
-    rounded[: _STEP_DIVISIONS // 2 + 1] = 0
-    return np.asarray(rounded, np.int16)
+    nearest_integers = np.rint(targets).astype(np.int64)
+    is_worse = loss[np.arange(len(targets)), nearest_integers] > loss.min(axis=1) + 1e-12
+    rounding_table = np.where(is_worse, loss.argmin(axis=1), nearest_integers)
+    rounding_table[: _STEP_DIVISIONS // 2 + 1] = 0
+    return np.asarray(rounding_table, np.int16)
 
 
 def round_weights(table: Int16s, steps: Doubles) -> Int16s:
@@ -117,11 +117,11 @@ class _RangeFit:
     weights: Int16s
     input_scale: float
     output_scales: Floats
-    mean: Doubles
+    mean_deviations: Doubles
     """(groups, rows) mean error of sums from `>> 8`, rounding and clipping, in steps of a sum."""
-    error: float
+    mean_square_error: float
     """Mean square error, summed over rows, after the correction of the mean if enabled."""
-    noise: float
+    mean_square_noise: float
     """Mean square of the expected noise, summed over rows."""
 
 
@@ -143,7 +143,10 @@ def _make_layer(observation: LayerObservation, options: Options) -> PhotonicLaye
         for largest in find_candidates(observation.magnitudes, options)
     ]
     fit = fits[
-        find_best_range([candidate.error for candidate in fits], [candidate.noise for candidate in fits])
+        find_best_range(
+            [candidate.mean_square_error for candidate in fits],
+            [candidate.mean_square_noise for candidate in fits],
+        )
     ]
     # Biases in units of sums, (groups, rows).
     own_bias = (
@@ -151,7 +154,7 @@ def _make_layer(observation: LayerObservation, options: Options) -> PhotonicLaye
         if observation.layer.bias is None
         else observation.layer.bias / fit.output_scales
     )
-    bias = own_bias + fit.mean if options.correct_floor else own_bias
+    bias = own_bias + fit.mean_deviations if options.correct_floor else own_bias
     return PhotonicLayer(
         observation.layer.node.name,
         fit.weights,
@@ -160,28 +163,28 @@ def _make_layer(observation: LayerObservation, options: Options) -> PhotonicLaye
         fit.output_scales,
         observation.is_signed,
         observation.layer.geometry,
-        observation.layer.vectors,
+        observation.layer.vector_count,
     )
 
 
 def _fit_range(
-    observation: LayerObservation, exact_outputs: Floats, largest: float, options: Options
+    observation: LayerObservation, exact_outputs: Floats, max_activation: float, options: Options
 ) -> _RangeFit:
-    input_scale = largest / FULL_VALUE
+    input_scale = max_activation / FULL_VALUE
     integers = quantise(observation.vectors, input_scale, is_signed=observation.is_signed)
     weight_scales = _choose_scales(observation, input_scale, options)
     weights = _round_weights(observation.layer.weights, weight_scales, integers, options)
     output_scales = compute_output_scales(input_scale, weight_scales)
     sums = np.stack([compute_integer_sums(integers[:, group], rows) for group, rows in enumerate(weights)])
     deviations = exact_outputs / output_scales[:, None] - sums  # (groups, vectors, rows)
-    mean = deviations.mean(axis=1)
-    residuals = deviations - mean[:, None] if options.correct_floor else deviations
+    mean_deviations = deviations.mean(axis=1)
+    residuals = deviations - mean_deviations[:, None] if options.correct_floor else deviations
     error = float(((residuals * output_scales[:, None]) ** 2).mean(axis=1).sum())
-    noise = _compute_noise(observation, exact_outputs, weights, output_scales, options)
-    return _RangeFit(weights, input_scale, output_scales, mean, error, noise)
+    noise = _compute_noise_variance(observation, exact_outputs, weights, output_scales, options)
+    return _RangeFit(weights, input_scale, output_scales, mean_deviations, error, noise)
 
 
-def _compute_noise(
+def _compute_noise_variance(
     observation: LayerObservation,
     exact_outputs: Floats,
     weights: Int16s,
@@ -193,10 +196,10 @@ def _compute_noise(
     If only rectifiers read an output, its noise is weighted by the share of vectors with a positive output. Clipping
     errors have no weight, because they recur with every similar image.
     """
-    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observation.is_signed else 1)
+    readouts = count_weight_readouts(weights, options.hardware).counts * (2 if observation.is_signed else 1)
     bias = 0 if observation.layer.bias is None else observation.layer.bias[:, None]
-    passed_share = (exact_outputs + bias > 0).mean(axis=1) if observation.is_rectified else 1.0
-    return float((readouts * passed_share * (options.sigma * output_scales.astype(np.float64)) ** 2).sum())
+    positive_share = (exact_outputs + bias > 0).mean(axis=1) if observation.is_rectified else 1.0
+    return float((readouts * positive_share * (options.sigma * output_scales.astype(np.float64)) ** 2).sum())
 
 
 def _choose_scales(observation: LayerObservation, input_scale: float, options: Options) -> Doubles:

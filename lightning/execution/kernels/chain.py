@@ -38,7 +38,7 @@ MAX_EXACT_PRODUCTS = 256
 
 Array = npt.NDArray[Any]
 ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
-WITHOUT, CONSTANT, VARYING, PER_OUTPUT = map(int, NoiseLaw)
+NO_NOISE, CONSTANT, VARYING, PER_OUTPUT = map(int, NoiseLaw)
 CLIPPED_ACTIVATIONS, WRAPPED_SUMS = range(2)
 IS_PUBLISHED, WRAPS_SUMS, NORMALISES_LAST, SCALES_PERFECTLY = 1, 2, 4, 8
 """Bits of `rules`."""
@@ -48,13 +48,13 @@ _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 @compile_kernel()
 def look_up_activations(
-    raw: Array, table_of_bytes: Array, is_signed: Any, activations: Array, counters: Array
+    raw: Array, byte_activations: Array, is_signed: Any, activations: Array, counters: Array
 ) -> None:
     """Write the activations of bytes, from one table or one per feature. Clip and count values out of range."""
-    table_step = np.int64(len(table_of_bytes) > 1)
+    table_step = np.int64(len(byte_activations) > 1)
     lowest = np.int16(-255) if is_signed else np.int16(0)
     for term in range(len(raw)):
-        activation = table_of_bytes[term * table_step, raw[term]]
+        activation = byte_activations[term * table_step, raw[term]]
         if activation > 255 or activation < lowest:
             counters[CLIPPED_ACTIVATIONS] += 1
             activation = np.int16(255) if activation > 0 else lowest
@@ -62,14 +62,18 @@ def look_up_activations(
 
 
 @compile_kernel()
-def select_weights(layer: Array, values: Array, pointers: Array, row_indices: Array) -> Any:
+def select_weights(layer_entry: Array, values: Array, pointers: Array, row_indices: Array) -> Any:
     """Return the values, pointers and row_indices of one layer, as in `sums`."""
-    begin, start = layer[VALUES], layer[POINTERS]
-    if start < 0:
-        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], row_indices[:0]
-    pointers_of_layer = pointers[start : start + layer[TERMS] + 1]
-    end = begin + pointers_of_layer[layer[TERMS]]
-    return values[begin:end], pointers_of_layer, row_indices[begin:end]
+    value_start, pointer_start = layer_entry[VALUES], layer_entry[POINTERS]
+    if pointer_start < 0:
+        return (
+            values[value_start : value_start + layer_entry[ROWS] * layer_entry[TERMS]],
+            pointers[:0],
+            row_indices[:0],
+        )
+    pointers_of_layer = pointers[pointer_start : pointer_start + layer_entry[TERMS] + 1]
+    value_end = value_start + pointers_of_layer[layer_entry[TERMS]]
+    return values[value_start:value_end], pointers_of_layer, row_indices[value_start:value_end]
 
 
 @compile_kernel()
@@ -186,7 +190,7 @@ def finish_layer(
     product_factors: Any,
     parameters: Any,
     seed: Any,
-    rules: Any,
+    flags: Any,
     activations: Array,
     scores: Array,
     counters: Array,
@@ -195,9 +199,12 @@ def finish_layer(
 
     `product_factors` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
     """
-    table, steps, biases, scales, means, spreads, noise = parameters
-    first_row, last_row = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
-    if noise[0] != WITHOUT:
+    layer_table, steps, biases, scales, means, spreads, noise = parameters
+    first_row, last_row = (
+        layer_table[layer, FIRST_ROW],
+        layer_table[layer, FIRST_ROW] + layer_table[layer, ROWS],
+    )
+    if noise[0] != NO_NOISE:
         layer_activations, weights, pointers_of_layer, row_indices_of_layer = product_factors
         noise_model = means[first_row:last_row], spreads[first_row:last_row], noise
         add_noise(
@@ -211,18 +218,18 @@ def finish_layer(
             key,
             np.uint64(layer),
         )
-    if rules & WRAPS_SUMS:
+    if flags & WRAPS_SUMS:
         wrap_sums(sums, counters)
     bias, scale = biases[first_row:last_row], scales[first_row:last_row]
-    if layer + 1 == len(table):
-        if rules & NORMALISES_LAST:
-            normalise_sums(sums, rules & SCALES_PERFECTLY)
-        write_scores(sums, bias, scale, table[layer, RECTIFIED], scores)
-    elif rules & IS_PUBLISHED:
-        rectify_and_normalise(sums, rules & SCALES_PERFECTLY, activations)
+    if layer + 1 == len(layer_table):
+        if flags & NORMALISES_LAST:
+            normalise_sums(sums, flags & SCALES_PERFECTLY)
+        write_scores(sums, bias, scale, layer_table[layer, RECTIFIED], scores)
+    elif flags & IS_PUBLISHED:
+        rectify_and_normalise(sums, flags & SCALES_PERFECTLY, activations)
     else:
-        next_format = table[layer + 1, SIGNED], steps[layer + 1]
-        quantise_sums(sums, bias, scale, table[layer, RECTIFIED], next_format, activations, counters)
+        next_format = layer_table[layer + 1, SIGNED], steps[layer + 1]
+        quantise_sums(sums, bias, scale, layer_table[layer, RECTIFIED], next_format, activations, counters)
 
 
 @compile_kernel(
@@ -233,8 +240,8 @@ def finish_layer(
 def write_answers(
     raw: Array,
     keys: Array,
-    table_of_bytes: Array,
-    table: Array,
+    byte_activations: Array,
+    layer_table: Array,
     steps: Array,
     values: Array,
     pointers: Array,
@@ -245,21 +252,24 @@ def write_answers(
     spreads: Array,
     noise: Array,
     seed: Any,
-    rules: Any,
+    flags: Any,
     scores: Array,
     counters: Array,
 ) -> None:
     """Write `scores` (images, rows of the last layer) for bytes `raw` (images, terms of the first layer)."""
-    max_width = max(table[:, ROWS].max(), table[:, TERMS].max())
+    max_width = max(layer_table[:, ROWS].max(), layer_table[:, TERMS].max())
     activations = np.empty(max_width, np.int16)
     sums = np.empty(max_width, np.int32)
-    parameters = table, steps, biases, scales, means, spreads, noise
+    parameters = layer_table, steps, biases, scales, means, spreads, noise
     for image in range(len(raw)):
-        look_up_activations(raw[image], table_of_bytes, table[0, SIGNED], activations, counters)
-        for layer in range(len(table)):
-            row_sums, layer_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
+        look_up_activations(raw[image], byte_activations, layer_table[0, SIGNED], activations, counters)
+        for layer in range(len(layer_table)):
+            row_sums, layer_activations = (
+                sums[: layer_table[layer, ROWS]],
+                activations[: layer_table[layer, TERMS]],
+            )
             weights, pointers_of_layer, row_indices_of_layer = select_weights(
-                table[layer], values, pointers, row_indices
+                layer_table[layer], values, pointers, row_indices
             )
             row_sums[:] = 0
             add_products(layer_activations, weights, pointers_of_layer, row_indices_of_layer, row_sums)
@@ -271,7 +281,7 @@ def write_answers(
                 product_factors,
                 parameters,
                 seed,
-                rules,
+                flags,
                 activations,
                 scores[image],
                 counters,
@@ -304,7 +314,7 @@ def add_magnitudes(
 @compile_kernel()
 def look_up_lanes(
     raw: Array,
-    table_of_bytes: Array,
+    byte_activations: Array,
     is_signed: Any,
     activations: Array,
     lane_activations: Array,
@@ -312,7 +322,7 @@ def look_up_lanes(
 ) -> None:
     """Write the activations of bytes (images, terms) to `lane_activations` (terms, lanes)."""
     for lane in range(len(raw)):
-        look_up_activations(raw[lane], table_of_bytes, is_signed, activations, counters)
+        look_up_activations(raw[lane], byte_activations, is_signed, activations, counters)
         for term in range(raw.shape[1]):
             lane_activations[term, lane] = activations[term]
 
@@ -356,8 +366,8 @@ def write_answers_in_lanes(
     magnitudes: Array,
     terms: Array,
     part_offsets: Array,
-    table_of_bytes: Array,
-    table: Array,
+    byte_activations: Array,
+    layer_table: Array,
     steps: Array,
     values: Array,
     pointers: Array,
@@ -368,29 +378,29 @@ def write_answers_in_lanes(
     spreads: Array,
     noise: Array,
     seed: Any,
-    rules: Any,
+    flags: Any,
     scores: Array,
     counters: Array,
 ) -> None:
     """Write the scores of `write_answers`, for noise that does not depend on the light of each image."""
-    max_width = max(table[:, ROWS].max(), table[:, TERMS].max())
+    max_width = max(layer_table[:, ROWS].max(), layer_table[:, TERMS].max())
     lane_activations = np.zeros((max_width, LANE_COUNT), np.uint16)
     sums = np.empty((max_width, LANE_COUNT), np.int32)
     activations, lane_sums = np.empty(max_width, np.int16), np.empty(max_width, np.int32)
-    parameters = table, steps, biases, scales, means, spreads, noise
+    parameters = layer_table, steps, biases, scales, means, spreads, noise
     product_factors = activations[:0], values[:0], pointers[:0], row_indices[:0]
     for start in range(0, len(raw), LANE_COUNT):
         lane_count = min(LANE_COUNT, len(raw) - start)
         look_up_lanes(
             raw[start : start + lane_count],
-            table_of_bytes,
-            table[0, SIGNED],
+            byte_activations,
+            layer_table[0, SIGNED],
             activations,
             lane_activations,
             counters,
         )
-        for layer in range(len(table)):
-            first_row, row_count = table[layer, FIRST_ROW], table[layer, ROWS]
+        for layer in range(len(layer_table)):
+            first_row, row_count = layer_table[layer, FIRST_ROW], layer_table[layer, ROWS]
             write_row_sums(
                 lane_activations, magnitudes, terms, part_offsets[first_row : first_row + row_count], sums
             )
@@ -405,7 +415,7 @@ def write_answers_in_lanes(
                     product_factors,
                     parameters,
                     seed,
-                    rules,
+                    flags,
                     activations,
                     scores[image],
                     counters,

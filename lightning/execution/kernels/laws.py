@@ -16,7 +16,7 @@ HIGHEST_POWER = 2
 class NoiseLaw(IntEnum):
     """Dependence of a sum's noise on the light."""
 
-    WITHOUT = 0
+    NO_NOISE = 0
     CONSTANT = 1
     VARYING = 2
     PER_OUTPUT = 3
@@ -27,12 +27,12 @@ def compute_variance(coefficients: Any, level: Any) -> Any:
     return coefficients[0] + coefficients[1] * level + coefficients[2] * level * level
 
 
-def add_light(light: Any, row: Any, level: Any) -> None:
-    """Add the powers of a readout's level to its row of `light` (powers from 1, rows)."""
-    light[0, row] += level
-    light[1, row] += level * level
+def add_light(light_powers: Any, row: Any, level: Any) -> None:
+    """Add the powers of a readout's level to its row of `light_powers` (powers from 1, rows)."""
+    light_powers[0, row] += level
+    light_powers[1, row] += level * level
 
 
-def compute_light_variance(coefficients: Any, light: Any) -> Any:
-    """Return the variance that light adds. `light` (powers from 1, ...) holds sums of powers of the levels."""
-    return coefficients[1] * light[0] + coefficients[2] * light[1]
+def compute_light_variance(coefficients: Any, light_powers: Any) -> Any:
+    """Return the variance that light adds. `light_powers` (powers from 1, ...) holds sums of powers of the levels."""
+    return coefficients[1] * light_powers[0] + coefficients[2] * light_powers[1]

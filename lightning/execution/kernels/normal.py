@@ -94,11 +94,11 @@ def draw_normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     position = np.float64(np.int64(word >> _U11) - _HALF_RANGE) * _SIGNED_STEP * STRIP_ENDS[strip]
     if abs(position) < STRIP_ENDS[strip + 1]:  # in 98.8 per cent of draws
         return position, s0, s1, s2, s3
-    return _draw_outside(position, strip, s0, s1, s2, s3)
+    return _draw_outside_strip(position, strip, s0, s1, s2, s3)
 
 
 @compile_kernel()
-def _draw_outside(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+def _draw_outside_strip(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a normal number for a place outside its strip's inner part: accept the place by its density, or redraw."""
     while True:
         if strip == 0:

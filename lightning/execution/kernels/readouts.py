@@ -28,37 +28,48 @@ def write_pass_magnitudes(activations: Array, pass_index: Any, magnitudes: Array
 
 
 @compile_kernel()
-def write_levels(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
+def write_levels(
+    magnitudes: Array, weight_magnitudes: Array, term_indices: Array, signs: Array, levels: Array
+) -> Any:
     """Write the light of each readout of a row, and return the number of readouts."""
     readout_count = 0
     while readout_count < len(signs) and signs[readout_count] != 0:
         readout_count += 1
     for readout in range(readout_count):
         level = 0
-        for lane in range(terms.shape[1]):
-            term = terms[readout, lane]
-            level += (magnitudes[term] * sizes[term]) >> 8
+        for lane in range(term_indices.shape[1]):
+            term = term_indices[readout, lane]
+            level += (magnitudes[term] * weight_magnitudes[term]) >> 8
         levels[readout] = level
     return readout_count
 
 
 @compile_kernel(f"void(int16[:, :, ::1], {ORDER_TYPES}, int64, float64[:, :, :, ::1])")
 def write_light_powers(
-    vectors: Array, sizes: Array, order: Array, signs: Array, pass_count: Any, light: Array
+    vectors: Array,
+    weight_magnitudes: Array,
+    term_indices: Array,
+    signs: Array,
+    pass_count: Any,
+    light_powers: Array,
 ) -> None:
-    """Write to `light` (groups, positions, powers, rows) the sums of the powers of the readouts' light."""
+    """Write to `light_powers` (groups, positions, powers, rows) the sums of the powers of the readouts' light."""
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
-    light[:] = 0
+    light_powers[:] = 0
     for pass_index in range(pass_count):
         for position, group in np.ndindex(vectors.shape[:2]):
             write_pass_magnitudes(vectors[position, group], pass_index, magnitudes)
             for row in range(signs.shape[1]):
                 readout_count = write_levels(
-                    magnitudes, sizes[group, row], order[group, row], signs[group, row], levels
+                    magnitudes,
+                    weight_magnitudes[group, row],
+                    term_indices[group, row],
+                    signs[group, row],
+                    levels,
                 )
                 for readout in range(readout_count):
-                    add_light(light[group, position], row, levels[readout])
+                    add_light(light_powers[group, position], row, levels[readout])
 
 
 @compile_kernel()
@@ -73,8 +84,8 @@ def write_deviations(levels: Array, coefficients: Array, deviations: Array) -> N
 )
 def write_noisy_sums(
     vectors: Array,
-    sizes: Array,
-    order: Array,
+    weight_magnitudes: Array,
+    term_indices: Array,
     signs: Array,
     pass_count: Any,
     noise: Array,
@@ -96,13 +107,13 @@ def write_noisy_sums(
     clipped_count = np.int64(0)
     noisy_sums[:] = 0
     for pass_index in range(pass_count):
-        weight = (1.0 - 2.0 * pass_index) / sample_count
+        pass_weight = (1.0 - 2.0 * pass_index) / sample_count
         for position, group in np.ndindex(vectors.shape[:2]):
             write_pass_magnitudes(vectors[position, group], pass_index, magnitudes)
             for row in range(signs.shape[1]):
                 row_signs = signs[group, row]
                 readout_count = write_levels(
-                    magnitudes, sizes[group, row], order[group, row], row_signs, levels
+                    magnitudes, weight_magnitudes[group, row], term_indices[group, row], row_signs, levels
                 )
                 if is_varying:
                     write_deviations(levels[:readout_count], coefficients, deviations)
@@ -115,6 +126,6 @@ def write_noisy_sums(
                         clipped_sample = min(max(sample, -full_scale), full_scale)
                         clipped_count += clipped_sample != sample
                         sample_sum += clipped_sample
-                    total += row_signs[readout] * weight * sample_sum
+                    total += row_signs[readout] * pass_weight * sample_sum
                 noisy_sums[position, group, row] += np.float32(total)
     return clipped_count

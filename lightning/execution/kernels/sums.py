@@ -56,9 +56,11 @@ def add_products(activations: Array, values: Array, pointers: Array, row_indices
 
 
 @compile_kernel()
-def add_levels(activations: Array, values: Array, pointers: Array, row_indices: Array, light: Array) -> None:
-    """Add the powers of the products' magnitudes to `light` (powers, rows), for one product per readout."""
-    row_count = light.shape[1]
+def add_levels(
+    activations: Array, values: Array, pointers: Array, row_indices: Array, light_powers: Array
+) -> None:
+    """Add the powers of the products' magnitudes to `light_powers` (powers, rows), for one product per readout."""
+    row_count = light_powers.shape[1]
     for term in range(len(activations)):
         activation = np.int32(activations[term])
         if activation == 0:
@@ -66,11 +68,11 @@ def add_levels(activations: Array, values: Array, pointers: Array, row_indices: 
         if len(pointers) == 0:
             for row in range(row_count):
                 level = np.float64(abs(multiply(activation, np.int32(values[term * row_count + row]))))
-                add_light(light, row, level)
+                add_light(light_powers, row, level)
         else:
             for weight_index in range(pointers[term], pointers[term + 1]):
                 level = np.float64(abs(multiply(activation, np.int32(values[weight_index]))))
-                add_light(light, row_indices[weight_index], level)
+                add_light(light_powers, row_indices[weight_index], level)
 
 
 @compile_kernel(f"void(int16[:, ::1], {WEIGHT_TYPES}, int32[:, ::1])")
@@ -83,12 +85,12 @@ def write_sums(vectors: Array, values: Array, pointers: Array, row_indices: Arra
 
 @compile_kernel(f"void(int16[:, ::1], {WEIGHT_TYPES}, float64[:, :, ::1])")
 def write_level_powers(
-    vectors: Array, values: Array, pointers: Array, row_indices: Array, light: Array
+    vectors: Array, values: Array, pointers: Array, row_indices: Array, light_powers: Array
 ) -> None:
     """Write the sums of levels and their powers, (vectors, powers, rows), for vectors (vectors, terms)."""
-    light[:] = 0
+    light_powers[:] = 0
     for vector in range(len(vectors)):
-        add_levels(vectors[vector], values, pointers, row_indices, light[vector])
+        add_levels(vectors[vector], values, pointers, row_indices, light_powers[vector])
 
 
 @compile_kernel("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")

@@ -20,7 +20,13 @@ from fpga import BusError, DatapathError, RegisterBus, WrongHardware
 from fpga.bus import make_simulated_bus, make_verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
-from lightning.compiler.datapath.program import LANES, ProgramEntry, Segment, list_entries, make_program
+from lightning.compiler.datapath.program import (
+    DATAPATH_LANE_COUNT,
+    ProgramEntry,
+    Segment,
+    list_entries,
+    make_program,
+)
 from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
@@ -56,19 +62,19 @@ class DatapathMultiplier:
         model: CompiledModel,
         address: str | RegisterBus = "fastsim://",
         *,
-        light: LightModel = multiply_losslessly,
+        light_model: LightModel = multiply_losslessly,
     ) -> None:
         program = make_program(model)
-        self._light = light
+        self._light_model = light_model
         self._is_unfinished = False
         """True after an error inside a layer. The hardware may then hold a partial sum and needs a reset."""
-        self._entries_by_pass = _group_by_pass(list_entries(model))
+        self._segments_by_pass = _group_by_pass(list_entries(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Address and digest of the hardware."""
         with _translate_errors(str(address)):
             bus = _open_bus(address, program.datapath) if isinstance(address, str) else address
             self._driver = fpga.Datapath(bus)
-            self._load(program, is_opened_here=isinstance(address, str))
+            self._load(program, owns_bus=isinstance(address, str))
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
@@ -97,12 +103,12 @@ class DatapathMultiplier:
             outputs = self._driver.outputs()
         return {"layers": outputs["layers.next"], "inferences": outputs["layers.finished"]}
 
-    def _load(self, program: fpga.Program, *, is_opened_here: bool) -> None:
+    def _load(self, program: fpga.Program, *, owns_bus: bool) -> None:
         """Load the program; if that fails, close a bus that was opened here."""
         try:
             self._driver.load(program)
         except BaseException:
-            if is_opened_here:
+            if owns_bus:
                 self._driver.close()
             raise
 
@@ -118,29 +124,34 @@ class DatapathMultiplier:
     def _sum_pass(self, layer: PhotonicLayer, pass_number: int, magnitudes: Integers64) -> Integers64:
         sums = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # Dark lanes read the last column, which is 0.
-        padded = np.pad(magnitudes, ((0, 0), (0, 1)))
-        for index, segment in self._entries_by_pass.get((layer.name, pass_number), ()):
+        padded_magnitudes = np.pad(magnitudes, ((0, 0), (0, 1)))
+        for index, segment in self._segments_by_pass.get((layer.name, pass_number), ()):
             self._driver.use(index)
-            vectors_per_run = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
-            for start in range(0, len(padded), vectors_per_run):
+            vectors_per_run = max(1, MAX_BEATS // (segment.beats_per_row * len(segment.row_indices)))
+            for start in range(0, len(padded_magnitudes), vectors_per_run):
                 chunk = slice(start, start + vectors_per_run)
-                sums[chunk, segment.rows] = self._multiply_segment(segment, padded[chunk])
+                sums[chunk, segment.row_indices] = self._multiply_segment(segment, padded_magnitudes[chunk])
         return sums
 
-    def _multiply_segment(self, segment: Segment, padded: Integers64) -> Integers64:
+    def _multiply_segment(self, segment: Segment, padded_magnitudes: Integers64) -> Integers64:
         """Send operands, then detector values; return the dot products (positions, rows of the segment)."""
-        activations = padded[:, segment.terms]
+        activations = padded_magnitudes[:, segment.term_indices]
         weights = np.broadcast_to(segment.weights, activations.shape)
-        operands = np.stack([activations.reshape(-1, LANES), np.abs(weights).reshape(-1, LANES)], axis=1)
-        detected = self._run_beats({"operand": operands}, "converters.light", len(operands)).reshape(
-            operands.shape
+        operands = np.stack(
+            [activations.reshape(-1, DATAPATH_LANE_COUNT), np.abs(weights).reshape(-1, DATAPATH_LANE_COUNT)],
+            axis=1,
         )
-        outputs = self._light(detected[:, 0], detected[:, 1])
-        signed_outputs = np.where(weights.reshape(-1, LANES) < 0, -outputs, outputs)
+        converted_operands = self._run_beats(
+            {"operand": operands}, "converters.light", len(operands)
+        ).reshape(operands.shape)
+        detector_values = self._light_model(converted_operands[:, 0], converted_operands[:, 1])
+        signed_outputs = np.where(
+            weights.reshape(-1, DATAPATH_LANE_COUNT) < 0, -detector_values, detector_values
+        )
         dot_products = self._run_beats(
-            {"product": signed_outputs}, "adder.dot", len(operands) // segment.beats
+            {"product": signed_outputs}, "adder.dot", len(operands) // segment.beats_per_row
         )
-        return dot_products.reshape(len(padded), -1)
+        return dot_products.reshape(len(padded_magnitudes), -1)
 
     def _run_beats(self, beats: dict[str, Any], output: str, expected_count: int) -> Integers64:
         output_beats = self._driver.run(beats)[output]
@@ -159,13 +170,13 @@ def _group_by_pass(entries: Iterable[ProgramEntry]) -> dict[tuple[str, int], lis
 
 def _open_bus(address: str, datapath: Datapath) -> RegisterBus:
     """Return the bus at an address. A simulator without a file simulates this datapath. Raise `AddressError`."""
-    parts = urlsplit(address)
+    split_url = urlsplit(address)
     try:
-        if parts.scheme not in _SIMULATOR_SCHEMES or parts.netloc or parts.path:
+        if split_url.scheme not in _SIMULATOR_SCHEMES or split_url.netloc or split_url.path:
             return fpga.open_bus(address)
-        if parts.scheme == "verilator":
+        if split_url.scheme == "verilator":
             return make_verilated_bus(datapath)
-        return make_simulated_bus(datapath, dict(parse_qsl(parts.query)).get("engine", "fast"))
+        return make_simulated_bus(datapath, dict(parse_qsl(split_url.query)).get("engine", "fast"))
     except (OSError, ValueError) as error:
         raise errors.AddressError(
             str(error).rstrip("."), hint="Give fastsim://, verilator:// or pynq://HOST/0xBASE"

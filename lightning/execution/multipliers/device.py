@@ -46,7 +46,7 @@ MAX_PRODUCTS = 1 << 20
 """Maximum number of products in one call of the core, including zeros. They take some tens of megabytes."""
 
 Doubles = npt.NDArray[np.float64]
-FULL_STEPS = FULL_VALUE * FULL_VALUE / 256
+FULL_PRODUCT_STEPS = FULL_VALUE * FULL_VALUE / 256
 """Steps of a product of 255 and 255, before `>> 8` rounds it down."""
 FIT_SYMBOL_COUNT = 128
 FIT_SHOT_COUNT = 65
@@ -134,11 +134,11 @@ def describe_calibration(calibration: Calibration) -> str:
 def make_calibration_noise(calibration: Calibration) -> Noise:
     """Return the noise of one reading of one product of the first pair, as measured in the calibration."""
     model = calibration.noise
-    steps = FULL_STEPS / calibration.decoder.gain[0]
+    steps_per_count = FULL_PRODUCT_STEPS / calibration.decoder.gain[0]
     return Noise(
-        sigma=math.sqrt(model.constant) * steps,
-        mean=model.mean * FULL_STEPS / FULL_VALUE,
-        shot=model.shot * steps,
+        sigma=math.sqrt(model.constant) * steps_per_count,
+        mean=model.mean * FULL_PRODUCT_STEPS / FULL_VALUE,
+        shot=model.shot * steps_per_count,
         intensity=model.rin,
         identity=describe_calibration(calibration),
     )
@@ -153,13 +153,15 @@ def make_link_noise(link: Link) -> Noise:
     >>> f"{math.sqrt(noise.compute_variance(254)) * 256 / 255:.3f}"
     '1.676'
     """
-    dark, full = compute_budget(link, 0.0), compute_budget(link, 1.0)
+    dark_budget, full_budget = compute_budget(link, 0.0), compute_budget(link, 1.0)
     return Noise(
-        sigma=dark.total * FULL_STEPS / FULL_VALUE,
-        shot=_compute_growth(dark, full, lambda link_budget: link_budget.noises["shot"])
-        * FULL_STEPS
+        sigma=dark_budget.total_lsb * FULL_PRODUCT_STEPS / FULL_VALUE,
+        shot=_compute_variance_growth(
+            dark_budget, full_budget, lambda link_budget: link_budget.noises_lsb["shot"]
+        )
+        * FULL_PRODUCT_STEPS
         / FULL_VALUE**2,
-        intensity=(full.noises["intensity"] / FULL_VALUE) ** 2,
+        intensity=(full_budget.noises_lsb["intensity"] / FULL_VALUE) ** 2,
         identity=f"link {hashlib.sha256(repr(link).encode()).hexdigest()[:12]}",
     )
 
@@ -174,28 +176,34 @@ def measure_vector_noise(core: VectorCore, *, seed: int = 0) -> Noise:
     tuning, rng = core.tuning, np.random.default_rng(seed)
     values = draw_training_values(rng, min(FIT_SYMBOL_COUNT, core.tile_reader.count_max_symbols(core.symbol)))
     words = tuning.coding.encode(values)
-    played = measure_tiles(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOT_COUNT)
-    steps = FULL_STEPS / tuning.decoder.unit
-    result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))
+    tile_levels = measure_tiles(
+        core.tile_reader, words, tuning.coding.dark_words, core.symbol, shots=FIT_SHOT_COUNT
+    )
+    steps_per_count = FULL_PRODUCT_STEPS / tuning.decoder.full_product_level
+    coefficients = _fit_variances(
+        tile_levels.var(axis=1, ddof=1) * steps_per_count**2, _compute_design_matrix(values)
+    )
     return Noise(
-        sigma=math.sqrt(result[0]),
-        shot=float(result[1]),
-        intensity=float(result[2]),
+        sigma=math.sqrt(coefficients[0]),
+        shot=float(coefficients[1]),
+        intensity=float(coefficients[2]),
         identity=describe_calibration(core.calibration),
     )
 
 
-def _compute_growth(dark: Budget, full: Budget, part: Callable[[Budget], float]) -> float:
+def _compute_variance_growth(
+    dark_budget: Budget, full_budget: Budget, get_noise: Callable[[Budget], float]
+) -> float:
     """Return the variance that light adds, in steps^2 of 255."""
-    return part(full) ** 2 - part(dark) ** 2
+    return get_noise(full_budget) ** 2 - get_noise(dark_budget) ** 2
 
 
-def _compute_levels(values: Integers) -> Doubles:
+def _compute_design_matrix(values: Integers) -> Doubles:
     """Return the number, the sum and the sum of squares of each tile's products, in steps, (tiles, 3)."""
     products = values[..., 0::2] * values[..., 1::2] / 256.0
-    flat = products.reshape(len(products), -1)
-    count = np.full(len(flat), float(flat.shape[1]))
-    return np.column_stack([count, flat.sum(axis=1), (flat**2).sum(axis=1)])
+    products_by_tile = products.reshape(len(products), -1)
+    count = np.full(len(products_by_tile), float(products_by_tile.shape[1]))
+    return np.column_stack([count, products_by_tile.sum(axis=1), (products_by_tile**2).sum(axis=1)])
 
 
 def _fit_variances(variances: Doubles, design: Doubles) -> Doubles:

@@ -23,14 +23,14 @@ class KernelWeights:
 
     values: npt.NDArray[np.int16]
     pointers: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.uint32]
+    row_indices: npt.NDArray[np.uint32]
 
     @property
-    def arrays(
+    def kernel_arguments(
         self,
     ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """The arguments of kernels."""
-        return self.values, self.pointers, self.rows
+        return self.values, self.pointers, self.row_indices
 
 
 def arrange_weights(weights: npt.NDArray[np.int16]) -> KernelWeights:
@@ -83,16 +83,18 @@ class CompiledMultiplier:
         image_count, position_count, group_count, term_count = activations.shape
         row_count = layer.weights.shape[1]
         all_sums = np.empty((image_count, position_count, group_count, row_count), np.int32)
-        for group, weights in enumerate(self.arrange(layer)):
+        for group, weights in enumerate(self.get_group_weights(layer)):
             vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, term_count)
             sums = np.empty((len(vectors), row_count), np.int32)
-            write_sums(vectors, *weights.arrays, sums)
+            write_sums(vectors, *weights.kernel_arguments, sums)
             all_sums[:, :, group] = sums.reshape(image_count, position_count, row_count)
         return all_sums
 
-    def arrange(self, layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
+    def get_group_weights(self, layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
         """Return `arrange_groups(layer)` from a cache."""
-        cached = self._weights_by_layer.get(layer.name)
-        if cached is None or cached[0] is not layer:  # a layer of another model may have this name
-            cached = self._weights_by_layer[layer.name] = layer, arrange_groups(layer)
-        return cached[1]
+        group_weights = self._weights_by_layer.get(layer.name)
+        if (
+            group_weights is None or group_weights[0] is not layer
+        ):  # a layer of another model may have this name
+            group_weights = self._weights_by_layer[layer.name] = layer, arrange_groups(layer)
+        return group_weights[1]

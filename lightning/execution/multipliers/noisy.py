@@ -73,8 +73,8 @@ class RowNoise:
 def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
     readouts = count_layer_readouts(layer, hardware, sends_zeros=noise.place_properties.sends_zeros)
-    means = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
-    readout_counts = readouts.count.reshape(-1) * count_passes(layer)
+    means = readouts.net_signs.reshape(-1) * (0.0 if layer.signed else noise.mean)
+    readout_counts = readouts.counts.reshape(-1) * count_passes(layer)
     variances = readout_counts * (noise.coefficients[0] / noise.average)
     return RowNoise(means.astype(np.float64), variances.astype(np.float64))
 
@@ -94,8 +94,8 @@ class NoisyMultiplier:
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """Return the sums as `Multiplier.compute_sums` does, float32 and not rounded."""
         exact_sums = self._exact_multiplier.compute_sums(layer, activations, keys)
-        images, positions, groups, rows = exact_sums.shape
-        flat_sums = exact_sums.reshape(images, positions, groups * rows)
+        image_count, position_count, group_count, row_count = exact_sums.shape
+        flat_sums = exact_sums.reshape(image_count, position_count, group_count * row_count)
         stream = self._stream_by_layer[layer.name]
         noisy_sums = np.empty(flat_sums.shape, np.float32)
         kernel, noise_arguments = self._select_kernel(layer, activations)
@@ -127,26 +127,33 @@ class NoisyMultiplier:
 
     def _compute_light_variances(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
         """Return the variance that depends on light, (images, positions, groups * rows)."""
-        images, positions = activations.shape[:2]
-        vectors = activations.reshape(images * positions, *activations.shape[2:])
-        light = np.empty((len(layer.weights), len(vectors), HIGHEST_POWER, layer.weights.shape[1]))
+        image_count, position_count = activations.shape[:2]
+        vectors = activations.reshape(image_count * position_count, *activations.shape[2:])
+        light_powers = np.empty((len(layer.weights), len(vectors), HIGHEST_POWER, layer.weights.shape[1]))
         if self.noise.is_linear or self._hardware.wavelengths == 1:
-            self._add_products(layer, vectors, light)
+            self._write_product_powers(layer, vectors, light_powers)
         else:
-            self._add_readouts(layer, vectors, light)
+            self._write_readout_powers(layer, vectors, light_powers)
         variances = (
-            compute_light_variance(self.noise.coefficients, light.transpose(2, 1, 0, 3)) / self.noise.average
+            compute_light_variance(self.noise.coefficients, light_powers.transpose(2, 1, 0, 3))
+            / self.noise.average
         )
-        return cast("Doubles", variances.reshape(images, positions, -1))
+        return cast("Doubles", variances.reshape(image_count, position_count, -1))
 
-    def _add_products(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
+    def _write_product_powers(
+        self, layer: PhotonicLayer, vectors: Activations, light_powers: Doubles
+    ) -> None:
         """Write the sums of powers of light, (groups, vectors, powers, rows), if each product has its own readout."""
         from lightning.execution.kernels.sums import write_level_powers
 
-        for group, weights in enumerate(self._exact_multiplier.arrange(layer)):
-            write_level_powers(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
+        for group, weights in enumerate(self._exact_multiplier.get_group_weights(layer)):
+            write_level_powers(
+                np.ascontiguousarray(vectors[:, group]), *weights.kernel_arguments, light_powers[group]
+            )
 
-    def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
+    def _write_readout_powers(
+        self, layer: PhotonicLayer, vectors: Activations, light_powers: Doubles
+    ) -> None:
         """Write the sums of powers of light, (groups, vectors, powers, rows), if products share readouts."""
         from lightning.execution.kernels.readouts import write_light_powers
 
@@ -156,14 +163,19 @@ class NoisyMultiplier:
             )
         readouts = self._readouts_by_layer[layer.name]
         write_light_powers(
-            vectors, readouts.sizes, readouts.order, readouts.signs, count_passes(layer), light
+            vectors,
+            readouts.weight_magnitudes,
+            readouts.term_indices,
+            readouts.signs,
+            count_passes(layer),
+            light_powers,
         )
 
 
 def assign_streams(model: CompiledModel) -> dict[str, np.uint64]:
     """Return the number of each photonic layer, in the order of the network. It is the stream of the layer's noise."""
-    photonic = (node.name for node in model.network.nodes if node.name in model.layers)
-    return {name: np.uint64(number) for number, name in enumerate(photonic)}
+    photonic_names = (node.name for node in model.network.nodes if node.name in model.layers)
+    return {name: np.uint64(number) for number, name in enumerate(photonic_names)}
 
 
 def pack_output_noise(noise: Noise) -> Doubles:
@@ -175,9 +187,9 @@ def pack_output_noise(noise: Noise) -> Doubles:
 class OrderedReadouts:
     """Readouts of all groups in order. Dark places refer to an extra last term of weight 0, which avoids a branch."""
 
-    sizes: npt.NDArray[np.int32]
+    weight_magnitudes: npt.NDArray[np.int32]
     """(groups, rows, terms + 1) magnitudes of weights."""
-    order: npt.NDArray[np.uint32]
+    term_indices: npt.NDArray[np.uint32]
     """(groups, rows, readouts, wavelengths) index of the term in every place."""
     signs: npt.NDArray[np.int8]
     """(groups, rows, readouts) sign of each readout in the sum; 0 after a row's last readout."""
@@ -186,23 +198,25 @@ class OrderedReadouts:
 def order_readouts(layer: PhotonicLayer, hardware: Hardware, *, sends_zeros: bool) -> OrderedReadouts:
     """Return the readouts of one pass in order. `sends_zeros` includes products whose weight is 0."""
     schedules = schedule_layer(layer, hardware, sends_zeros=sends_zeros)
-    max_readouts = max(schedule.signs.shape[1] for schedule in schedules)
+    max_readout_count = max(schedule.signs.shape[1] for schedule in schedules)
     term_count = layer.weights.shape[2]
     return OrderedReadouts(
         np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
-        np.stack([_pad_order(schedule, max_readouts, term_count) for schedule in schedules]),
+        np.stack([_pad_term_indices(schedule, max_readout_count, term_count) for schedule in schedules]),
         np.stack(
             [
-                np.pad(schedule.signs, ((0, 0), (0, max_readouts - schedule.signs.shape[1])))
+                np.pad(schedule.signs, ((0, 0), (0, max_readout_count - schedule.signs.shape[1])))
                 for schedule in schedules
             ]
         ),
     )
 
 
-def _pad_order(schedule: GroupSchedule, max_readouts: int, dark_term: int) -> npt.NDArray[np.uint32]:
-    terms = np.where(schedule.order < 0, dark_term, schedule.order).astype(np.uint32)
-    return np.pad(terms, ((0, 0), (0, max_readouts - terms.shape[1]), (0, 0)), constant_values=dark_term)
+def _pad_term_indices(
+    schedule: GroupSchedule, max_readout_count: int, dark_term: int
+) -> npt.NDArray[np.uint32]:
+    terms = np.where(schedule.term_indices < 0, dark_term, schedule.term_indices).astype(np.uint32)
+    return np.pad(terms, ((0, 0), (0, max_readout_count - terms.shape[1]), (0, 0)), constant_values=dark_term)
 
 
 class PerReadoutMultiplier:
@@ -234,8 +248,8 @@ class PerReadoutMultiplier:
         for image, key in enumerate(keys):
             self.clipped += write_noisy_sums(
                 activations[image],
-                readouts.sizes,
-                readouts.order,
+                readouts.weight_magnitudes,
+                readouts.term_indices,
                 readouts.signs,
                 count_passes(layer),
                 noise_arguments,

@@ -42,17 +42,17 @@ class DecodedLevel:
 
     value: int
     """The result, rounded and clipped to 0..255 for one product, or 0..510 for the sum of two."""
-    analogue: float
+    analogue_result: float
     """The result before rounding and clipping, in the same unit."""
-    saturated: bool
+    is_saturated: bool
     """True if the converter clipped, or the result is far above the range: `value` is then too small."""
-    dark: bool = False
+    is_dark: bool = False
     """True if no light arrived although the expected product is well above zero."""
 
     @property
     def residual(self) -> float:
         """The analogue result minus the value. A magnitude above 0.5 means that `value` was clipped."""
-        return self.analogue - self.value
+        return self.analogue_result - self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +81,26 @@ class Decoder:
         level: Floats = (np.sqrt(1 + 4 * self.curvature * linear_level) - 1) / (2 * self.curvature)
         return level
 
-    def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:
+    def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, is_pair_lit: npt.ArrayLike) -> Floats:
         """Return the analogue results (n,), in units of 1/255, for (n,) levels above idle and (n, 4) operands.
 
-        `lit` (n, 2) marks the pairs with a value above 0. A row with one lit pair is divided by the gain of this pair,
-        a row with two by `shared`.
+        `is_pair_lit` (n, 2) marks the pairs with a value above 0. A row with one lit pair is divided by the gain of
+        this pair, a row with two by `shared`.
         """
         y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _as_rows(operands)
         linear_levels = y + self.curvature * y**2
-        is_first_lit, is_second_lit = np.atleast_2d(np.asarray(lit, dtype=bool)).T
-        unit = np.where(
+        is_first_lit, is_second_lit = np.atleast_2d(np.asarray(is_pair_lit, dtype=bool)).T
+        product_counts = np.where(
             is_first_lit & is_second_lit, self.shared, np.where(is_second_lit, self.gain[1], self.gain[0])
         )
-        analogue: Floats = FULL_VALUE * (linear_levels - self.offset - v @ np.array(self.leak)) / unit
-        return analogue
+        analogue_results: Floats = (
+            FULL_VALUE * (linear_levels - self.offset - v @ np.array(self.leak)) / product_counts
+        )
+        return analogue_results
 
 
 def fit_decoder(
-    levels: npt.ArrayLike, operands: npt.ArrayLike, *, shared: float, full_scale: float
+    levels: npt.ArrayLike, operands: npt.ArrayLike, *, shared_gain: float, full_scale: float
 ) -> Decoder:
     """Return the decoder fitted by regression to (n,) levels, measured at (n, 4) operands.
 
@@ -119,7 +121,7 @@ def fit_decoder(
         leak=(coefficients[1], coefficients[2], coefficients[3], coefficients[4]),
         gain=(coefficients[5], coefficients[6]),
         curvature=coefficients[7] / scale,
-        shared=shared,
+        shared=shared_gain,
         full_scale=full_scale,
         residual_rms=FULL_VALUE * rms / max(abs(coefficients[5]), 1e-12),
     )

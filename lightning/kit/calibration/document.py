@@ -154,9 +154,9 @@ class Calibration:
         is_both_lit = bool(_find_lit_pairs(row).all())
         return DecodedLevel(
             value=int(round_products(analogue, product_count=2 if is_both_lit else 1)),
-            analogue=analogue,
-            saturated=bool(self.find_saturated([level if peak is None else peak], [analogue], row)[0]),
-            dark=bool(self.find_dark([analogue], row)[0]),
+            analogue_result=analogue,
+            is_saturated=bool(self.find_saturated([level if peak is None else peak], [analogue], row)[0]),
+            is_dark=bool(self.find_dark([analogue], row)[0]),
         )
 
     def find_saturated(
@@ -176,8 +176,8 @@ class Calibration:
     def find_dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask (n,) of the rows without light: the result is about 0, but the products are well above 0."""
         v = _check_values(values)
-        expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
-        is_dark: npt.NDArray[np.bool_] = (expected >= WELL_LIT_PRODUCT) & (
+        expected_results = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
+        is_dark: npt.NDArray[np.bool_] = (expected_results >= WELL_LIT_PRODUCT) & (
             np.asarray(analogue) <= UNLIT_RESULT
         )
         return is_dark

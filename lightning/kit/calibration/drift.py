@@ -25,12 +25,12 @@ from lightning.kit.calibration.measurement.transfer import (
     POINT_COUNT,
     RowReader,
     Sweep,
-    sweep_all,
+    sweep_modulators,
 )
 
 MAX_RMS_ERROR = 1.3
 """Limit of the rms error of the decoded references, in units of 1/255: an accuracy of 99.5 per cent."""
-INTERVAL_S = 600.0
+CHECK_INTERVAL_S = 600.0
 SHOT_COUNT = 16
 _REFERENCE_VALUES = (0, 64, 128, 192, 255)
 REFERENCE_ROWS = np.array(
@@ -47,41 +47,47 @@ BRIGHTEST_ROW = np.full((1, 4), 255)
 class Drift:
     """Errors of the reference products, in units of 1/255."""
 
-    rms: float
+    rms_error: float
     """Root mean square error."""
-    mean: float
-    worst: float
+    mean_error: float
+    max_error: float
     """Largest magnitude of an error."""
-    limit: float
-    """The limit of `rms`."""
+    rms_error_limit: float
+    """The limit of `rms_error`."""
 
     @property
     def needs_recalibration(self) -> bool:
         """True if the device needs a new calibration."""
-        return self.rms > self.limit
+        return self.rms_error > self.rms_error_limit
 
     def __str__(self) -> str:
         """Return one line for a person."""
         verdict = (
-            f"above the limit of {self.limit:.2f}: {CALIBRATE_HINT}"
+            f"above the limit of {self.rms_error_limit:.2f}: {CALIBRATE_HINT}"
             if self.needs_recalibration
             else "within the limit"
         )
-        return f"references are off by {self.rms:.2f} of 255 rms (mean {self.mean:+.2f}), {verdict}"
+        return (
+            f"references are off by {self.rms_error:.2f} of 255 rms (mean {self.mean_error:+.2f}), {verdict}"
+        )
 
 
 def measure_drift(
-    rows: RowReader, calibration: Calibration, *, limit: float = MAX_RMS_ERROR, shots: int = SHOT_COUNT
+    reader: RowReader,
+    calibration: Calibration,
+    *,
+    rms_error_limit: float = MAX_RMS_ERROR,
+    shots: int = SHOT_COUNT,
 ) -> Drift:
     """Measure the reference products with this calibration, and return their errors."""
     words = calibration.look_up_words(REFERENCE_ROWS)
-    readings = rows.read(words, shots=shots)
+    readings = reader.read(words, shots=shots)
     deviations = calibration.decode_table(readings.levels, REFERENCE_ROWS) - compute_true_sums(REFERENCE_ROWS)
     return Drift(
         float(np.sqrt(np.mean(deviations**2))),
         float(deviations.mean()),
         float(np.abs(deviations).max()),
-        limit,
+        rms_error_limit,
     )
 
 
@@ -94,17 +100,17 @@ class Monitor:
 
     def __init__(
         self,
-        rows: RowReader,
+        reader: RowReader,
         calibration: Calibration,
         *,
-        interval_s: float = INTERVAL_S,
-        limit: float = MAX_RMS_ERROR,
+        interval_s: float = CHECK_INTERVAL_S,
+        rms_error_limit: float = MAX_RMS_ERROR,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.rows = rows
+        self.rows = reader
         self.calibration = calibration
         self.interval_s = interval_s
-        self.limit = limit
+        self.limit = rms_error_limit
         self.last_drift: Drift | None = None
         self._clock = clock
         self._next_check_s = clock()
@@ -112,11 +118,11 @@ class Monitor:
     def inspect(self) -> Drift | None:
         """Measure if it is time, and return the newest result. Raise `StaleCalibration` if the device has drifted."""
         if self._clock() >= self._next_check_s:
-            self.last_drift = measure_drift(self.rows, self.calibration, limit=self.limit)
+            self.last_drift = measure_drift(self.rows, self.calibration, rms_error_limit=self.limit)
             self._next_check_s = self._clock() + self.interval_s
         if self.last_drift is not None and self.last_drift.needs_recalibration:
             raise errors.StaleCalibration(
-                f"the device has drifted: known products come out wrong by {self.last_drift.rms:.2f} of 255"
+                f"the device has drifted: known products come out wrong by {self.last_drift.rms_error:.2f} of 255"
                 f" (limit {self.limit:.2f})",
                 device=self.calibration.device,
                 hint=f"{CALIBRATE_HINT}; if only the biases moved, `recalibrate` needs one sweep per modulator",
@@ -125,7 +131,7 @@ class Monitor:
 
 
 def recalibrate(
-    rows: RowReader, calibration: Calibration, *, point_count: int = POINT_COUNT, shots: int = 4
+    reader: RowReader, calibration: Calibration, *, point_count: int = POINT_COUNT, shots: int = 4
 ) -> Calibration:
     """Sweep each modulator once, and return the calibration with new curves, words and gains.
 
@@ -134,7 +140,7 @@ def recalibrate(
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
-        sweeps = sweep_all(rows, curves, point_count=point_count, shots=shots)
+        sweeps = sweep_modulators(reader, curves, point_count=point_count, shots=shots)
         if dark_modulators := [index for index, sweep in sweeps.items() if not sweep.is_visible]:
             raise ValueError(f"no light responds to modulators {dark_modulators}")
         if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > MAX_RESIDUAL:
@@ -155,18 +161,18 @@ def recalibrate(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
     )
     # A reference lights only one pair. The brightest sum, with both pairs lit, shows whether two full products clip.
-    drift = measure_drift(rows, new_calibration)
-    brightest_readings = rows.read(new_calibration.look_up_words(BRIGHTEST_ROW), shots=SHOT_COUNT)
-    missing_light = float(
+    drift = measure_drift(reader, new_calibration)
+    brightest_readings = reader.read(new_calibration.look_up_words(BRIGHTEST_ROW), shots=SHOT_COUNT)
+    missing_sum = float(
         compute_true_sums(BRIGHTEST_ROW)[0]
         - new_calibration.decode_table(brightest_readings.levels, BRIGHTEST_ROW)[0]
     )
-    if drift.needs_recalibration or abs(missing_light) > 2 * drift.limit:
+    if drift.needs_recalibration or abs(missing_sum) > 2 * drift.rms_error_limit:
         raise errors.CalibrationError(
             (
-                f"after new sweeps, known products are still off by {drift.rms:.2f} of 255 rms (limit "
-                f"{drift.limit:.2f}), and the brightest sum lacks {missing_light:.1f} (limit "
-                f"{2 * drift.limit:.1f})"
+                f"after new sweeps, known products are still off by {drift.rms_error:.2f} of 255 rms (limit "
+                f"{drift.rms_error_limit:.2f}), and the brightest sum lacks {missing_sum:.1f} (limit "
+                f"{2 * drift.rms_error_limit:.1f})"
             ),
             device=new_calibration.device,
             hint=CALIBRATE_HINT,
@@ -178,9 +184,15 @@ def _refresh_modulator(old_modulator: Modulator, sweeps: dict[int, Sweep], index
     """Return the modulator with the new curve. In sums it opens to the same share of its range as before."""
     sweep, partner = sweeps[index], sweeps[PARTNERS[index]]
     full_encoder = make_encoder(sweep.curve)
-    old_full, old_shared = old_modulator.encoder, old_modulator.shared
-    factor = (old_shared.top - old_shared.floor) / (old_full.top - old_full.floor)
-    shared_encoder = full_encoder if factor > 1 - 1e-9 else dim_encoder(sweep.curve, full_encoder, factor)
+    old_encoder, old_shared_encoder = old_modulator.encoder, old_modulator.shared
+    shared_range_factor = (old_shared_encoder.top - old_shared_encoder.floor) / (
+        old_encoder.top - old_encoder.floor
+    )
+    shared_encoder = (
+        full_encoder
+        if shared_range_factor > 1 - 1e-9
+        else dim_encoder(sweep.curve, full_encoder, shared_range_factor)
+    )
     partner_share = float(partner.curve.compute_share(sweep.partner_word))
     return replace(
         old_modulator,

@@ -23,7 +23,7 @@ Words = npt.NDArray[np.int64]
 LEVEL_COUNT = 256
 WORD_LIMIT = 32766
 """Greatest magnitude of a gain word that a QICK generator accepts."""
-MIN_RANGE = 0.1
+MIN_RANGE_SHARE = 0.1
 """Minimum share of a modulator's range that the available words must cover."""
 
 
@@ -41,16 +41,18 @@ class Encoder:
     """Share of the transmission at value 255."""
 
 
-def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) -> Encoder:
+def make_encoder(curve: Fringe, *, top: float = 1.0, word_limit: int = WORD_LIMIT) -> Encoder:
     """Return the words that make a modulator with this curve linear, up to the share `top` of its peak.
 
-    Raise `ValueError` if words up to `limit` open the modulator by less than a tenth of its range.
+    Raise `ValueError` if words up to `word_limit` open the modulator by less than a tenth of its range.
     """
-    low, high = max(-limit, curve.null), min(limit, curve.peak)
+    low, high = max(-word_limit, curve.null), min(word_limit, curve.peak)
     floor, max_share = (float(share) for share in curve.compute_share([low, high]))
     top = min(top, max_share)
-    if high <= low or top - floor < MIN_RANGE:
-        raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
+    if high <= low or top - floor < MIN_RANGE_SHARE:
+        raise ValueError(
+            f"words up to {word_limit} open the modulator to only {top - floor:.3f} of its range"
+        )
     targets = floor + (top - floor) * np.arange(LEVEL_COUNT) / (LEVEL_COUNT - 1)
     # The phase grows over [low, high], so a table of all words inverts the curve.
     all_words = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
@@ -59,10 +61,18 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
     return Encoder(words, (curve.compute_share(words) - floor) / (top - floor), floor, top)
 
 
-def dim_encoder(curve: Fringe, full: Encoder, factor: float) -> Encoder:
-    """Return the encoder of a modulator that opens `factor` (0..1) times as far. Operands keep the unit of `full`.
+def dim_encoder(curve: Fringe, full_encoder: Encoder, factor: float) -> Encoder:
+    """Return the encoder of a modulator that opens `factor` (0..1) times as far.
 
+    Operands keep the unit of `full_encoder`.
     Raise `ValueError` if that leaves less than a tenth of the modulator's range.
     """
-    dimmed = make_encoder(curve, top=full.floor + factor * (full.top - full.floor))
-    return replace(dimmed, operands=dimmed.operands * (dimmed.top - dimmed.floor) / (full.top - full.floor))
+    dimmed_encoder = make_encoder(
+        curve, top=full_encoder.floor + factor * (full_encoder.top - full_encoder.floor)
+    )
+    return replace(
+        dimmed_encoder,
+        operands=dimmed_encoder.operands
+        * (dimmed_encoder.top - dimmed_encoder.floor)
+        / (full_encoder.top - full_encoder.floor),
+    )

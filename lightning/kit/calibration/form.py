@@ -102,7 +102,7 @@ def _read_calibration(document: Mapping[str, Any]) -> Calibration:
         modulators=(modulator_0, modulator_1, modulator_2, modulator_3),
         decoder=_read_decoder(document["decoder"]),
         noise=NoiseModel(**document["noise"]),
-        timing=Timing(**{**document["timing"], "arrival": _read_four(document["timing"]["arrival"])}),
+        timing=Timing(**{**document["timing"], "arrival": _read_four_numbers(document["timing"]["arrival"])}),
         conditions={
             _check_text("the name of a condition", name): _read_condition(value)
             for name, value in document["conditions"].items()
@@ -119,9 +119,13 @@ def _read_modulator(document: Mapping[str, Any]) -> Modulator:
             "phase": tuple(check_number("phase", coefficient) for coefficient in document["curve"]["phase"]),
         }
     )
-    full, shared = _read_encoder(document["encoder"]), _read_encoder(document["shared"])
+    encoder, shared_encoder = _read_encoder(document["encoder"]), _read_encoder(document["shared"])
     return Modulator(
-        document["channel"], curve, full, shared, check_number("partner's share", document["partner_share"])
+        document["channel"],
+        curve,
+        encoder,
+        shared_encoder,
+        check_number("partner's share", document["partner_share"]),
     )
 
 
@@ -139,10 +143,10 @@ def _read_encoder(document: Mapping[str, Any]) -> Encoder:
 
 def _read_decoder(document: Mapping[str, Any]) -> Decoder:
     gain_0, gain_1 = (check_number("gain", gain) for gain in document["gain"])
-    return Decoder(**{**document, "leak": _read_four(document["leak"]), "gain": (gain_0, gain_1)})
+    return Decoder(**{**document, "leak": _read_four_numbers(document["leak"]), "gain": (gain_0, gain_1)})
 
 
-def _read_four(values: Sequence[float]) -> tuple[float, float, float, float]:
+def _read_four_numbers(values: Sequence[float]) -> tuple[float, float, float, float]:
     value_0, value_1, value_2, value_3 = (check_number("one of four", value) for value in values)
     return value_0, value_1, value_2, value_3
 
@@ -253,18 +257,20 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
         )
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
-    expected = (modulator.curve.compute_share(encoder.words) - floor) / opening
-    if not (np.abs(encoder.operands - expected) <= OPERAND_TOLERANCE).all():
+    expected_operands = (modulator.curve.compute_share(encoder.words) - floor) / opening
+    if not (np.abs(encoder.operands - expected_operands) <= OPERAND_TOLERANCE).all():
         raise ValueError(f"operands of the {name} do not follow from its curve and its words")
 
 
 def _check_decoder(decoder: Decoder) -> None:
-    top = check_number("full scale", decoder.full_scale, 1.0, HIGHEST_COUNT)
-    check_number("offset", decoder.offset, -top, top)
-    _check_all("leak", decoder.leak, -top, top)
-    _check_all("gain", decoder.gain, 1e-4 * top, 4 * top)
-    check_number("shared gain", decoder.shared, 1e-4 * top, 4 * top)
-    check_number("curvature", decoder.curvature, -MAX_CURVATURE_SHARE / top, MAX_CURVATURE_SHARE / top)
+    full_scale = check_number("full scale", decoder.full_scale, 1.0, HIGHEST_COUNT)
+    check_number("offset", decoder.offset, -full_scale, full_scale)
+    _check_all("leak", decoder.leak, -full_scale, full_scale)
+    _check_all("gain", decoder.gain, 1e-4 * full_scale, 4 * full_scale)
+    check_number("shared gain", decoder.shared, 1e-4 * full_scale, 4 * full_scale)
+    check_number(
+        "curvature", decoder.curvature, -MAX_CURVATURE_SHARE / full_scale, MAX_CURVATURE_SHARE / full_scale
+    )
     check_number("residual of the regression", decoder.residual_rms, 0.0)
 
 

@@ -47,8 +47,8 @@ class Fringe:
 
     def compute_angle(self, settings: npt.ArrayLike) -> Floats:
         """Return the phase angle phi in radians."""
-        unit = (np.asarray(settings, dtype=float) - self.centre) / self.scale
-        return np.asarray(np.polynomial.polynomial.polyval(unit, self.phase), dtype=np.float64)
+        u = (np.asarray(settings, dtype=float) - self.centre) / self.scale
+        return np.asarray(np.polynomial.polynomial.polyval(u, self.phase), dtype=np.float64)
 
     def compute_share(self, settings: npt.ArrayLike) -> Floats:
         """Return the share of the transmission, from null (0) to peak (1)."""
@@ -80,12 +80,12 @@ class Fringe:
 
     def find_setting(self, angle: float) -> float:
         """Return the setting at which phi is `angle`, by Newton's method; it starts from the straight line."""
-        unit: float = (angle - self.phase[0]) / self.phase[1]
+        u: float = (angle - self.phase[0]) / self.phase[1]
         slope = np.polynomial.polynomial.polyder(np.asarray(self.phase))
         for _ in range(20):
-            error = np.polynomial.polynomial.polyval(unit, self.phase) - angle
-            unit -= float(error / np.polynomial.polynomial.polyval(unit, slope))
-        return float(self.centre + self.scale * unit)
+            error = np.polynomial.polynomial.polyval(u, self.phase) - angle
+            u -= float(error / np.polynomial.polynomial.polyval(u, slope))
+        return float(self.centre + self.scale * u)
 
 
 def fit_fringe(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
@@ -98,13 +98,13 @@ def fit_fringe(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     if x.size < 16 or not np.isfinite(y).all():
         raise ValueError(f"a fringe needs at least 16 finite points, not {int(np.isfinite(y).sum())}")
     centre, scale = float((x.max() + x.min()) / 2), float(np.ptp(x) / 2)
-    unit = (x - centre) / scale
-    linear_parameters = _refine(unit, y, _find_start(unit, y))
-    cubic_parameters = _refine(unit, y, np.concatenate([linear_parameters, [0.0, 0.0]]))
+    u = (x - centre) / scale
+    linear_parameters = _refine(u, y, _find_initial_parameters(u, y))
+    cubic_parameters = _refine(u, y, np.concatenate([linear_parameters, [0.0, 0.0]]))
     parameters = (
-        cubic_parameters if _needs_cubic(unit, y, linear_parameters, cubic_parameters) else linear_parameters
+        cubic_parameters if _needs_cubic(u, y, linear_parameters, cubic_parameters) else linear_parameters
     )
-    rms = float(np.sqrt(_sum_squares(unit, y, parameters) / max(1, unit.size - parameters.size)))
+    rms = float(np.sqrt(_sum_squares(u, y, parameters) / max(1, u.size - parameters.size)))
     return _normalise(
         Fringe(
             tuple(float(c) for c in parameters[2:]),
@@ -117,7 +117,7 @@ def fit_fringe(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     )
 
 
-def _find_start(unit: Floats, y: Floats) -> Floats:
+def _find_initial_parameters(u: Floats, y: Floats) -> Floats:
     """Return (baseline, amplitude, p0, p1) of the best period in a grid.
 
     For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
@@ -125,7 +125,7 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
     best_fit = (np.inf, np.zeros(4))
     for half_period in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID_POINT_COUNT):
         design = np.column_stack(
-            [np.ones_like(unit), np.cos(np.pi / half_period * unit), np.sin(np.pi / half_period * unit)]
+            [np.ones_like(u), np.cos(np.pi / half_period * u), np.sin(np.pi / half_period * u)]
         )
         weights, *_ = np.linalg.lstsq(design, y, rcond=None)
         rss = float(np.sum((design @ weights - y) ** 2))
@@ -140,26 +140,26 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
     return best_fit[1]
 
 
-def _evaluate(unit: Floats, parameters: Floats) -> tuple[Floats, Floats]:
+def _evaluate(u: Floats, parameters: Floats) -> tuple[Floats, Floats]:
     """Return the levels and their derivatives by the parameters (baseline, amplitude, phase coefficients)."""
-    angle = np.polynomial.polynomial.polyval(unit, parameters[2:])
+    angle = np.polynomial.polynomial.polyval(u, parameters[2:])
     share, slope = np.sin(angle) ** 2, parameters[1] * np.sin(2 * angle)
-    powers = np.vander(unit, parameters.size - 2, increasing=True)
+    powers = np.vander(u, parameters.size - 2, increasing=True)
     return parameters[0] + parameters[1] * share, np.column_stack(
-        [np.ones_like(unit), share, slope[:, None] * powers]
+        [np.ones_like(u), share, slope[:, None] * powers]
     )
 
 
-def _refine(unit: Floats, y: Floats, parameters: Floats) -> Floats:
+def _refine(u: Floats, y: Floats, parameters: Floats) -> Floats:
     """Return the least-squares parameters by the Levenberg-Marquardt method, which numpy lacks."""
     damping = 1e-3
-    values, jacobian = _evaluate(unit, parameters)
+    values, jacobian = _evaluate(u, parameters)
     rss = float(np.sum((y - values) ** 2))
     for _ in range(200):
         normal_matrix = jacobian.T @ jacobian
         damping_matrix = damping * np.diag(np.diag(normal_matrix) + 1e-12 * np.trace(normal_matrix))
         step = np.linalg.solve(normal_matrix + damping_matrix, jacobian.T @ (y - values))
-        trial_values, trial_jacobian = _evaluate(unit, parameters + step)
+        trial_values, trial_jacobian = _evaluate(u, parameters + step)
         trial_rss = float(np.sum((y - trial_values) ** 2))
         if trial_rss >= rss:
             damping *= 10
@@ -179,22 +179,22 @@ def _refine(unit: Floats, y: Floats, parameters: Floats) -> Floats:
     return parameters
 
 
-def _sum_squares(unit: Floats, y: Floats, parameters: Floats) -> float:
-    return float(np.sum((y - _evaluate(unit, parameters)[0]) ** 2))
+def _sum_squares(u: Floats, y: Floats, parameters: Floats) -> float:
+    return float(np.sum((y - _evaluate(u, parameters)[0]) ** 2))
 
 
-def _needs_cubic(unit: Floats, y: Floats, linear_parameters: Floats, cubic_parameters: Floats) -> bool:
+def _needs_cubic(u: Floats, y: Floats, linear_parameters: Floats, cubic_parameters: Floats) -> bool:
     """Return whether the cubic terms pass an F test and leave a phase that grows over the whole sweep."""
     is_growing = bool(
         np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), cubic_parameters[2:])) > 0)
     )
     linear_error, cubic_error = (
-        _sum_squares(unit, y, linear_parameters),
-        _sum_squares(unit, y, cubic_parameters),
+        _sum_squares(u, y, linear_parameters),
+        _sum_squares(u, y, cubic_parameters),
     )
     floor = 1e-24 * float(np.sum(y**2)) + 1e-300
     return is_growing and (linear_error - cubic_error) / 2 > MIN_F_STATISTIC * (cubic_error + floor) / (
-        unit.size - cubic_parameters.size
+        u.size - cubic_parameters.size
     )
 
 

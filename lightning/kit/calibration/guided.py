@@ -15,7 +15,7 @@ from lightning.kit.calibration.measurement.batch import Window
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.steps import REQUIRED_STEPS, STEPS
 from lightning.kit.calibration.measurement.transfer import PARTNERS
-from lightning.kit.calibration.store import Raw
+from lightning.kit.calibration.store import RawData
 from lightning.kit.devices.identity import read_identity
 
 Report = Callable[[Outcome], None]
@@ -28,7 +28,7 @@ class GuidedRun:
     outcomes: tuple[Outcome, ...]
     calibration: Calibration | None
     """None if the calibration depends on a failed step."""
-    raw: Raw
+    raw: RawData
 
     @property
     def passed(self) -> bool:
@@ -58,13 +58,13 @@ def run_guided(
         bench.instruments = instruments
     outcomes: list[Outcome] = []
     for name, step in STEPS.items():
-        outcomes.append(_execute(name, step, bench))
+        outcomes.append(_run_step(name, step, bench))
         if report is not None:
             report(outcomes[-1])
         if name in REQUIRED_STEPS and not outcomes[-1].passed and _lacks_result(bench, name):
-            return GuidedRun(tuple(outcomes), None, bench.raw)
+            return GuidedRun(tuple(outcomes), None, bench.raw_data)
     calibration = _make_calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
-    return GuidedRun(tuple(outcomes), calibration, bench.raw)
+    return GuidedRun(tuple(outcomes), calibration, bench.raw_data)
 
 
 def calibrate(soc: Any, **options: Any) -> GuidedRun:
@@ -80,7 +80,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
     return run
 
 
-def _execute(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
+def _run_step(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
     """Run a step and return its outcome. If its fit raises `ValueError`, the step has failed."""
     try:
         return step(bench)
@@ -109,7 +109,7 @@ def _lacks_result(bench: Bench, name: str) -> bool:
 
 
 def _make_calibration(
-    bench: Bench, outcomes: tuple[Outcome, ...], made: datetime, origin: Literal["measured", "factory"]
+    bench: Bench, outcomes: tuple[Outcome, ...], made_at: datetime, origin: Literal["measured", "factory"]
 ) -> Calibration | None:
     if bench.encoders is None or bench.decoder is None or bench.noise is None:
         return None
@@ -118,14 +118,14 @@ def _make_calibration(
     tick_ns = 1e3 / float(bench.soc["readouts"][bench.readout]["f_output"])
     return Calibration(
         device=device.name,
-        made=made,
+        made=made_at,
         origin=origin,
-        simulated=device.simulated,
+        simulated=device.is_simulated,
         readout=bench.readout,
         modulators=(modulator_0, modulator_1, modulator_2, modulator_3),
         decoder=bench.decoder,
         noise=bench.noise,
-        timing=Timing(bench.ticks, tick_ns, Window.for_arrival(bench.ticks).offset),
+        timing=Timing(bench.arrival_ticks, tick_ns, Window.for_arrival(bench.arrival_ticks).offset),
         conditions={**bench.conditions, "firmware": device.firmware, "shots": bench.shots},
         outcomes=outcomes,
     )
@@ -137,7 +137,7 @@ def _make_modulator(bench: Bench, index: int) -> Modulator:
     return Modulator(
         channel=bench.channels[index],
         curve=sweep.curve,
-        encoder=bench.encoders.full[index],
-        shared=bench.encoders.shared[index],
+        encoder=bench.encoders.full_encoders[index],
+        shared=bench.encoders.shared_encoders[index],
         partner_share=float(partner.curve.compute_share(sweep.partner_word)),
     )

@@ -82,8 +82,8 @@ def fit_noise(
 def fit_nonnegative(design: Floats, target: Floats) -> Floats:
     """Return the nonnegative least-squares coefficients: the best result over all subsets of the columns."""
     lowest_rss, coefficients = np.inf, np.zeros(design.shape[1])
-    for used_columns in itertools.product([False, True], repeat=design.shape[1]):
-        mask = np.array(used_columns)
+    for is_used in itertools.product([False, True], repeat=design.shape[1]):
+        mask = np.array(is_used)
         trial = np.zeros(design.shape[1])
         if mask.any():
             trial[mask] = np.linalg.lstsq(design[:, mask], target, rcond=None)[0]

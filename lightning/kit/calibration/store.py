@@ -29,7 +29,7 @@ from lightning.kit.devices.identity import read_identity
 FOLDER_VARIABLE = "LIGHTBED_CALIBRATIONS"
 AGE_VARIABLE = "LIGHTBED_CALIBRATION_HOURS"
 
-Raw = Mapping[str, npt.NDArray[Any]]
+RawData = Mapping[str, npt.NDArray[Any]]
 
 
 def find_folder(chosen_folder: str | os.PathLike[str] | None = None) -> Path:
@@ -57,18 +57,18 @@ def find_path(device: str, chosen_folder: str | os.PathLike[str] | None = None) 
 
 
 def save(
-    calibration: Calibration, *, raw: Raw | None = None, folder: str | os.PathLike[str] | None = None
+    calibration: Calibration, *, raw: RawData | None = None, folder: str | os.PathLike[str] | None = None
 ) -> Path:
     """Write the calibration and its raw data, each atomically, and return the path of the document."""
     path = find_path(calibration.device, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if raw:
         raw_path = path.with_suffix(".npz")
-        packed = io.BytesIO()
+        archive = io.BytesIO()
         arrays: dict[str, Any] = dict(raw)
-        np.savez_compressed(packed, **arrays)
+        np.savez_compressed(archive, **arrays)
         with replace_file(raw_path) as file:
-            file.write(packed.getvalue())
+            file.write(archive.getvalue())
         calibration = replace(calibration, raw=raw_path.name)
     with replace_file(path) as file:
         file.write(to_text(calibration).encode())
@@ -132,9 +132,9 @@ def check(
     generators or a readout that the device lacks.
     """
     age_limit = _read_max_age() if max_age is None else max_age
-    is_ageless = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
+    has_no_age_limit = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
     calibration.check(
-        get_identity(device), now=now or datetime.now(UTC), max_age=None if is_ageless else age_limit
+        get_identity(device), now=now or datetime.now(UTC), max_age=None if has_no_age_limit else age_limit
     )
     if _has_other_firmware(calibration, device):
         raise errors.StaleCalibration(
@@ -150,11 +150,11 @@ def check(
         "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
         "readouts": ("readout", calibration.readout),
     }
-    for key, (name, highest) in used_entries.items():
+    for key, (name, highest_index) in used_entries.items():
         count = _count_entries(device, key)
-        if count is not None and highest >= count:
+        if count is not None and highest_index >= count:
             raise errors.CalibrationError(
-                f"this calibration uses {name} {highest}, but the firmware has 0 to {count - 1}",
+                f"this calibration uses {name} {highest_index}, but the firmware has 0 to {count - 1}",
                 device=get_identity(device),
                 hint=CALIBRATE_HINT,
             )
@@ -203,18 +203,18 @@ def get_identity(device: Any) -> str:
 
 def _load_factory_calibration(device: Any) -> Calibration | None:
     """Return the factory calibration of a twin, or None if it has none or runs other firmware."""
-    read = getattr(device, "factory_calibration", None)
-    document = read() if callable(read) else None
+    read_document = getattr(device, "factory_calibration", None)
+    document = read_document() if callable(read_document) else None
     if not document:
         return None
-    factory = from_json(document, source="the factory calibration")
-    return None if _has_other_firmware(factory, device) else factory
+    factory_calibration = from_json(document, source="the factory calibration")
+    return None if _has_other_firmware(factory_calibration, device) else factory_calibration
 
 
 def _is_factory_calibration(calibration: Calibration, device: Any) -> bool:
     """Return whether the calibration is exactly the factory calibration of this device."""
-    factory = _load_factory_calibration(device)
-    return factory is not None and to_json(factory) == to_json(calibration)
+    factory_calibration = _load_factory_calibration(device)
+    return factory_calibration is not None and to_json(factory_calibration) == to_json(calibration)
 
 
 def _count_entries(device: Any, key: str) -> int | None:
@@ -227,9 +227,9 @@ def _count_entries(device: Any, key: str) -> int | None:
 
 def _has_other_firmware(calibration: Calibration, device: Any) -> bool:
     """Return whether the firmware builds differ. An unknown build counts as equal."""
-    measured = str(calibration.conditions.get("firmware", ""))
-    running = "" if isinstance(device, str) else read_identity(device).firmware
-    return bool(measured and running) and measured != running
+    measured_firmware = str(calibration.conditions.get("firmware", ""))
+    running_firmware = "" if isinstance(device, str) else read_identity(device).firmware
+    return bool(measured_firmware and running_firmware) and measured_firmware != running_firmware
 
 
 def _read_max_age() -> timedelta:

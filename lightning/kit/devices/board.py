@@ -24,7 +24,7 @@ from lightning.optional import require
 DEFAULT_PORT = 8888
 DEFAULT_NAME = "myqick"
 LOOPBACK = "127.0.0.1"
-CONNECT_S = 10.0
+CONNECT_TIMEOUT_S = 10.0
 """Timeout of the name server and of the board's first reply."""
 
 _ADDRESS = re.compile(
@@ -54,12 +54,12 @@ class BoardAddress:
         return False
 
 
-def parse(address: str) -> BoardAddress:
+def parse_address(address: str) -> BoardAddress:
     """Return the parts of an address. Raise `AddressError` for an invalid address.
 
-    >>> parse("qick://10.0.0.7/kit")
+    >>> parse_address("qick://10.0.0.7/kit")
     BoardAddress(host='10.0.0.7', port=8888, name='kit')
-    >>> parse("qick://:9000").host
+    >>> parse_address("qick://:9000").host
     '127.0.0.1'
     """
     match = _ADDRESS.fullmatch(address)
@@ -79,7 +79,7 @@ def connect(address: str) -> Any:
     """
     if address == "qick://local":
         return open_local()
-    return open_remote(parse(address))
+    return open_remote(parse_address(address))
 
 
 def open_local() -> Any:
@@ -109,7 +109,7 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
         sys.stderr.write(_PYRO_WARNING.format(host=address.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:
-        with _use_timeout(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
+        with _use_timeout(pyro4, CONNECT_TIMEOUT_S), contextlib.redirect_stdout(io.StringIO()):
             soc, soccfg = pyro.make_proxy(
                 address.host.strip("[]"),
                 ns_port=address.port,

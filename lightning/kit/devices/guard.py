@@ -103,7 +103,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         """Guard `soc`. `lost_errors` are exceptions of its transport that mean "the device does not answer"."""
         super().__init__(soc.get_cfg())
         self.unguarded = soc
-        self._cached: list[str] = []
+        self._cached_names: list[str] = []
         """Names of the guarded calls in this object's dictionary."""
         self.simulated = bool(getattr(soc, "simulated", False))
         self.identity = identity or read_identity(soc).name
@@ -123,13 +123,13 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         attribute = getattr(self.unguarded, name)
         if not callable(attribute):
             return attribute
-        return self._cache(name, self._guard(name, attribute))
+        return self._cache_call(name, self._guard(name, attribute))
 
     def set_patience(self, patience: Patience) -> None:
         """Replace the time limits."""
         self.patience = self._progress.patience = patience
-        while self._cached:
-            del self.__dict__[self._cached.pop()]
+        while self._cached_names:
+            del self.__dict__[self._cached_names.pop()]
         if limit_calls := getattr(self.unguarded, "limit_calls", None):
             limit_calls(patience)
 
@@ -207,15 +207,15 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _forward(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         key = f"_call_{name}"
-        guarded_call = self.__dict__.get(key) or self._cache(
+        guarded_call = self.__dict__.get(key) or self._cache_call(
             key, self._guard(name, getattr(self.unguarded, name))
         )
         return guarded_call(*args, **kwargs)
 
-    def _cache(self, name: str, guarded_call: Call) -> Call:
+    def _cache_call(self, name: str, guarded_call: Call) -> Call:
         """Store the call in the instance dictionary, which bypasses `__getattr__`, and return it."""
         self.__dict__[name] = guarded_call
-        self._cached.append(name)
+        self._cached_names.append(name)
         return guarded_call
 
     def _guard(self, name: str, call: Call) -> Call:

@@ -16,12 +16,12 @@ class DeviceIdentity:
     board: str = ""
     firmware: str = ""
     """Build date of the firmware."""
-    simulated: bool = False
+    is_simulated: bool = False
 
     @property
     def label(self) -> str:
         """The name, with a mark if the device is simulated."""
-        return f"{self.name} (SIMULATED)" if self.simulated else self.name
+        return f"{self.name} (SIMULATED)" if self.is_simulated else self.name
 
     def as_dict(self) -> dict[str, Any]:
         """Return the identity as a document for a file."""
@@ -29,7 +29,7 @@ class DeviceIdentity:
             "name": self.name,
             "board": self.board,
             "firmware": self.firmware,
-            "simulated": self.simulated,
+            "simulated": self.is_simulated,
         }
 
 

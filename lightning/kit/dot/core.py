@@ -12,7 +12,7 @@ from lightning.kit.calibration import store
 from lightning.kit.calibration.decoder import FULL_VALUE
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.packing import Integers, PackedRows, check_operands, pack
+from lightning.kit.dot.packing import Integers, PackedRows, check_operands, pack_products
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import Symbol
 from lightning.kit.dot.tuning import MAX_TILE_RESIDUAL, TileMeter, Tuning, measure_tiles, tune
@@ -94,20 +94,26 @@ class VectorCore:
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots must be an integer of 1 or more, not {shots}")
         length = weight_array.shape[-1]
-        max_length = self.tile_reader.count_max_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
-        packed = pack(weight_array.reshape(-1, length), input_array.reshape(-1, length), max_length)
+        max_symbol_count = self.tile_reader.count_max_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
+        packed_rows = pack_products(
+            weight_array.reshape(-1, length), input_array.reshape(-1, length), max_symbol_count
+        )
         totals = np.zeros(weight_array.size // length)
-        if packed.row.size:
-            np.add.at(totals, packed.row, packed.sign * self._measure_tiles(packed, int(shots)))
+        if packed_rows.row_indices.size:
+            np.add.at(
+                totals,
+                packed_rows.row_indices,
+                packed_rows.signs * self._measure_tiles(packed_rows, int(shots)),
+            )
         return totals.reshape(weight_array.shape[:-1])
 
-    def _measure_tiles(self, packed: PackedRows, shots: int) -> Floats:
+    def _measure_tiles(self, packed_rows: PackedRows, shots: int) -> Floats:
         """Measure the tiles and return the sum of products of each, divided by 255 and without sign, (tiles,)."""
         tuning = self.tuning
         # Dark symbols pad the tiles.
-        values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % LENGTH_STEP), (0, 0)))
+        values = np.pad(packed_rows.values, ((0, 0), (0, -packed_rows.values.shape[1] % LENGTH_STEP), (0, 0)))
         levels = measure_tiles(
-            self.tile_reader, tuning.coding.encode(values), tuning.coding.dark, self.symbol, shots=shots
+            self.tile_reader, tuning.coding.encode(values), tuning.coding.dark_words, self.symbol, shots=shots
         ).mean(axis=1)
         sums = tuning.decoder.decode(levels, tuning.coding.compute_operands(values).sum(axis=1))
         if (is_unlit := _find_unlit(sums, values)).any():

@@ -20,7 +20,7 @@ from lightning.kit.dot.packing import PAIR_COUNT, check_operands
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, make_envelopes
 
-SYMBOL = Symbol(samples=240, guard=7)
+SYMBOL = Symbol(sample_count=240, guard_sample_count=7)
 """A symbol of 15 ticks, with one settled sample in its middle."""
 ROUND_COUNT = 4
 FILTER_TICKS = 8
@@ -34,7 +34,7 @@ class Inspection:
     """(samples,) decimated counts, including the idle level."""
     tick_ns: float
     """Time between two samples."""
-    settled: Integers
+    settled_indices: Integers
     """(symbols,) index of the settled sample."""
     sums: Floats
     """(symbols,) sum of the magnitudes of a symbol's two products, in units of 1/255."""
@@ -46,7 +46,7 @@ def inspect(
     weights: npt.ArrayLike,
     inputs: npt.ArrayLike,
     *,
-    rounds: int = ROUND_COUNT,
+    round_count: int = ROUND_COUNT,
 ) -> Inspection:
     """Play the magnitudes of two vectors, with products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
 
@@ -65,15 +65,15 @@ def inspect(
 
     encoder_0, encoder_1, encoder_2, encoder_3 = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.look_up_words(values)[None]
-    dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
-    waveforms = make_envelopes(words, dark, tile, reader.signal_path.alignment)[:, 0]  # (4, samples)
-    counts = reader.measure_trace(waveforms, tile, rounds=rounds)
-    settled = find_settled_samples(tile)
+    dark_words = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark_words
+    envelopes = make_envelopes(words, dark_words, tile, reader.signal_path.alignment)[:, 0]  # (4, samples)
+    counts = reader.measure_trace(envelopes, tile, round_count=round_count)
+    settled_indices = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
     idle_samples = REACH_TICKS - FILTER_TICKS
-    idle = float(np.concatenate([counts[:idle_samples], counts[-idle_samples:]]).mean())
-    sums = calibration.decode_table(counts[settled] - idle, values)
-    return Inspection(counts, calibration.timing.tick_ns, settled, sums)
+    idle_level = float(np.concatenate([counts[:idle_samples], counts[-idle_samples:]]).mean())
+    sums = calibration.decode_table(counts[settled_indices] - idle_level, values)
+    return Inspection(counts, calibration.timing.tick_ns, settled_indices, sums)
 
 
 def count_max_products(reader: TileReader) -> int:
@@ -82,7 +82,7 @@ def count_max_products(reader: TileReader) -> int:
     The kit's firmware holds 132: 66 for each pair.
     """
     ticks = reader.decimated_length - 2 * REACH_TICKS
-    return PAIR_COUNT * (ticks * reader.samples_per_tick // SYMBOL.samples)
+    return PAIR_COUNT * (ticks * reader.samples_per_tick // SYMBOL.sample_count)
 
 
 def find_settled_samples(tile: Tile) -> Integers:
@@ -91,8 +91,8 @@ def find_settled_samples(tile: Tile) -> Integers:
     >>> find_settled_samples(Tile(3, SYMBOL, 16)).tolist()
     [17, 32, 47]
     """
-    ticks_per_symbol = tile.symbol.samples / tile.samples_per_tick
-    middle_ticks = REACH_TICKS + (np.arange(tile.symbols) + 0.5) * ticks_per_symbol
+    ticks_per_symbol = tile.symbol.sample_count / tile.samples_per_tick
+    middle_ticks = REACH_TICKS + (np.arange(tile.symbol_count) + 0.5) * ticks_per_symbol
     samples: Integers = np.floor(middle_ticks - 0.5 + 1e-9).astype(np.int64)
     return samples
 

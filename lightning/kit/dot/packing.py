@@ -26,9 +26,9 @@ class PackedRows:
 
     values: Integers
     """(tiles, symbols, 4) of 0..255. Both values of a pair without a product are 0."""
-    row: Integers
+    row_indices: Integers
     """(tiles,) index of the row whose products the tile holds."""
-    sign: Integers
+    signs: Integers
     """(tiles,) 1 for positive products, -1 for negative ones."""
 
 
@@ -45,36 +45,38 @@ def check_operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integ
             hint="Give both the same length in their last axis",
         )
     try:
-        weights_out, inputs_out = np.broadcast_arrays(weight_array, input_array)
+        broadcast_weights, broadcast_inputs = np.broadcast_arrays(weight_array, input_array)
     except ValueError as error:
         raise OutOfRange(
             f"weights of shape {weight_array.shape} and inputs of shape {input_array.shape} do not match",
             hint="All axes but the last must be equal, or 1",
         ) from error
-    return weights_out, inputs_out
+    return broadcast_weights, broadcast_inputs
 
 
-def pack(weights: Integers, inputs: Integers, max_symbols: int) -> PackedRows:
-    """Return tiles of at most `max_symbols` symbols with the products of (rows, n) weights and inputs.
+def pack_products(weights: Integers, inputs: Integers, max_symbol_count: int) -> PackedRows:
+    """Return tiles of at most `max_symbol_count` symbols with the products of (rows, n) weights and inputs.
 
     All tiles are padded to the length of the longest. A row whose products are all zero has no tile.
 
-    >>> packed = pack(np.array([[1, -2, 3]]), np.array([[4, 5, 6]]), 8)
-    >>> packed.values.tolist(), packed.sign.tolist()
+    >>> packed = pack_products(np.array([[1, -2, 3]]), np.array([[4, 5, 6]]), 8)
+    >>> packed.values.tolist(), packed.signs.tolist()
     ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
     """
-    pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * max_symbols))
+    pieces = list(
+        _split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * max_symbol_count)
+    )
     max_length = max((-(-indices.size // PAIR_COUNT) for _, _, indices in pieces), default=0)
     values = np.zeros((len(pieces), PAIR_COUNT, 2, max_length), dtype=np.int64)
     for tile, (row, _, indices) in enumerate(pieces):
         for pair in range(PAIR_COUNT):
-            pair_places = indices[pair::PAIR_COUNT]
-            values[tile, pair, 0, : pair_places.size] = weights[row, pair_places]
-            values[tile, pair, 1, : pair_places.size] = inputs[row, pair_places]
-    rows = np.array([row for row, _, _ in pieces], dtype=np.int64)
+            pair_indices = indices[pair::PAIR_COUNT]
+            values[tile, pair, 0, : pair_indices.size] = weights[row, pair_indices]
+            values[tile, pair, 1, : pair_indices.size] = inputs[row, pair_indices]
+    row_indices = np.array([row for row, _, _ in pieces], dtype=np.int64)
     signs = np.array([sign for _, sign, _ in pieces], dtype=np.int64)
     values_by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIR_COUNT, max_length).transpose(0, 2, 1)
-    return PackedRows(values_by_symbol, rows, signs)
+    return PackedRows(values_by_symbol, row_indices, signs)
 
 
 def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, Integers]]:

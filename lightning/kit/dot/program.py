@@ -75,48 +75,51 @@ class TileReader:
         """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
         ticks = min(self.memory_length // self.samples_per_tick // 3, MAX_PULSE_TICKS)
         edge_ticks = self.make_tile(0, symbol).ticks
-        return (ticks - edge_ticks) * self.samples_per_tick // symbol.samples
+        return (ticks - edge_ticks) * self.samples_per_tick // symbol.sample_count
 
     def count_tiles_per_run(self, tile: Tile) -> int:
         """Return the number of tiles that fit in one run besides the dark tiles."""
-        return min(self.memory_length // tile.samples, self.buffer_length) - 2 * self.count_dark_tiles(tile)
+        return min(self.memory_length // tile.sample_count, self.buffer_length) - 2 * self.count_dark_tiles(
+            tile
+        )
 
     def count_dark_tiles(self, tile: Tile) -> int:
         """Return the number of dark tiles at each end of a run."""
-        return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.samples <= self.memory_length else 1
+        return DARK_TILE_COUNT if 8 * DARK_TILE_COUNT * tile.sample_count <= self.memory_length else 1
 
-    def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+    def measure_sums(self, envelopes: Samples, tile: Tile, dark_envelopes: Samples, *, shots: int) -> Floats:
         """Return the light of each tile in counts times ticks, (tiles, shots). The light of dark tiles is subtracted.
 
-        `envelopes` are (4, tiles, samples), `dark` (4, samples). The tiles take several runs if one run cannot hold
-        them.
+        `envelopes` are (4, tiles, samples), `dark_envelopes` (4, samples). The tiles take several runs if one run
+        cannot hold them.
         """
         tiles_per_run = self.count_tiles_per_run(tile)
         sums_by_run = [
-            self._measure_run(envelopes[:, start : start + tiles_per_run], tile, dark, shots)
+            self._measure_run(envelopes[:, start : start + tiles_per_run], tile, dark_envelopes, shots)
             for start in range(0, envelopes.shape[1], tiles_per_run)
         ]
         return np.concatenate(sums_by_run)
 
-    def measure_trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Play one tile and return the decimated counts of its window, (samples,), averaged over `rounds`.
+    def measure_trace(self, envelopes: Samples, tile: Tile, *, round_count: int) -> Floats:
+        """Play one tile and return the decimated counts of its window, (samples,), averaged over `round_count`.
 
         `envelopes` are (4, samples).
         """
-        self._load(envelopes)
+        self._load_envelopes(envelopes)
         program = self.make_program(tile, 1, 1)
         runs = [
-            program.acquire_decimated(self.soc, load_envelopes=False, progress=False) for _ in range(rounds)
+            program.acquire_decimated(self.soc, load_envelopes=False, progress=False)
+            for _ in range(round_count)
         ]
         counts: Floats = OSCILLATOR_GAIN * np.asarray(runs, dtype=float).mean(axis=0).reshape(-1, 2)[:, 0]
         return counts
 
-    def _measure_run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
+    def _measure_run(self, envelopes: Samples, tile: Tile, dark_envelopes: Samples, shots: int) -> Floats:
         edge_tile_count = self.count_dark_tiles(tile)
-        edge_envelopes = np.repeat(dark[:, None, :], edge_tile_count, axis=1)
+        edge_envelopes = np.repeat(dark_envelopes[:, None, :], edge_tile_count, axis=1)
         all_envelopes = np.concatenate([edge_envelopes, envelopes, edge_envelopes], axis=1)
         tile_count = all_envelopes.shape[1]
-        self._load(all_envelopes.reshape(MODULATOR_COUNT, -1))
+        self._load_envelopes(all_envelopes.reshape(MODULATOR_COUNT, -1))
         shots_per_pass = max(1, self.buffer_length // tile_count)
         shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
         raw = np.concatenate([self._measure_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
@@ -136,9 +139,9 @@ class TileReader:
         """Return the QICK program for a run of `tile_count` tiles, including dark tiles."""
         return _load_program_class()(self.soc, tile, tile_count, shots, self.signal_path)
 
-    def _load(self, memory: Samples) -> None:
+    def _load_envelopes(self, envelopes: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""
-        for channel, samples in zip(self.signal_path.channels, memory, strict=True):
+        for channel, samples in zip(self.signal_path.channels, envelopes, strict=True):
             rows = np.zeros((samples.size, 2), dtype=np.int16)
             rows[:, 0] = samples
             self.soc.load_envelope(channel, data=rows if _is_local(self.soc) else rows.tolist(), addr=0)
@@ -193,8 +196,10 @@ def _load_program_class() -> Any:
             super().__init__(soccfg, {"expts": tile_count, "reps": shots, "start": 0, "step": 1})
 
         def initialize(self) -> None:
-            self.declare_readout(ch=self.signal_path.readout, length=self.tile.window, freq=0, sel="input")
-            blank = np.zeros(self.tile.samples)
+            self.declare_readout(
+                ch=self.signal_path.readout, length=self.tile.window_ticks, freq=0, sel="input"
+            )
+            blank = np.zeros(self.tile.sample_count)
             for channel in self.signal_path.channels:
                 self.declare_gen(ch=channel, nqz=1)
                 self.add_envelope(ch=channel, name="tile", idata=blank)
@@ -205,10 +210,10 @@ def _load_program_class() -> Any:
 
         def body(self) -> None:
             for channel, delay in zip(
-                self.signal_path.channels, self.signal_path.alignment.delays, strict=True
+                self.signal_path.channels, self.signal_path.alignment.delay_ticks, strict=True
             ):
                 self.pulse(ch=channel, t=delay)
-            offset = self.signal_path.alignment.arrival + self.tile.offset
+            offset = self.signal_path.alignment.arrival_ticks + self.tile.offset_ticks
             self.trigger(adcs=[self.signal_path.readout], adc_trig_offset=offset, t=0)
             self.wait_all()
             self.sync_all(REST_TICKS)

@@ -50,33 +50,34 @@ class Symbol:
     Raise `OutOfRange` for guards below 1 sample, or fewer than 4 samples between the guards.
     """
 
-    samples: int = 32
+    sample_count: int = 32
     """Samples of one symbol."""
-    guard: int = 4
+    guard_sample_count: int = 4
     """Dark samples of the gate at each end of a symbol: more than the residual skew plus one rise time."""
 
     def __post_init__(self) -> None:
-        if self.guard < 1 or self.settled < 4:
+        if self.guard_sample_count < 1 or self.open_sample_count < 4:
             raise OutOfRange(
-                f"a symbol of {self.samples} samples with guards of {self.guard} leaves {self.settled} in between",
+                f"a symbol of {self.sample_count} samples with guards of {self.guard_sample_count} leaves"
+                f" {self.open_sample_count} in between",
                 hint="Use guards of at least 1, and leave at least 4 samples",
             )
 
     @property
-    def settled(self) -> int:
+    def open_sample_count(self) -> int:
         """Samples for which the gate is open."""
-        return self.samples - 2 * self.guard
+        return self.sample_count - 2 * self.guard_sample_count
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """Delays that make the light of four generators act at the same time."""
 
-    delays: tuple[int, int, int, int]
+    delay_ticks: tuple[int, int, int, int]
     """Delay of each generator, in ticks."""
-    shifts: tuple[int, int, int, int]
+    shift_samples: tuple[int, int, int, int]
     """Further delay of each envelope in samples, less than one tick."""
-    arrival: int
+    arrival_ticks: int
     """Ticks from the pulses to the arrival of all their light."""
 
     @classmethod
@@ -84,7 +85,7 @@ class Alignment:
         """Return the alignment for the measured arrivals, to the nearest sample.
 
         >>> Alignment.from_timing(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
-        Alignment(delays=(1, 0, 7, 1), shifts=(0, 12, 0, 8), arrival=147)
+        Alignment(delay_ticks=(1, 0, 7, 1), shift_samples=(0, 12, 0, 8), arrival_ticks=147)
         """
         last_tick = math.floor(max(timing.arrival)) + 1
         delays = [round((last_tick - ticks) * samples_per_tick) for ticks in timing.arrival]
@@ -100,14 +101,14 @@ class Alignment:
 class Tile:
     """Dimensions of one tile: a row of symbols between two dark edges. One window sums its light."""
 
-    symbols: int
+    symbol_count: int
     symbol: Symbol
     samples_per_tick: int
 
     @property
     def lit_ticks(self) -> int:
         """Ticks of the symbols, rounded up."""
-        return -(-self.symbols * self.symbol.samples // self.samples_per_tick)
+        return -(-self.symbol_count * self.symbol.sample_count // self.samples_per_tick)
 
     @property
     def ticks(self) -> int:
@@ -115,17 +116,17 @@ class Tile:
         return self.lit_ticks + 2 * EDGE_TICKS
 
     @property
-    def samples(self) -> int:
+    def sample_count(self) -> int:
         """Samples of the whole envelope, per generator."""
         return self.ticks * self.samples_per_tick
 
     @property
-    def window(self) -> int:
+    def window_ticks(self) -> int:
         """Length of the readout's window in ticks."""
         return self.lit_ticks + 2 * REACH_TICKS
 
     @property
-    def offset(self) -> int:
+    def offset_ticks(self) -> int:
         """Ticks from the arrival of the envelope's first sample to the start of the window."""
         return EDGE_TICKS - REACH_TICKS
 
@@ -137,7 +138,7 @@ class Coding:
     encoders: tuple[Encoder, Encoder, Encoder, Encoder]
 
     @property
-    def dark(self) -> tuple[int, ...]:
+    def dark_words(self) -> tuple[int, ...]:
         """The word of value 0 of each modulator."""
         return tuple(int(encoder.words[0]) for encoder in self.encoders)
 
@@ -162,23 +163,25 @@ class Coding:
         )
 
 
-def make_envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
+def make_envelopes(words: Integers, dark_words: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
     """Return the envelopes (4, tiles, samples) for (tiles, symbols, 4) words. The rest of each tile is dark.
 
     The shift of an alignment moves symbols into the dark edge, which is longer than any shift.
     """
     tile_count, symbol_count, _ = words.shape
-    samples = np.empty((MODULATOR_COUNT, tile_count, tile.samples), dtype=np.int16)
+    envelopes = np.empty((MODULATOR_COUNT, tile_count, tile.sample_count), dtype=np.int16)
     symbol = tile.symbol
     for index in range(MODULATOR_COUNT):
         open_samples = (
-            slice(symbol.guard, symbol.samples - symbol.guard) if index in GATE_INDICES else slice(None)
+            slice(symbol.guard_sample_count, symbol.sample_count - symbol.guard_sample_count)
+            if index in GATE_INDICES
+            else slice(None)
         )
-        pattern = np.full((tile_count, symbol_count, symbol.samples), dark[index], dtype=np.int64)
+        pattern = np.full((tile_count, symbol_count, symbol.sample_count), dark_words[index], dtype=np.int64)
         pattern[:, :, open_samples] = words[:, :, index, None]
-        first_sample = EDGE_TICKS * tile.samples_per_tick + alignment.shifts[index]
-        samples[index] = dark[index] + HALF_STEP_WORDS
-        samples[index, :, first_sample : first_sample + symbol_count * symbol.samples] = (
+        first_sample = EDGE_TICKS * tile.samples_per_tick + alignment.shift_samples[index]
+        envelopes[index] = dark_words[index] + HALF_STEP_WORDS
+        envelopes[index, :, first_sample : first_sample + symbol_count * symbol.sample_count] = (
             pattern.reshape(tile_count, -1) + HALF_STEP_WORDS
         )
-    return samples
+    return envelopes

@@ -56,7 +56,7 @@ class TileMeter(Protocol):
         """Return the number of symbols in the longest tile."""
         ...
 
-    def measure_sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
+    def measure_sums(self, envelopes: Samples, tile: Tile, dark_envelopes: Samples, *, shots: int) -> Floats:
         """Return the light above dark, (tiles, shots)."""
         ...
 
@@ -69,14 +69,14 @@ class TileDecoder:
     """(4,) light per unit of the sum of a modulator's operands."""
     gain: tuple[float, float]
     """Light per unit of the sum of a pair's products."""
-    unit: float
+    full_product_level: float
     """Light of a full product. It is the same for both pairs, because the brighter pair is dimmed."""
-    residual: float
+    rms_residual: float
     """Rms residual of the regression, in units of 1/255 of a product per root of a tile's symbols."""
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
         """Return the sums of products (tiles,), in units of 1/255, for levels (tiles,) and operand sums (tiles, 4)."""
-        analogue: Floats = FULL_VALUE * (levels - sums @ np.array(self.leak)) / self.unit
+        analogue: Floats = FULL_VALUE * (levels - sums @ np.array(self.leak)) / self.full_product_level
         return analogue
 
 
@@ -86,7 +86,7 @@ class Tuning:
 
     symbol: Symbol
     coding: Coding
-    gates: tuple[Fringe, Fringe]
+    gate_curves: tuple[Fringe, Fringe]
     decoder: TileDecoder
 
 
@@ -95,11 +95,11 @@ def measure_tiles(
 ) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tile_meter.make_tile(words.shape[1], symbol)
-    dark_words = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
+    dark_tile_words = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
     alignment = tile_meter.signal_path.alignment
-    samples = make_envelopes(words, dark, tile, alignment)
+    envelopes = make_envelopes(words, dark, tile, alignment)
     return tile_meter.measure_sums(
-        samples, tile, make_envelopes(dark_words, dark, tile, alignment)[:, 0], shots=shots
+        envelopes, tile, make_envelopes(dark_tile_words, dark, tile, alignment)[:, 0], shots=shots
     )
 
 
@@ -112,8 +112,8 @@ def tune(tile_meter: TileMeter, calibration: Calibration, symbol: Symbol, rng: n
     encoders = tuple(modulator.encoder for modulator in calibration.modulators)
     curves = [_measure_gate(tile_meter, calibration, symbol, pair, encoders) for pair in (0, 1)]
     gate_encoders = [make_encoder(curve) for curve in curves]
-    shared_0, shared_1 = calibration.modulators[0].shared, calibration.modulators[2].shared
-    coding = Coding((shared_0, gate_encoders[0], shared_1, gate_encoders[1]))
+    shared_encoder_0, shared_encoder_1 = calibration.modulators[0].shared, calibration.modulators[2].shared
+    coding = Coding((shared_encoder_0, gate_encoders[0], shared_encoder_1, gate_encoders[1]))
     decoder = _train_decoder(tile_meter, coding, symbol, rng)
     return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
 
@@ -130,11 +130,11 @@ def _measure_gate(
     margin = RANGE_MARGIN * curve.half_wave
     low, high = max(curve.null - margin, -WORD_LIMIT), min(curve.peak + margin, WORD_LIMIT)
     sweep_words = np.rint(np.linspace(low, high, SWEPT_POINT_COUNT)).astype(np.int64)
-    dark = tuple(int(encoder.words[0]) for encoder in encoders)
-    words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOL_COUNT, 1))
+    dark_words = tuple(int(encoder.words[0]) for encoder in encoders)
+    words = np.tile(np.array(dark_words), (sweep_words.size, SWEPT_SYMBOL_COUNT, 1))
     words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
-    levels = measure_tiles(tile_meter, words, dark, symbol, shots=SHOT_COUNT).mean(axis=1)
+    levels = measure_tiles(tile_meter, words, dark_words, symbol, shots=SHOT_COUNT).mean(axis=1)
     expected_light = calibration.decoder.gain[pair] * _compute_open_ticks(tile_meter, symbol)
     swing = float(np.ptp(levels))
     if swing < MIN_LIGHT_SHARE * expected_light:
@@ -151,7 +151,7 @@ def _measure_gate(
 
 def _compute_open_ticks(tile_meter: TileMeter, symbol: Symbol) -> float:
     """Return the total open time of the gate in a tile of a sweep, in ticks."""
-    return SWEPT_SYMBOL_COUNT * symbol.settled / tile_meter.make_tile(1, symbol).samples_per_tick
+    return SWEPT_SYMBOL_COUNT * symbol.open_sample_count / tile_meter.make_tile(1, symbol).samples_per_tick
 
 
 def _train_decoder(
@@ -159,9 +159,9 @@ def _train_decoder(
 ) -> TileDecoder:
     length = min(TRAINING_SYMBOL_COUNT, tile_meter.count_max_symbols(symbol))
     values = draw_training_values(rng, length)
-    levels = measure_tiles(tile_meter, coding.encode(values), coding.dark, symbol, shots=SHOT_COUNT).mean(
-        axis=1
-    )
+    levels = measure_tiles(
+        tile_meter, coding.encode(values), coding.dark_words, symbol, shots=SHOT_COUNT
+    ).mean(axis=1)
     operands = coding.compute_operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
@@ -169,8 +169,8 @@ def _train_decoder(
     residuals = levels - design @ weights
     coefficients = [float(weight) for weight in weights]
     gain = (coefficients[MODULATOR_COUNT], coefficients[MODULATOR_COUNT + 1])
-    unit = float(np.mean(np.array(gain) * coding.full_products))
-    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / unit
+    full_product_level = float(np.mean(np.array(gain) * coding.full_products))
+    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / full_product_level
     if not rms <= MAX_TILE_RESIDUAL:
         raise CalibrationError(
             (
@@ -182,7 +182,7 @@ def _train_decoder(
                 "compresses"
             ),
         )
-    return TileDecoder(tuple(coefficients[:MODULATOR_COUNT]), gain, unit, rms)
+    return TileDecoder(tuple(coefficients[:MODULATOR_COUNT]), gain, full_product_level, rms)
 
 
 def draw_training_values(rng: np.random.Generator, length: int) -> Integers:

@@ -35,7 +35,7 @@ def open_instrument(
     its library for the resource's bus.
     """
     if role == "laser":
-        return SantecLaser(_open_session(resource, "santec", timeout_s, end="\r\n"))
+        return SantecLaser(_open_session(resource, "santec", timeout_s, terminator="\r\n"))
     if role == "bias":
         return KeysightSupply(_open_session(resource, "keysight", timeout_s))
     if role == "meter":
@@ -43,8 +43,10 @@ def open_instrument(
     raise AddressError(f"there is no instrument for {role!r}", hint='Ask for "laser", "bias" or "meter"')
 
 
-def _open_session(resource: str, make: str, timeout_s: float, *, end: str = "\n") -> Session:
-    session = Session(resource, (make,), timeout_s=timeout_s, connect=partial(open_line, end=end))
+def _open_session(resource: str, manufacturer: str, timeout_s: float, *, terminator: str = "\n") -> Session:
+    session = Session(
+        resource, (manufacturer,), timeout_s=timeout_s, connect=partial(open_line, terminator=terminator)
+    )
     session.open()
     return session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from lightning.kit.instruments.line import NotAsSet
+from lightning.kit.instruments.line import SettingMismatch
 from lightning.kit.instruments.session import Identity, Session
 
 
@@ -60,7 +60,7 @@ class SantecLaser:
     The driver sets the power unit to dBm before every power command.
     """
 
-    POWER_DBM = (-15.0, 13.0)
+    POWER_RANGE_DBM = (-15.0, 13.0)
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -73,7 +73,7 @@ class SantecLaser:
     def turn_on(self) -> None:
         """Switch the diode on, open the shutter and wait until the output is steady.
 
-        Raise `NotAsSet` if the laser then reports that it is off, or reports an alarm.
+        Raise `SettingMismatch` if the laser then reports that it is off, or reports an alarm.
         """
         self._session.send_command(":POW:STAT 1")
         self._session.send_command(":POW:SHUT 0")
@@ -85,11 +85,14 @@ class SantecLaser:
             raise self._make_dark_error(f"it reports {alarm}")
 
     def turn_off(self) -> None:
-        """Close the shutter. The diode stays on to keep warm. Raise `NotAsSet` if the laser still reports light."""
+        """Close the shutter.
+
+        The diode stays on to keep warm. Raise `SettingMismatch` if the laser still reports light.
+        """
         self._session.send_command(":POW:SHUT 1")
         self._settle("the laser's shutter")
         if self.is_on():
-            raise NotAsSet(
+            raise SettingMismatch(
                 "the shutter was closed, but the laser reports that it is on",
                 device=self._session.resource,
                 hint="Switch it off at its front panel before you open the light path",
@@ -101,11 +104,11 @@ class SantecLaser:
 
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the power, -15 to 13 dBm, and return when it is steady."""
-        self._session.check_range("a power in dBm of", power_dbm, *self.POWER_DBM)
+        self._session.check_range("a power in dBm of", power_dbm, *self.POWER_RANGE_DBM)
         self._use_dbm()
         self._session.send_command(f":POW {power_dbm:.2f}")
         self._settle("the laser's power")
-        self._session.compare("the power in dBm", power_dbm, self.read_power_setpoint_dbm(), 0.006)
+        self._session.check_reading("the power in dBm", power_dbm, self.read_power_setpoint_dbm(), 0.006)
 
     def read_power_setpoint_dbm(self) -> float:
         """Return the power setpoint."""
@@ -126,7 +129,7 @@ class SantecLaser:
         self._session.check_range("a wavelength in nm of", wavelength_nm, *self.read_wavelength_range_nm())
         self._session.send_command(f":WAV {wavelength_nm:.4f}")
         self._settle("the laser's wavelength")
-        self._session.compare("the wavelength in nm", wavelength_nm, self.read_wavelength_nm(), 0.0005)
+        self._session.check_reading("the wavelength in nm", wavelength_nm, self.read_wavelength_nm(), 0.0005)
 
     def read_wavelength_nm(self) -> float:
         """Return the wavelength setpoint."""
@@ -144,8 +147,8 @@ class SantecLaser:
         if self._session.ask_bool(":POW:UNIT?"):
             self._session.send_command(":POW:UNIT 0")
 
-    def _make_dark_error(self, reason: str) -> NotAsSet:
-        return NotAsSet(
+    def _make_dark_error(self, reason: str) -> SettingMismatch:
+        return SettingMismatch(
             f"the laser was switched on and gives no light: {reason}",
             device=self._session.resource,
             hint="Check the key, the interlock and the remote interlock plug at its back",

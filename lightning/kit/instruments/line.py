@@ -64,7 +64,7 @@ class WrongInstrument(InstrumentError, code="instrument.wrong"):
     """Another instrument answers at the address."""
 
 
-class NotAsSet(InstrumentError, code="instrument.not-as-set"):
+class SettingMismatch(InstrumentError, code="instrument.not-as-set"):
     """A setting reads back another value, or did not settle."""
 
 
@@ -84,8 +84,8 @@ class Line(Protocol):
         ...
 
 
-def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
-    """Connect to a VISA resource. Sent lines end with `end`, replies with CR, LF or both.
+def open_line(resource: str, timeout_s: float, *, terminator: str = "\n") -> Line:
+    """Connect to a VISA resource. Sent lines end with `terminator`, replies with CR, LF or both.
 
     Raise `InstrumentGone` if there is no connection, `AddressError` for an invalid resource, and `MissingLibrary`
     without PyVISA or its library for the bus.
@@ -93,8 +93,8 @@ def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
     is_socket = resource.upper().endswith("::SOCKET")
     visa = _open_resource(resource, timeout_s, backend="@py" if is_socket else "")
     if is_socket:
-        return SocketLine(visa, resource, timeout_s, end)
-    return MessageLine(visa, resource, timeout_s, end)
+        return SocketLine(visa, resource, timeout_s, terminator)
+    return MessageLine(visa, resource, timeout_s, terminator)
 
 
 def _open_resource(resource: str, timeout_s: float, *, backend: str) -> Any:
@@ -116,8 +116,8 @@ def _make_open_error(resource: str, error: Exception) -> Exception:
             f"{resource!r} is not a VISA resource",
             hint="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
         )
-    if missing := _MISSING_MODULE.search(str(error)):
-        library = _LIBRARIES.get(missing[1], missing[1])
+    if missing_module := _MISSING_MODULE.search(str(error)):
+        library = _LIBRARIES.get(missing_module[1], missing_module[1])
         return MissingLibrary(
             f"{library} is needed to reach {resource}, and is not installed",
             hint=f"Run: pip install {library}",
@@ -142,12 +142,12 @@ def _open_manager(backend: str) -> Any:
 class SocketLine:
     """Lines over a raw TCP connection that PyVISA holds."""
 
-    def __init__(self, visa: Any, resource: str, timeout_s: float, end: str) -> None:
+    def __init__(self, visa: Any, resource: str, timeout_s: float, terminator: str) -> None:
         self._visa = visa
         self._resource = resource
         self._timeout_s = timeout_s
-        self._end = end.encode()
-        self._unread = b""
+        self._terminator = terminator.encode()
+        self._receive_buffer = b""
         self._socket: socket.socket = visa.visalib.sessions[visa.session].interface
         problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
@@ -157,7 +157,7 @@ class SocketLine:
 
     def write(self, text: str) -> None:
         """Send one line."""
-        data = text.encode("ascii") + self._end
+        data = text.encode("ascii") + self._terminator
         if not self._wait(select.POLLOUT, self._timeout_s):
             raise _make_silent_error(self._resource, text, self._timeout_s)
         try:
@@ -170,10 +170,10 @@ class SocketLine:
         deadline_s = time.monotonic() + self._timeout_s
         # Bytes that arrived before the query would look like its reply.
         while self._wait(select.POLLIN, 0.0):
-            self._unread += self._receive()
-        if self._unread.strip():
-            raise _make_unreadable_error(self._resource, self._unread)
-        self._unread = b""
+            self._receive_buffer += self._receive()
+        if self._receive_buffer.strip():
+            raise _make_unreadable_error(self._resource, self._receive_buffer)
+        self._receive_buffer = b""
         self.write(text)
         while True:
             line, is_complete = self._split_line()
@@ -181,9 +181,9 @@ class SocketLine:
                 return line
             if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
                 raise _make_silent_error(self._resource, text, self._timeout_s)
-            self._unread += self._receive()
-            if len(self._unread) > _LONGEST_REPLY_BYTES:
-                raise _make_unreadable_error(self._resource, self._unread[:40])
+            self._receive_buffer += self._receive()
+            if len(self._receive_buffer) > _LONGEST_REPLY_BYTES:
+                raise _make_unreadable_error(self._resource, self._receive_buffer[:40])
 
     def close(self) -> None:
         """Disconnect."""
@@ -192,11 +192,14 @@ class SocketLine:
 
     def _split_line(self) -> tuple[str, bool]:
         """Remove the first complete line from the received bytes; return (line, True), or ("", False) without one."""
-        self._unread = self._unread.lstrip(b"\r\n")
-        match = _LINE_ENDS.search(self._unread)
+        self._receive_buffer = self._receive_buffer.lstrip(b"\r\n")
+        match = _LINE_ENDS.search(self._receive_buffer)
         if match is None:
             return "", False
-        line, self._unread = self._unread[: match.start()], self._unread[match.end() :]
+        line, self._receive_buffer = (
+            self._receive_buffer[: match.start()],
+            self._receive_buffer[match.end() :],
+        )
         try:
             return line.decode("ascii").strip(), True
         except UnicodeDecodeError:
@@ -222,11 +225,11 @@ class SocketLine:
 class MessageLine:
     """Lines over a bus that frames messages."""
 
-    def __init__(self, visa: Any, resource: str, timeout_s: float, end: str) -> None:
+    def __init__(self, visa: Any, resource: str, timeout_s: float, terminator: str) -> None:
         self._visa = visa
         self._resource = resource
         self._timeout_s = timeout_s
-        visa.write_termination = end
+        visa.write_termination = terminator
 
     def write(self, text: str) -> None:
         """Send one line."""

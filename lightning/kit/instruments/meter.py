@@ -28,7 +28,7 @@ class PowerMeter(Protocol):
         """Set the wavelength of the light, which selects the calibration of the head."""
         ...
 
-    def set_averages(self, count: int) -> None:
+    def set_average_count(self, count: int) -> None:
         """Set the number of readings to average."""
         ...
 
@@ -40,8 +40,8 @@ class PowerMeter(Protocol):
 class ThorlabsMeter:
     """A power meter with the commands of Thorlabs' PM100D, PM101, PM103 and PM400."""
 
-    WAVELENGTH_NM = (400.0, 1900.0)
-    AVERAGES = (1, 10_000)
+    WAVELENGTH_RANGE_NM = (400.0, 1900.0)
+    AVERAGE_COUNT_RANGE = (1, 10_000)
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -64,17 +64,19 @@ class ThorlabsMeter:
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
         """Set the wavelength of the light, 400 to 1900 nm."""
-        self._session.check_range("a wavelength in nm of", wavelength_nm, *self.WAVELENGTH_NM)
+        self._session.check_range("a wavelength in nm of", wavelength_nm, *self.WAVELENGTH_RANGE_NM)
         self._session.send_command(f"SENS:CORR:WAV {wavelength_nm:.3f}")
-        self._session.compare(
+        self._session.check_reading(
             "the wavelength in nm", wavelength_nm, self._session.ask_number("SENS:CORR:WAV?"), 0.01
         )
 
-    def set_averages(self, count: int) -> None:
+    def set_average_count(self, count: int) -> None:
         """Set the number of readings to average, 1 to 10,000."""
-        self._session.check_range("a number of readings of", count, *self.AVERAGES)
+        self._session.check_range("a number of readings of", count, *self.AVERAGE_COUNT_RANGE)
         self._session.send_command(f"SENS:AVER:COUN {count}")
-        self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)
+        self._session.check_reading(
+            "the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0
+        )
 
     def close(self) -> None:
         """Disconnect."""

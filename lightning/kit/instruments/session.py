@@ -14,7 +14,7 @@ from lightning.kit.instruments.line import (
     InstrumentError,
     InstrumentRefused,
     Line,
-    NotAsSet,
+    SettingMismatch,
     UnreadableReply,
     WrongInstrument,
     open_line,
@@ -128,21 +128,21 @@ class Session:
             )
 
     def wait_until(self, is_settled: Callable[[], bool], subject: str) -> None:
-        """Poll `is_settled` until it is true. Raise `NotAsSet` after `settle_s`."""
+        """Poll `is_settled` until it is true. Raise `SettingMismatch` after `settle_s`."""
         deadline_s = time.monotonic() + self.settle_s
         while not is_settled():
             if time.monotonic() > deadline_s:
-                raise NotAsSet(
+                raise SettingMismatch(
                     f"{subject} did not settle within {self.settle_s:g} s",
                     device=self.resource,
                     hint="Look at the instrument's display for a warm-up, an interlock or an alarm",
                 )
             time.sleep(_POLL_S)
 
-    def compare(self, subject: str, setpoint: float, reading: float, tolerance: float) -> None:
-        """Raise `NotAsSet` unless a reading is within `tolerance` of its setpoint."""
+    def check_reading(self, subject: str, setpoint: float, reading: float, tolerance: float) -> None:
+        """Raise `SettingMismatch` unless a reading is within `tolerance` of its setpoint."""
         if not abs(reading - setpoint) <= tolerance:
-            raise NotAsSet(
+            raise SettingMismatch(
                 f"{subject} was set to {setpoint:g} and reads {reading:g}",
                 device=self.resource,
                 hint="Look at the instrument's display: a limit, an interlock or another program may hold it",

@@ -16,7 +16,7 @@ class BiasSupply(Protocol):
         ...
 
     @property
-    def outputs(self) -> int:
+    def output_count(self) -> int:
         """The number of outputs."""
         ...
 
@@ -61,7 +61,7 @@ class KeysightSupply:
         self._session = session
         self._limit_v = limit_v
         self._tolerance_v = tolerance_v
-        self._outputs = 0
+        self._output_count = 0
 
     @property
     def identity(self) -> Identity:
@@ -69,11 +69,11 @@ class KeysightSupply:
         return self._session.identity
 
     @property
-    def outputs(self) -> int:
+    def output_count(self) -> int:
         """The number of outputs."""
-        if not self._outputs:
-            self._outputs = round(self._session.ask_number("SYST:CHAN?"))
-        return self._outputs
+        if not self._output_count:
+            self._output_count = round(self._session.ask_number("SYST:CHAN?"))
+        return self._output_count
 
     @property
     def limit_v(self) -> float:
@@ -85,11 +85,11 @@ class KeysightSupply:
         channel = self._format_channel(output)
         self._session.check_range("a bias voltage of", voltage_v, 0.0, self._limit_v)
         self._session.send_command(f"VOLT {voltage_v:.4f},{channel}")
-        self._session.compare(
+        self._session.check_reading(
             f"output {output} in V", voltage_v, self._session.ask_number(f"VOLT? {channel}"), 0.001
         )
         if self.is_on(output):
-            self._session.compare(
+            self._session.check_reading(
                 f"output {output} in V", voltage_v, self.read_voltage_v(output), self._tolerance_v
             )
 
@@ -115,8 +115,10 @@ class KeysightSupply:
 
     def _switch(self, output: int, *, is_on: bool) -> None:
         self._session.send_command(f"OUTP {'ON' if is_on else 'OFF'},{self._format_channel(output)}")
-        self._session.compare(f"the switch of output {output}", float(is_on), float(self.is_on(output)), 0.0)
+        self._session.check_reading(
+            f"the switch of output {output}", float(is_on), float(self.is_on(output)), 0.0
+        )
 
     def _format_channel(self, output: int) -> str:
-        self._session.check_range("an output of number", output, 1, self.outputs)
+        self._session.check_range("an output of number", output, 1, self.output_count)
         return f"(@{output})"

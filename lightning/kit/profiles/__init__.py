@@ -37,7 +37,7 @@ class Profile:
     config: dict[str, Any] = field(repr=False)
     """QICK's configuration document."""
 
-    def soccfg(self) -> Any:
+    def make_soccfg(self) -> Any:
         """Return a `qick.QickConfig` for which programs can be compiled. Raise `MissingLibrary` without QICK."""
         qick = require("qick", "to compile programs")
         return qick.QickConfig(copy.deepcopy(self.config))

@@ -21,9 +21,9 @@ from lightning.optional import require
 Floats = npt.NDArray[np.float64]
 
 SYNCI, REGWI, LOOPNZ = 0x14, 0x19, 0x30
-DATA_DEPENDENT = frozenset((0x31, 0x52, 0x54))
+DATA_DEPENDENT_OPCODES = frozenset((0x31, 0x52, 0x54))
 """Opcodes of version 1 that make the duration of a program depend on data: `condj`, `sync`, `wait`."""
-_IMMEDIATE = (1 << 31) - 1
+_IMMEDIATE_MASK = (1 << 31) - 1
 
 MODULE_BY_PROCESSOR = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
 """Type of the timed processor in a configuration, and the module that writes programs for it."""
@@ -90,23 +90,23 @@ def count_ticks(words: Sequence[int], *, ticks_per_instruction: int = 0) -> int 
     >>> count_ticks([regwi, (0x14 << 56) | 10, loopnz, 0x3F << 56])
     30
     """
-    elapsed = [0]
+    elapsed_ticks = [0]
     """For each address, the ticks until the program first reaches it after all earlier loops."""
     for address, word in enumerate(words):
         opcode = int(word) >> 56
-        if opcode in DATA_DEPENDENT:
+        if opcode in DATA_DEPENDENT_OPCODES:
             return None
-        elapsed_after = elapsed[address] + ticks_per_instruction
+        next_elapsed_ticks = elapsed_ticks[address] + ticks_per_instruction
         if opcode == SYNCI:
-            elapsed_after += int(word) & _IMMEDIATE
+            next_elapsed_ticks += int(word) & _IMMEDIATE_MASK
         elif opcode == LOOPNZ:
             start_address = int(word) & 0xFFFF
             loop_count = _find_loop_count(words, address, start_address)
             if loop_count is None:
                 return None
-            elapsed_after += (elapsed_after - elapsed[start_address]) * loop_count
-        elapsed.append(elapsed_after)
-    return elapsed[-1]
+            next_elapsed_ticks += (next_elapsed_ticks - elapsed_ticks[start_address]) * loop_count
+        elapsed_ticks.append(next_elapsed_ticks)
+    return elapsed_ticks[-1]
 
 
 def _find_loop_count(words: Sequence[int], loop_address: int, start_address: int) -> int | None:
@@ -116,7 +116,7 @@ def _find_loop_count(words: Sequence[int], loop_address: int, start_address: int
         return None
     for word in reversed(words[:start_address]):
         if int(word) >> 56 == REGWI and _decode_register(word) == register:
-            return int(word) & _IMMEDIATE
+            return int(word) & _IMMEDIATE_MASK
     return None
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FORMAT = "lightbed.recording"
 VERSION = 1
-HEAD = "head"
+HEADER_ENTRY = "head"
 
 _INVALID_FILE_ERRORS = (
     ValueError,
@@ -78,7 +78,7 @@ class Event:
 class Recording:
     """Content of a recording file."""
 
-    made: datetime
+    made_at: datetime
     device: Mapping[str, Any]
     soccfg: Mapping[str, Any]
     calibration: Mapping[str, Any] | None = None
@@ -139,7 +139,7 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
 
     device = guard_soc(soc)
     recording = Recording(
-        made=datetime.now(UTC),
+        made_at=datetime.now(UTC),
         device=read_identity(device).as_dict(),
         soccfg=device.get_cfg(),
         calibration=_find_calibration_document(device),
@@ -166,10 +166,10 @@ def _find_calibration_document(device: GuardedSoc) -> dict[str, Any] | None:
 def save(recording: Recording, file: str | Path) -> None:
     """Write a recording to a file. Raise `RecordingError` if it cannot be written."""
     arrays: list[npt.NDArray[Any]] = []
-    head = {
+    header = {
         "format": FORMAT,
         "version": VERSION,
-        "made": recording.made.isoformat(),
+        "made": recording.made_at.isoformat(),
         "device": recording.device,
         "soccfg": pack(recording.soccfg, arrays),
         "calibration": recording.calibration,
@@ -178,7 +178,7 @@ def save(recording: Recording, file: str | Path) -> None:
     }
     content = io.BytesIO()
     named_arrays: dict[str, Any] = {f"array{i}": array for i, array in enumerate(arrays)}
-    np.savez_compressed(content, **{HEAD: np.array(json.dumps(head)), **named_arrays})
+    np.savez_compressed(content, **{HEADER_ENTRY: np.array(json.dumps(header)), **named_arrays})
     try:
         write_output(file, content.getvalue())
     except OSError as error:
@@ -193,7 +193,7 @@ def load(file: str | Path) -> Recording:
     try:
         with np.load(io.BytesIO(Path(file).read_bytes()), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        head = json.loads(str(arrays.pop(HEAD)))
+        header = json.loads(str(arrays.pop(HEADER_ENTRY)))
     except OSError as error:
         raise RecordingError(
             f"{file} cannot be read ({error.strerror or error})", hint="Check the path"
@@ -201,23 +201,23 @@ def load(file: str | Path) -> Recording:
     except _INVALID_FILE_ERRORS as error:
         raise RecordingError(f"{file} is not a valid recording ({error})", hint=hint) from error
     try:
-        return _parse_recording(head, arrays)
+        return _parse_recording(header, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordingError(f"{file} is not a lightbed recording ({error!r})", hint=hint) from error
 
 
-def _parse_recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
-    if head["format"] != FORMAT or head["version"] != VERSION:
+def _parse_recording(header: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
+    if header["format"] != FORMAT or header["version"] != VERSION:
         raise ValueError(
-            f"format {head['format']!r}, version {head['version']!r}, not {FORMAT!r}, version {VERSION}"
+            f"format {header['format']!r}, version {header['version']!r}, not {FORMAT!r}, version {VERSION}"
         )
     return Recording(
-        made=datetime.fromisoformat(head["made"]),
-        device={"simulated": False, **head["device"], "name": str(head["device"]["name"])},
-        soccfg=unpack(head["soccfg"], arrays),
-        calibration=head["calibration"],
-        settings=head["settings"],
-        events=[_event_from_json(event, arrays) for event in head["events"]],
+        made_at=datetime.fromisoformat(header["made"]),
+        device={"simulated": False, **header["device"], "name": str(header["device"]["name"])},
+        soccfg=unpack(header["soccfg"], arrays),
+        calibration=header["calibration"],
+        settings=header["settings"],
+        events=[_event_from_json(event, arrays) for event in header["events"]],
     )
 
 
@@ -269,11 +269,11 @@ def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
         return [unpack(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
-    kind = value[""]
-    if kind == "array":
+    type_tag = value[""]
+    if type_tag == "array":
         return arrays[value["name"]]
-    if kind == "tuple":
+    if type_tag == "tuple":
         return tuple(unpack(item, arrays) for item in value["items"])
-    if kind == "dict":
+    if type_tag == "dict":
         return {unpack(key, arrays): unpack(item, arrays) for key, item in value["items"]}
     return value["text"]

@@ -62,30 +62,33 @@ _ERROR_CLASS_BY_NAME = {
 }
 
 
-def note_content(
-    digests: Digests, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+def record_digest(
+    digests: Digests, method_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Hashable | None:
     """Store the digest of the content that this call writes, and return its place, or None for a call not compared.
 
     >>> sent = {}
-    >>> note_content(sent, "load_mem", ([1, 2],), {"addr": 16})
+    >>> record_digest(sent, "load_mem", ([1, 2],), {"addr": 16})
     ('load_mem', 'dmem', '16')
     >>> before = dict(sent)
-    >>> note_content(sent, "load_mem", (np.array([1, 2]), "dmem", 16), {}), sent == before
+    >>> record_digest(sent, "load_mem", (np.array([1, 2]), "dmem", 16), {}), sent == before
     (('load_mem', 'dmem', '16'), True)
     """
-    if call not in _COMPARED_CALLS:
+    if method_name not in _COMPARED_CALLS:
         return None
-    parameters = _COMPARED_CALLS[call]
+    parameters = _COMPARED_CALLS[method_name]
     arguments = {
         **dict(parameters),
         **dict(zip((name for name, _ in parameters), args, strict=False)),
         **kwargs,
     }
-    place = (call, *(str(arguments[name]) for name, _ in parameters if name not in _CONTENT_ARGUMENTS))
+    location = (
+        method_name,
+        *(str(arguments[name]) for name, _ in parameters if name not in _CONTENT_ARGUMENTS),
+    )
     content = [arguments[name] for name, _ in parameters if name in _CONTENT_ARGUMENTS]
-    digests[place] = hashlib.sha256(repr([_normalise(value) for value in content]).encode()).hexdigest()
-    return place
+    digests[location] = hashlib.sha256(repr([_normalise(value) for value in content]).encode()).hexdigest()
+    return location
 
 
 def _normalise(value: Any) -> Any:
@@ -129,10 +132,10 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         super().__init__(dict(recording.soccfg))
         self.identity = str(recording.device["name"])
         self.simulated = bool(recording.device["simulated"])
-        self.made = recording.made
+        self.made = recording.made_at
         """Date of the recording. The age of a calibration is counted up to this date."""
         self.announcement = (
-            f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
+            f"recording of {self.identity}, made {recording.made_at.isoformat(timespec='seconds')}"
         )
         self.autoproxy: list[Any] = []
         self._recording = recording
@@ -141,7 +144,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self._candidates: list[int] = []
         """Indices of the acquisitions with the loaded program, next acquisition first; empty once one has started."""
         self._digests: Digests = {}
-        self._new_places: set[Hashable] = set()
+        self._written_locations: set[Hashable] = set()
         """Places written since the start of the previous program."""
         self._events_by_call: dict[str, deque[Event]] = _queue_by_call(recording.events)
 
@@ -177,36 +180,36 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
         """Select the next acquisition with this program, cyclically. Raise `RecordingError` if there is none."""
-        count = len(self._acquisitions)
-        indices = [(self._next_index + step) % count for step in range(count)]
+        acquisition_count = len(self._acquisitions)
+        indices = [(self._next_index + step) % acquisition_count for step in range(acquisition_count)]
         self._candidates = [
             index for index in indices if _are_equal(self._acquisitions[index].program, binprog)
         ]
         if not self._candidates:
             raise RecordingError(
-                f"this program is not among the {count} recorded",
+                f"this program is not among the {acquisition_count} recorded",
                 device=self.identity,
                 hint="Use the recorded configuration: LightningControl(soc, soc.config)",
             )
-        self._select(self._candidates[0])
+        self._select_acquisition(self._candidates[0])
 
     def start_tproc(self) -> None:
         """Start the acquisition with this program and these tables. Raise `RecordingError` if there is none."""
-        self._start()
-        self._answer("start_tproc")
+        self._start_acquisition()
+        self._replay_call("start_tproc")
 
     def start_readout(self, *_: Any, **__: Any) -> None:
         """Start the acquisition like `start_tproc`, for streamed sums."""
-        self._start()
-        self._answer("start_readout")
+        self._start_acquisition()
+        self._replay_call("start_readout")
 
-    def _start(self) -> None:
+    def _start_acquisition(self) -> None:
         if not self._candidates:  # a further run of the same acquisition
             return
         matching_indices = (
             candidate
             for candidate in self._candidates
-            if self._acquisitions[candidate].matches_state(self._digests, self._new_places)
+            if self._acquisitions[candidate].matches_state(self._digests, self._written_locations)
         )
         index = next(matching_indices, None)
         if index is None:
@@ -215,10 +218,10 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 device=self.identity,
                 hint="Repeat the recorded calls; a recording holds no other results",
             )
-        self._select(index)
-        self._candidates, self._new_places = [], set()
+        self._select_acquisition(index)
+        self._candidates, self._written_locations = [], set()
 
-    def _select(self, index: int) -> None:
+    def _select_acquisition(self, index: int) -> None:
         self._next_index = (index + 1) % len(self._acquisitions)
         self._events_by_call = _queue_by_call(self._acquisitions[index].events)
 
@@ -228,13 +231,13 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         recorded_calls = {event.call for event in self._recording.events}
         if name not in recorded_calls and not name.startswith(("load_", "config", "set_", "reset")):
             raise AttributeError(f"{name} was not recorded")
-        return partial(self._answer, name)
+        return partial(self._replay_call, name)
 
-    def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    def _replay_call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Store the digest of the written content. Return the next recorded result of this call, or raise its error."""
-        place = note_content(self._digests, name, args, kwargs)
-        if place is not None:
-            self._new_places.add(place)
+        location = record_digest(self._digests, name, args, kwargs)
+        if location is not None:
+            self._written_locations.add(location)
         queue = self._events_by_call.get(name)
         if not queue:
             if name in _READ_CALLS:
@@ -259,39 +262,42 @@ class Acquisition:
     program: Any
     digests: Digests
     """Digests of the device's content when the program started."""
-    new_places: set[Hashable]
+    written_locations: set[Hashable]
     """Places written since the start of the previous program."""
     events: list[Event] = field(default_factory=list)
     has_begun: bool = False
 
-    def matches_state(self, digests: Digests, new_places: set[Hashable]) -> bool:
+    def matches_state(self, digests: Digests, written_locations: set[Hashable]) -> bool:
         """Return whether the contents are equal in all places that either side has written since the previous start."""
-        return all(self.digests.get(place) == digests.get(place) for place in self.new_places | new_places)
+        return all(
+            self.digests.get(place) == digests.get(place)
+            for place in self.written_locations | written_locations
+        )
 
 
 def _group_by_program(events: list[Event]) -> list[Acquisition]:
     """Group events into acquisitions, one for each loaded program, in order."""
     acquisitions: list[Acquisition] = []
     digests: Digests = {}
-    new_places: set[Hashable] = set()
+    written_locations: set[Hashable] = set()
     for event in events:
         if event.call == "load_bin_program":
             program = event.args[0] if event.args else event.kwargs["binprog"]
-            acquisitions.append(Acquisition(program, dict(digests), set(new_places)))
+            acquisitions.append(Acquisition(program, dict(digests), set(written_locations)))
             continue
-        if (place := note_content(digests, event.call, event.args, event.kwargs)) is not None:
-            new_places.add(place)
+        if (location := record_digest(digests, event.call, event.args, event.kwargs)) is not None:
+            written_locations.add(location)
         if not acquisitions:
             continue
         acquisition = acquisitions[-1]
         acquisition.events.append(event)
         if event.call in _START_CALLS and not acquisition.has_begun:
-            acquisition.digests, acquisition.new_places, acquisition.has_begun = (
+            acquisition.digests, acquisition.written_locations, acquisition.has_begun = (
                 dict(digests),
-                new_places,
+                written_locations,
                 True,
             )
-            new_places = set()
+            written_locations = set()
     return acquisitions
 
 

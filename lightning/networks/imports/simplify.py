@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import NetworkError
-from lightning.networks.network import PHOTONIC, Network, Node, Preprocessing
+from lightning.networks.network import PHOTONIC_OPERATIONS, Network, Node, Preprocessing
 from lightning.networks.operations.builder import Builder
 
 Array = npt.NDArray[Any]
@@ -26,7 +26,7 @@ class Affine:
 
 
 def build_network(
-    builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing
+    builder: Builder, name: str, input_tensor: str, output: str, preprocessing: Preprocessing
 ) -> Network:
     """Return the simplified network of a builder.
 
@@ -38,7 +38,7 @@ def build_network(
     nodes = _find_needed_nodes(_replace_normalisations(builder, nodes), output)
     # Masks may hold infinity. Photonic weights may not.
     for node in nodes:
-        if node.operation in PHOTONIC and not all(
+        if node.operation in PHOTONIC_OPERATIONS and not all(
             np.isfinite(builder.constants[tensor]).all() for tensor in node.inputs[1:]
         ):
             raise NetworkError(
@@ -46,12 +46,12 @@ def build_network(
                 hint="Train the network again",
             )
     read_tensors = {tensor for node in nodes for tensor in node.inputs}
-    tensors = {entry, output} | {node.output for node in nodes}
+    tensors = {input_tensor, output} | {node.output for node in nodes}
     return Network(
         name,
         tuple(nodes),
         {key: value for key, value in builder.constants.items() if key in read_tensors},
-        entry,
+        input_tensor,
         output,
         {key: shape for key, shape in builder.shapes.items() if key in tensors},
         preprocessing,
@@ -68,7 +68,7 @@ def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
     folder = _Folder(builder, Counter(tensor for node in needed_nodes for tensor in set(node.inputs)))
     for node in needed_nodes:
         folder.add(node)
-    return folder.nodes, folder.new_names.get(output, output)
+    return folder.folded_nodes, folder.tensor_aliases.get(output, output)
 
 
 @dataclass
@@ -77,33 +77,39 @@ class _Folder:
 
     builder: Builder
     reader_counts: Counter[str]
-    nodes: list[Node] = field(default_factory=list)
-    new_names: dict[str, str] = field(default_factory=dict)
+    folded_nodes: list[Node] = field(default_factory=list)
+    tensor_aliases: dict[str, str] = field(default_factory=dict)
     product_indices: dict[str, int] = field(default_factory=dict)
-    """For each tensor, the index in `nodes` of the product whose rows it holds."""
+    """For each tensor, the index in `folded_nodes` of the product whose rows it holds."""
 
     def add(self, node: Node) -> None:
         renamed_node = replace(
-            node, inputs=tuple(self.new_names.get(tensor, tensor) for tensor in node.inputs)
+            node, inputs=tuple(self.tensor_aliases.get(tensor, tensor) for tensor in node.inputs)
         )
         source = _find_activation(self.builder, renamed_node)
-        index = self.product_indices.get(source) if self.reader_counts[source] == 1 else None
-        affine = None if index is None else _find_affine(self.builder, renamed_node, self.nodes[index])
-        if index is None or affine is None:
-            self._append(renamed_node, index)
+        product_index = self.product_indices.get(source) if self.reader_counts[source] == 1 else None
+        affine = (
+            None
+            if product_index is None
+            else _find_affine(self.builder, renamed_node, self.folded_nodes[product_index])
+        )
+        if product_index is None or affine is None:
+            self._append(renamed_node, product_index)
             return
-        product = self.nodes[index] = _absorb(self.builder, self.nodes[index], affine)
-        self.new_names[node.output] = source
+        product = self.folded_nodes[product_index] = _absorb(
+            self.builder, self.folded_nodes[product_index], affine
+        )
+        self.tensor_aliases[node.output] = source
         self.reader_counts[source] = self.reader_counts[node.output]
         verb = "merged" if node.operation in {"Add", "Sub"} else "folded"
         self.builder.add_note(f"{node.operation} {node.name} {verb} into {product.operation} {product.name}")
 
-    def _append(self, node: Node, index: int | None) -> None:
-        if node.operation in PHOTONIC:
-            self.product_indices[node.output] = len(self.nodes)
-        elif index is not None and self._removes_row(node):
-            self.product_indices[node.output] = index
-        self.nodes.append(node)
+    def _append(self, node: Node, product_index: int | None) -> None:
+        if node.operation in PHOTONIC_OPERATIONS:
+            self.product_indices[node.output] = len(self.folded_nodes)
+        elif product_index is not None and self._removes_row(node):
+            self.product_indices[node.output] = product_index
+        self.folded_nodes.append(node)
 
     def _removes_row(self, node: Node) -> bool:
         """Return whether `node` reshapes an image of one row to a sequence, as after a one-dimensional convolution."""
@@ -122,7 +128,10 @@ def _find_activation(builder: Builder, node: Node) -> str:
 def _find_affine(builder: Builder, node: Node, product: Node) -> Affine | None:
     """Return the scale and shift that `node` applies to each row of `product`, or None if it does something else."""
     source = _find_activation(builder, node)
-    if node.operation not in AFFINE_FACTORIES or builder.shapes[node.output] != builder.shapes[source]:
+    if (
+        node.operation not in AFFINE_FACTORY_BY_OPERATION
+        or builder.shapes[node.output] != builder.shapes[source]
+    ):
         return None
     constants = [
         _find_row_values(builder, product, source, tensor) for tensor in node.inputs if tensor != source
@@ -130,7 +139,7 @@ def _find_affine(builder: Builder, node: Node, product: Node) -> Affine | None:
     row_values = [values.astype(np.float64) for values in constants if values is not None]
     if len(row_values) != len(constants):
         return None
-    return AFFINE_FACTORIES[node.operation](row_values, node.inputs[0] != source)
+    return AFFINE_FACTORY_BY_OPERATION[node.operation](row_values, node.inputs[0] != source)
 
 
 def _make_quotient(row_values: list[Array], is_constant_first: bool) -> Affine | None:
@@ -138,7 +147,7 @@ def _make_quotient(row_values: list[Array], is_constant_first: bool) -> Affine |
     return Affine(1 / row_values[0], 0 * row_values[0]) if is_usable else None
 
 
-AFFINE_FACTORIES: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
+AFFINE_FACTORY_BY_OPERATION: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
     "BatchNormalization": lambda rows, _: Affine(rows[0], rows[1]),
     "Add": lambda rows, _: Affine(np.ones_like(rows[0]), rows[0]),
     "Sub": lambda rows, is_constant_first: Affine(

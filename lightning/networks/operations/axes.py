@@ -121,7 +121,7 @@ def _make_reduction(function: Callable[..., Array]) -> Computation:
     return lambda inputs, a: function(inputs[0], axis=tuple(a["axes"]), keepdims=bool(a["keepdims"]))
 
 
-AXES: Mapping[str, Operator] = {
+AXIS_OPERATORS: Mapping[str, Operator] = {
     "BatchNormalization": Operator(add_batch_normalisation, batch_norm),
     "LayerNormalization": Operator(add_layer_normalisation, layer_norm),
     "Softmax": Operator(add_softmax, lambda inputs, a: softmax(inputs[0], a["axis"])),

@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 Attributes = Mapping[str, Any]
 Computation = Callable[[Sequence[Array], Attributes], Array]
 
-BATCH = (1 << 31) - 1
+BATCH_LENGTH = (1 << 31) - 1
 """Placeholder for the number of images in computed shapes: a prime that is a factor of no real shape."""
 
 
@@ -34,14 +34,14 @@ class Call:
     opset: int = 21
 
     @property
-    def title(self) -> str:
+    def description(self) -> str:
         """The node's name and operation, for messages."""
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
     def make_error(self, problem: str, hint: str = "Check the export of this node") -> UnsupportedNode:
         """Return the error for a node that cannot be translated."""
-        return UnsupportedNode(f"{self.title} {problem}", hint=hint)
+        return UnsupportedNode(f"{self.description} {problem}", hint=hint)
 
     def get_input_name(self, index: int) -> str:
         """Return the name of an input, "" if it is omitted."""
@@ -206,11 +206,11 @@ class Builder:
 class Operator:
     """An ONNX operation.
 
-    `translate` adds the nodes of a call to a builder and returns the names of its outputs. `compute` returns the
-    float32 result of a node from its inputs and attributes. It is None if `translate` uses only other operations.
+    `translator` adds the nodes of a call to a builder and returns the names of its outputs. `computation` returns the
+    float32 result of a node from its inputs and attributes. It is None if `translator` uses only other operations.
     Activations have the batch axis in front. Computing an empty batch shows the output shape, so there are no separate
     rules for shapes.
     """
 
-    translate: Callable[[Builder, Call], str | tuple[str, ...]]
-    compute: Computation | None = None
+    translator: Callable[[Builder, Call], str | tuple[str, ...]]
+    computation: Computation | None = None

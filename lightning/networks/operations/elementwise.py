@@ -20,7 +20,7 @@ DEFAULT_ATTRIBUTES: Mapping[str, Mapping[str, float]] = {
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
 }
 """Attributes by operation, with ONNX's defaults."""
-FLOAT_CODES = frozenset({1, 10, 11, 16})
+FLOAT_TYPE_CODES = frozenset({1, 10, 11, 16})
 """ONNX's type codes of float32, float16, float64, bfloat16."""
 ERFC_COEFFICIENTS = (
     0.17087277,
@@ -61,7 +61,7 @@ def skip_identity(builder: Builder, call: Call) -> str:
 
 def skip_cast(builder: Builder, call: Call) -> str:
     """Return the activation of a cast between floats: all floats are float32 here."""
-    if call.read_integer("to", 1) not in FLOAT_CODES:
+    if call.read_integer("to", 1) not in FLOAT_TYPE_CODES:
         raise call.make_error("converts activations to integers or booleans", "Keep activations floats")
     builder.add_note(f"Cast {call.name} left out: activations are float32")
     return builder.require_activation(call)
@@ -94,7 +94,7 @@ def add_binary(builder: Builder, call: Call) -> str:
         raise call.make_error("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
         raise call.make_error(f"has {len(call.inputs)} inputs", "Give two")
-    return builder.emit(call.operation, _align(builder, call, call.inputs), call.name)
+    return builder.emit(call.operation, _align_ranks(builder, call, call.inputs), call.name)
 
 
 def make_pairwise_translation(operation: str) -> Callable[[Builder, Call], str]:
@@ -103,13 +103,13 @@ def make_pairwise_translation(operation: str) -> Callable[[Builder, Call], str]:
     def translate(builder: Builder, call: Call) -> str:
         total, *other_inputs = sorted(call.inputs, key=builder.is_constant)
         for tensor in other_inputs:
-            total = builder.emit(operation, _align(builder, call, (total, tensor)), call.name)
+            total = builder.emit(operation, _align_ranks(builder, call, (total, tensor)), call.name)
         return total
 
     return translate
 
 
-def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
+def _align_ranks(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     """Return the inputs, reshaped to broadcast without mixing images. Raise `UnsupportedNode` if impossible."""
     ranks = [builder.get_rank(tensor) for tensor in inputs if not builder.is_constant(tensor)]
     if len(set(ranks)) > 1 and builder.is_batched:
@@ -168,7 +168,7 @@ def add_swish(builder: Builder, call: Call) -> str:
 def add_where(builder: Builder, call: Call) -> str:
     """Add a selection by a constant condition, as in attention masks."""
     condition = builder.require_constant(call, 0)
-    branches = _align(builder, call, call.inputs[1:])
+    branches = _align_ranks(builder, call, call.inputs[1:])
     rank = max(builder.get_rank(tensor) for tensor in branches if not builder.is_constant(tensor))
     if condition.ndim > rank or (condition.ndim == rank and condition.shape[0] != 1):
         raise call.make_error(
@@ -238,7 +238,7 @@ def _make_binary(function: Callable[[Array, Array], Array]) -> Computation:
     return lambda inputs, _: function(inputs[0], inputs[1])
 
 
-ELEMENTWISE: Mapping[str, Operator] = {
+ELEMENTWISE_OPERATORS: Mapping[str, Operator] = {
     "Relu": Operator(add_unary, _make_unary(lambda x: np.maximum(x, 0))),
     "LeakyRelu": Operator(add_unary, lambda inputs, a: leaky_relu(inputs[0], a["alpha"])),
     "Elu": Operator(add_unary, lambda inputs, a: elu(inputs[0], a["alpha"])),

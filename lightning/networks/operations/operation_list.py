@@ -1,7 +1,7 @@
 """The list of supported ONNX operations: translation to nodes, and computation in float32.
 
-Each operation is an entry of a table in a neighbouring module, such as `ELEMENTWISE`. Its functions stand above the
-table. An operation composed of others needs only a translation.
+Each operation is an entry of a table in a neighbouring module, such as `ELEMENTWISE_OPERATORS`. Its functions stand
+above the table. An operation composed of others needs only a translation.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ import numpy.typing as npt
 from lightning.errors import InputError, NetworkError, UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, compute_electronic
 from lightning.networks.network import Floats, Network, Node
-from lightning.networks.operations.axes import AXES
+from lightning.networks.operations.axes import AXIS_OPERATORS
 from lightning.networks.operations.builder import Array, Builder, Call, Operator
-from lightning.networks.operations.elementwise import ELEMENTWISE
-from lightning.networks.operations.products import PRODUCTS
-from lightning.networks.operations.shaping import SHAPING
-from lightning.networks.operations.windows import WINDOWS
+from lightning.networks.operations.elementwise import ELEMENTWISE_OPERATORS
+from lightning.networks.operations.products import PRODUCT_OPERATORS
+from lightning.networks.operations.shaping import SHAPING_OPERATORS
+from lightning.networks.operations.windows import WINDOW_OPERATORS
 
-OPERATORS: Mapping[str, Operator] = {**PRODUCTS, **WINDOWS, **ELEMENTWISE, **SHAPING, **AXES}
+OPERATOR_BY_NAME: Mapping[str, Operator] = {
+    **PRODUCT_OPERATORS,
+    **WINDOW_OPERATORS,
+    **ELEMENTWISE_OPERATORS,
+    **SHAPING_OPERATORS,
+    **AXIS_OPERATORS,
+}
 
-_COMPUTATIONS = {name: operator.compute for name, operator in OPERATORS.items()} | {
+_COMPUTATIONS = {name: operator.computation for name, operator in OPERATOR_BY_NAME.items()} | {
     ELECTRONIC: compute_electronic
 }
 
@@ -55,14 +61,14 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     Raise `UnsupportedNode` for an unsupported operation, and `NetworkError` for contradictory inputs and attributes.
     Both errors name the node.
     """
-    if call.domain or call.operation not in OPERATORS:
+    if call.domain or call.operation not in OPERATOR_BY_NAME:
         hint = QUANTISED_HINT if call.operation.startswith(QUANTISED_PREFIXES) else UNSUPPORTED_HINT
         raise call.make_error("is an unsupported operation", hint)
     try:
-        outputs = OPERATORS[call.operation].translate(builder, call)
+        outputs = OPERATOR_BY_NAME[call.operation].translator(builder, call)
     except INCONSISTENCY_ERRORS as error:
         raise NetworkError(
-            f"{call.title} is inconsistent: {error}", hint="Export the network again"
+            f"{call.description} is inconsistent: {error}", hint="Export the network again"
         ) from error
     return (outputs,) if isinstance(outputs, str) else outputs
 

@@ -155,7 +155,7 @@ def gemm(inputs: Sequence[Array], _: Attributes) -> Array:
     return product + inputs[2] if len(inputs) > 2 else product
 
 
-PRODUCTS: Mapping[str, Operator] = {
+PRODUCT_OPERATORS: Mapping[str, Operator] = {
     "Gemm": Operator(add_gemm, gemm),
     "MatMul": Operator(add_matmul, lambda inputs, _: np.matmul(inputs[0], inputs[1])),
 }

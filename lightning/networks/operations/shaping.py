@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightning.networks.operations.builder import (
-    BATCH,
+    BATCH_LENGTH,
     Array,
     Attributes,
     Builder,
@@ -47,7 +47,7 @@ def resolve_image_shape(
     """
     shape = builder.shapes[tensor]
     image_size = prod(shape)
-    if not target_shape or target_shape[0] not in {-1, 0, 1, BATCH}:
+    if not target_shape or target_shape[0] not in {-1, 0, 1, BATCH_LENGTH}:
         raise call.make_error(
             f"reshapes images to {target_shape}, with another batch axis", "Keep the batch axis in front"
         )
@@ -163,7 +163,7 @@ def add_slices(builder: Builder, call: Call) -> str:
     axes = np.arange(len(starts)) if axes is None else axes.reshape(-1)
     steps = np.ones(len(starts), np.int64) if steps is None else steps.reshape(-1)
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
-        if int(axis) % builder.get_rank(tensor) == 0 and start == 0 and stop >= BATCH and step == 1:
+        if int(axis) % builder.get_rank(tensor) == 0 and start == 0 and stop >= BATCH_LENGTH and step == 1:
             continue
         onnx_axis = builder.normalise_axis(call, int(axis), builder.get_rank(tensor))
         tensor = add_slice(
@@ -230,7 +230,7 @@ def add_expand(builder: Builder, call: Call) -> str:
     """Add an expansion to a larger shape by repeating axes of length 1."""
     tensor, target_shape = builder.require_activation(call), builder.require_constant(call, 1).reshape(-1)
     rank = builder.get_rank(tensor)
-    if len(target_shape) > rank or (len(target_shape) == rank and target_shape[0] not in {1, BATCH}):
+    if len(target_shape) > rank or (len(target_shape) == rank and target_shape[0] not in {1, BATCH_LENGTH}):
         raise call.make_error(
             f"repeats images to {target_shape.tolist()}", "Keep images apart, along the first axis"
         )
@@ -255,7 +255,7 @@ def take_slice(inputs: Sequence[Array], attributes: Attributes) -> Array:
     return inputs[0][tuple(slices)]
 
 
-SHAPING: Mapping[str, Operator] = {
+SHAPING_OPERATORS: Mapping[str, Operator] = {
     "Flatten": Operator(
         add_flatten, lambda inputs, _: inputs[0].reshape(len(inputs[0]), int(np.prod(inputs[0].shape[1:])))
     ),

@@ -46,10 +46,10 @@ def add_conv(builder: Builder, call: Call) -> str:
     image, is_sequence = reshape_to_image(builder, call, tensor)
     kernels = weights.reshape(output_channels, weights.shape[1], 1, -1) if is_sequence else weights
     kernel = (kernels.shape[2], kernels.shape[3])
-    size = (builder.shapes[image][1], builder.shapes[image][2])
-    window_settings = read_window_settings(call, size, kernel, is_sequence=is_sequence)
-    if min(compute_output_size(size, kernel, *window_settings)) < 1:
-        raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
+    image_size = (builder.shapes[image][1], builder.shapes[image][2])
+    window_settings = read_window_settings(call, image_size, kernel, is_sequence=is_sequence)
+    if min(compute_output_size(image_size, kernel, *window_settings)) < 1:
+        raise call.make_error(f"has a kernel {kernel} larger than the image {image_size}")
     inputs = [image, builder.add_constant(kernels, f"{call.name}.weight")]
     if bias is not None:
         inputs.append(builder.add_constant(bias, f"{call.name}.bias"))
@@ -109,20 +109,22 @@ def add_pool(builder: Builder, call: Call) -> str:
     if call.output_count > 1:
         raise call.make_error("returns indices too", "Export it with one output")
     image, is_sequence = reshape_to_image(builder, call, tensor)
-    size = (builder.shapes[image][1], builder.shapes[image][2])
+    image_size = (builder.shapes[image][1], builder.shapes[image][2])
     kernel_shape = call.read_integers("kernel_shape", (0,) if is_sequence else (0, 0), minimum=1)
     kernel = (1, kernel_shape[0]) if is_sequence else (kernel_shape[0], kernel_shape[1])
-    window_settings = read_window_settings(call, size, kernel, is_sequence=is_sequence)
+    window_settings = read_window_settings(call, image_size, kernel, is_sequence=is_sequence)
     strides, pads, dilations = window_settings
     kernel_spans = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
     if any(pad >= span for pad, span in zip(pads, kernel_spans, strict=True)):
         raise call.make_error(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
     extra_pads = (
-        compute_excess_pads(size, kernel, window_settings) if call.read_integer("ceil_mode", 0) else (0, 0)
+        compute_ceil_mode_pads(image_size, kernel, window_settings)
+        if call.read_integer("ceil_mode", 0)
+        else (0, 0)
     )
     all_pads = (pads[0], pads[1], pads[2] + extra_pads[0], pads[3] + extra_pads[1])
-    if min(compute_output_size(size, kernel, strides, all_pads, dilations)) < 1:
-        raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
+    if min(compute_output_size(image_size, kernel, strides, all_pads, dilations)) < 1:
+        raise call.make_error(f"has a kernel {kernel} larger than the image {image_size}")
     attributes: dict[str, Any] = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
     attributes["excess"] = extra_pads
     if call.operation == "AveragePool":
@@ -142,10 +144,11 @@ def add_global_pool(builder: Builder, call: Call) -> str:
 
 
 def read_window_settings(
-    call: Call, size: tuple[int, ...], kernel: Pair, *, is_sequence: bool
+    call: Call, image_size: tuple[int, ...], kernel: Pair, *, is_sequence: bool
 ) -> WindowSettings:
-    """Return strides, pads and dilations of a call for an image of `size`. Attributes of a sequence have one axis.
+    """Return strides, pads and dilations of a call for an image of `image_size`.
 
+    Attributes of a sequence have one axis.
     Raise `UnsupportedNode` for invalid attributes, for example negative pads.
     """
     ones = (1,) if is_sequence else (1, 1)
@@ -153,7 +156,7 @@ def read_window_settings(
     dilations = _make_pair(call.read_integers("dilations", ones, minimum=1))
     return (
         strides,
-        _find_pads(call, (size[0], size[1]), kernel, strides, dilations, is_sequence=is_sequence),
+        _find_pads(call, (image_size[0], image_size[1]), kernel, strides, dilations, is_sequence=is_sequence),
         dilations,
     )
 
@@ -163,13 +166,15 @@ def _make_pair(values: tuple[int, ...]) -> Pair:
 
 
 def _find_pads(
-    call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, is_sequence: bool
+    call: Call, image_size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, is_sequence: bool
 ) -> Pads:
     auto_pad = call.attributes.get("auto_pad", "NOTSET")
     if auto_pad == "VALID":
         return (0, 0, 0, 0)
     if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
-        return compute_same_pads(size, kernel, strides, dilations, is_end_larger=auto_pad == "SAME_UPPER")
+        return compute_same_pads(
+            image_size, kernel, strides, dilations, is_end_larger=auto_pad == "SAME_UPPER"
+        )
     if auto_pad != "NOTSET":
         raise call.make_error(f"has auto_pad = {auto_pad!r}", "Use NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     pads = call.read_integers("pads", (0, 0) if is_sequence else (0, 0, 0, 0))
@@ -177,7 +182,7 @@ def _find_pads(
 
 
 def compute_same_pads(
-    size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, is_end_larger: bool
+    image_size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, is_end_larger: bool
 ) -> Pads:
     """Return pads for an output of ceil(size / stride).
 
@@ -187,7 +192,7 @@ def compute_same_pads(
     (1, 0, 1, 1)
     """
     start_pads, end_pads = [], []
-    for length, kernel_length, stride, dilation in zip(size, kernel, strides, dilations, strict=True):
+    for length, kernel_length, stride, dilation in zip(image_size, kernel, strides, dilations, strict=True):
         total_pad = max((-(-length // stride) - 1) * stride + (kernel_length - 1) * dilation + 1 - length, 0)
         smaller_pad, larger_pad = total_pad // 2, total_pad - total_pad // 2
         start_pads.append(smaller_pad if is_end_larger else larger_pad)
@@ -195,23 +200,25 @@ def compute_same_pads(
     return (start_pads[0], start_pads[1], end_pads[0], end_pads[1])
 
 
-def compute_excess_pads(size: Pair, kernel: Pair, window_settings: WindowSettings) -> Pair:
+def compute_ceil_mode_pads(image_size: Pair, kernel: Pair, window_settings: WindowSettings) -> Pair:
     """Return the extra padding (bottom, right) of `ceil_mode`, which completes a last, partial window.
 
     A window that would start after the image and its front padding does not count.
 
-    >>> compute_excess_pads((5, 6), kernel=(2, 2), window_settings=((2, 2), (0, 0, 0, 0), (1, 1)))
+    >>> compute_ceil_mode_pads((5, 6), kernel=(2, 2), window_settings=((2, 2), (0, 0, 0, 0), (1, 1)))
     (1, 0)
     """
     strides, pads, dilations = window_settings
-    excess_pads = []
+    ceil_mode_pads = []
     for axis in (0, 1):
-        largest_start = size[axis] + pads[axis] + pads[axis + 2] - dilations[axis] * (kernel[axis] - 1) - 1
+        largest_start = (
+            image_size[axis] + pads[axis] + pads[axis + 2] - dilations[axis] * (kernel[axis] - 1) - 1
+        )
         window_count = -(-largest_start // strides[axis]) + 1
-        if (window_count - 1) * strides[axis] >= size[axis] + pads[axis]:
+        if (window_count - 1) * strides[axis] >= image_size[axis] + pads[axis]:
             window_count -= 1
-        excess_pads.append(max((window_count - 1) * strides[axis] - largest_start, 0))
-    return (excess_pads[0], excess_pads[1])
+        ceil_mode_pads.append(max((window_count - 1) * strides[axis] - largest_start, 0))
+    return (ceil_mode_pads[0], ceil_mode_pads[1])
 
 
 # ------------------------------------------------------------------ computation
@@ -281,7 +288,7 @@ def _add_excess(attributes: Attributes) -> Pads:
     return top, left, bottom + extra_bottom, right + extra_right
 
 
-WINDOWS: Mapping[str, Operator] = {
+WINDOW_OPERATORS: Mapping[str, Operator] = {
     "Conv": Operator(add_conv, conv),
     "MaxPool": Operator(add_pool, max_pool),
     "AveragePool": Operator(add_pool, average_pool),

@@ -86,7 +86,7 @@ class Service:
         self, model: str, number: str | None, scope: Scope, receive: Receive, send: Send
     ) -> None:
         try:
-            reply = await self.infer.reply(model, number, scope, receive)
+            reply = await self.infer.make_reply(model, number, scope, receive)
         except ClientDisconnected:
             return
         await reply.send(send)
@@ -183,7 +183,7 @@ def _add_models(app: FastAPI, infer: Infer) -> None:
     @app.post(VERSION_ROUTE + "/infer", openapi_extra=INFER_SCHEMA)
     async def answer(request: Request, model: str, number: str | None = None) -> Response:
         """Run a model on a batch. The body is JSON, or JSON followed by binary tensors."""
-        return _make_response(await infer.reply(model, number, request.scope, request.receive))
+        return _make_response(await infer.make_reply(model, number, request.scope, request.receive))
 
 
 def _add_repository(app: FastAPI, infer: Infer) -> None:
@@ -195,8 +195,8 @@ def _add_repository(app: FastAPI, infer: Infer) -> None:
         return [
             {"name": entry.name, "version": entry.version, "state": state, "reason": ""}
             for entry in entries
-            for state in ["READY" if entry.ready else "UNAVAILABLE"]
-            if entry.ready or not only_ready
+            for state in ["READY" if entry.is_ready else "UNAVAILABLE"]
+            if entry.is_ready or not only_ready
         ]
 
     @app.post(REPOSITORY_ROUTE + "/load")

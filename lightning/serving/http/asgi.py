@@ -136,11 +136,11 @@ def check_content_length(headers: Headers, limit: int) -> int:
 
 
 async def read_body(
-    headers: Headers, receive: Receive, limit: int, reserve: ReserveBytes = lambda _: None
+    headers: Headers, receive: Receive, limit: int, reserve_bytes: ReserveBytes = lambda _: None
 ) -> bytes:
     """Read the whole body.
 
-    Call `reserve` with the size of each part that arrives. It may raise an error to refuse the part. Raise
+    Call `reserve_bytes` with the size of each part that arrives. It may raise an error to refuse the part. Raise
     `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_TIMEOUT_S`, `ClientDisconnected` if
     the client leaves, or `MalformedRequest` for a compressed body.
     """
@@ -151,11 +151,11 @@ async def read_body(
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise _make_size_error(len(body), limit)
-        reserve(len(body))
+        reserve_bytes(len(body))
         return body
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
-            return await _read_remaining(message, receive, limit, reserve)
+            return await _read_remaining(message, receive, limit, reserve_bytes)
     except TimeoutError as error:
         raise DeadlineMissed(
             f"the body of the request did not arrive within {BODY_TIMEOUT_S:g} s",
@@ -163,7 +163,9 @@ async def read_body(
         ) from error
 
 
-async def _read_remaining(message: Message, receive: Receive, limit: int, reserve: ReserveBytes) -> bytes:
+async def _read_remaining(
+    message: Message, receive: Receive, limit: int, reserve_bytes: ReserveBytes
+) -> bytes:
     parts, size = [], 0
     while True:
         if message["type"] != "http.request":
@@ -172,7 +174,7 @@ async def _read_remaining(message: Message, receive: Receive, limit: int, reserv
         size += len(parts[-1])
         if size > limit:
             raise _make_size_error(size, limit)
-        reserve(len(parts[-1]))
+        reserve_bytes(len(parts[-1]))
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()

@@ -39,7 +39,7 @@ BINARY_DATATYPE = "FP16"
 MAX_AXES = 8
 """Maximum number of axes. No network needs more."""
 
-MAX_SIZE = 2**40
+MAX_ELEMENT_COUNT = 2**40
 """Maximum product of the nonzero lengths. Numpy refuses a shape whose product overflows, even of an empty array."""
 
 
@@ -59,7 +59,7 @@ def parse_shape(value: object) -> Shape:
         isinstance(value, list)
         and 0 < len(value) <= MAX_AXES
         and all(type(length) is int and length >= 0 for length in value)
-        and math.prod(length or 1 for length in value) <= MAX_SIZE
+        and math.prod(length or 1 for length in value) <= MAX_ELEMENT_COUNT
     ):
         return tuple(value)
     raise MalformedRequest(

@@ -27,10 +27,10 @@ from lightning.serving.http.asgi import (
     read_json_length,
 )
 from lightning.serving.http.binary import Array
-from lightning.serving.http.metrics import Counts
+from lightning.serving.http.metrics import ServerCounts
 from lightning.serving.http.v2 import (
     JSON_LENGTH_HEADER,
-    Body,
+    AnswerBody,
     InferRequest,
     decode_request,
     encode_answer,
@@ -38,7 +38,7 @@ from lightning.serving.http.v2 import (
 from lightning.serving.model_instance import MAX_INLINE_S, ModelInstance
 from lightning.serving.repository import Repository
 
-KEY_COUNT = 1 << 64
+NOISE_KEY_COUNT = 1 << 64
 """Number of keys. A key is an integer below this."""
 
 MEBIBYTE = 1 << 20
@@ -50,13 +50,13 @@ class Task:
     """A batch for a model, with a key for each image."""
 
     inputs: Array
-    keys: Keys
+    noise_keys: Keys
     deadline_s: float
     """Deadline on the clock `time.perf_counter`, in seconds; infinite without a deadline."""
 
 
 @dataclass(slots=True)
-class KeyCounter:
+class NoiseKeyCounter:
     """Source of keys for requests without a key, so that every image in the lifetime of a server has its own noise."""
 
     next_key: int = 0
@@ -64,12 +64,12 @@ class KeyCounter:
     def reserve_keys(self, image_count: int) -> int:
         """Reserve `image_count` consecutive keys and return the first key."""
         first_key = self.next_key
-        self.next_key = (first_key + image_count) % KEY_COUNT
+        self.next_key = (first_key + image_count) % NOISE_KEY_COUNT
         return first_key
 
 
 def make_task(
-    request: InferRequest, instance: ModelInstance, key_counter: KeyCounter, arrival_s: float
+    request: InferRequest, instance: ModelInstance, key_counter: NoiseKeyCounter, arrival_s: float
 ) -> Task:
     """Return the task of a request that arrived at `arrival_s`.
 
@@ -137,22 +137,22 @@ async def run_task(instance: ModelInstance, task: Task) -> Answers:
     """
     _check_deadline(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
     # Quick work on the event loop saves a switch of threads. Longer work would block the loop.
-    if len(task.inputs) * instance.seconds_per_image > MAX_INLINE_S or not instance.lock.acquire(timeout=0):
+    if len(task.inputs) * instance.seconds_per_image > MAX_INLINE_S or not instance.lock.acquire(timeout_s=0):
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(instance.worker, _run_locked, instance, task)
     try:
-        answers = instance.executor.run(task.inputs, task.keys)
+        answers = instance.executor.run(task.inputs, task.noise_keys)
     finally:
         instance.lock.release()
     _check_deadline(task)
     return answers
 
 
-def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answers: Answers) -> Body:
+def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answers: Answers) -> AnswerBody:
     """Return the encoded answer. Its parameters include the noise key and the cycles of the datapath."""
     parameters = {
         "fidelity": instance.executor.fidelity,
-        "key": int(task.keys[0]),
+        "key": int(task.noise_keys[0]),
         "cycles": answers.cycles,
         **instance.answer_origin,
     }
@@ -162,7 +162,7 @@ def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answ
 
 def _run_locked(instance: ModelInstance, task: Task) -> Answers:
     _check_deadline(task)
-    answers = instance.run(task.inputs, task.keys)
+    answers = instance.run(task.inputs, task.noise_keys)
     _check_deadline(task)
     return answers
 
@@ -193,7 +193,7 @@ def _find_first_key(request: InferRequest) -> int | None:
     key = request.parameters.get("key")
     if key is None:
         return derive_key(request.id) if request.id else None
-    if type(key) is not int or not 0 <= key < KEY_COUNT:
+    if type(key) is not int or not 0 <= key < NOISE_KEY_COUNT:
         raise MalformedRequest(
             f"`key` is {str(key)[:80]!r}, not a valid key",
             hint="Give an integer from 0 to 2**64 - 1, or leave it out",
@@ -219,18 +219,18 @@ class Infer:
 
     repository: Repository
     limits: Limits = field(default_factory=Limits)
-    counts: Counts = field(default_factory=Counts)
-    key_counter: KeyCounter = field(default_factory=KeyCounter)
+    counts: ServerCounts = field(default_factory=ServerCounts)
+    key_counter: NoiseKeyCounter = field(default_factory=NoiseKeyCounter)
     reserved_bytes: int = 0
     """Received bytes of the bodies of waiting requests."""
 
-    async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
+    async def make_reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
         """Read a request and return its answer or an error reply. Raise `ClientDisconnected` if the client leaves."""
         arrival_s = time.perf_counter()
         label = (
             ""  # shared by all unknown names, because a counter for each would let clients fill the memory
         )
-        self.counts.in_flight += 1
+        self.counts.in_flight_count += 1
         try:
             self._refuse_when_busy()
             with self.repository.acquire(name, version) as instance:
@@ -249,7 +249,7 @@ class Infer:
                 "internal error of the server; see its log", "internal", 500, scope["headers"]
             )
         finally:
-            self.counts.in_flight -= 1
+            self.counts.in_flight_count -= 1
 
     async def _answer(
         self, instance: ModelInstance, scope: Scope, receive: Receive, arrival_s: float
@@ -278,12 +278,12 @@ class Infer:
         answers = await run_task(instance, task)
         answer = make_answer(request, instance, task, answers)
         self.counts.count_answer(
-            instance.name, time.perf_counter() - arrival_s, len(task.keys), answers.counters
+            instance.name, time.perf_counter() - arrival_s, len(task.noise_keys), answers.counters
         )
         return _make_reply(answer)
 
     def _refuse_when_busy(self) -> None:
-        if self.counts.in_flight > self.limits.max_in_flight:
+        if self.counts.in_flight_count > self.limits.max_in_flight:
             raise Busy(
                 f"{self.limits.max_in_flight} requests are already waiting", hint="Send at a lower rate"
             )
@@ -292,8 +292,8 @@ class Infer:
         self.counts.count_failure(label, time.perf_counter() - arrival_s, code)
 
 
-def _make_reply(answer: Body) -> Reply:
-    if answer.header_length is None:
+def _make_reply(answer: AnswerBody) -> Reply:
+    if answer.json_length is None:
         return Reply(answer.content)
-    length = (JSON_LENGTH_HEADER, b"%d" % answer.header_length)
+    length = (JSON_LENGTH_HEADER, b"%d" % answer.json_length)
     return Reply(answer.content, headers=((b"content-type", b"application/octet-stream"), length))

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from lightning.serving.packets.counts import PacketCounts
 from lightning.serving.repository import Repository
 
-BOUNDS_S = (
+BUCKET_BOUNDS_S = (
     1e-4,
     2.5e-4,
     5e-4,
@@ -42,26 +42,26 @@ _MODEL_LABELS = ["model"]
 
 @dataclass
 class Histogram:
-    """Histogram of times with the buckets `BOUNDS_S`.
+    """Histogram of times with the buckets `BUCKET_BOUNDS_S`.
 
     >>> histogram = Histogram()
     >>> histogram.observe(1e-4)
-    >>> histogram.accumulate()[:2]
+    >>> histogram.list_cumulative_counts()[:2]
     [('0.0001', 1), ('0.00025', 1)]
     """
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    bucket_counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKET_BOUNDS_S) + 1))
     sum_s: float = 0.0
 
     def observe(self, seconds: float) -> None:
         """Count a time."""
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.bucket_counts[bisect_left(BUCKET_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
-    def accumulate(self) -> list[tuple[str, int]]:
+    def list_cumulative_counts(self) -> list[tuple[str, int]]:
         """Return for each bucket its upper bound as text, and how many of the times are not above it."""
         rows, total = [], 0
-        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
+        for bound, count in zip((*map(str, BUCKET_BOUNDS_S), "+Inf"), self.bucket_counts, strict=True):
             total += count
             rows.append((bound, total))
         return rows
@@ -69,52 +69,59 @@ class Histogram:
 
 @dataclass
 class ModelCounts:
-    """Counters of a model. `latency` includes failed requests, which `failures` counts by error code."""
+    """Counters of a model.
 
-    latency: Histogram = field(default_factory=Histogram)
-    failures: Counter[str] = field(default_factory=Counter)
-    images: int = 0
+    `latency_histogram` includes failed requests, which `failure_counts` counts by error code.
+    """
+
+    latency_histogram: Histogram = field(default_factory=Histogram)
+    failure_counts: Counter[str] = field(default_factory=Counter)
+    answered_image_count: int = 0
     """Answered images."""
-    events: Counter[str] = field(default_factory=Counter)
+    executor_event_counts: Counter[str] = field(default_factory=Counter)
     """Counters of the executor: clipped activations and readouts, wrapped sums."""
 
     @property
-    def requests(self) -> int:
+    def request_count(self) -> int:
         """Number of requests that ended with an answer or an error."""
-        return sum(self.latency.counts)
+        return sum(self.latency_histogram.bucket_counts)
 
 
 @dataclass
-class Counts:
+class ServerCounts:
     """Counters of a server. Only one thread may use them."""
 
-    models: dict[str, ModelCounts] = field(default_factory=dict)
-    in_flight: int = 0
+    counts_by_model: dict[str, ModelCounts] = field(default_factory=dict)
+    in_flight_count: int = 0
     """Requests that have arrived but are not answered yet."""
 
     def get_model_counts(self, model: str) -> ModelCounts:
         """Return the counters of a model. Pass "" for all unknown names, so that clients cannot fill the memory."""
-        counts = self.models.get(model)
+        counts = self.counts_by_model.get(model)
         if counts is None:
-            counts = self.models[model] = ModelCounts()
+            counts = self.counts_by_model[model] = ModelCounts()
         return counts
 
-    def count_answer(self, model: str, seconds: float, images: int, events: Mapping[str, int]) -> None:
+    def count_answer(
+        self, model: str, seconds: float, image_count: int, event_counts: Mapping[str, int]
+    ) -> None:
         """Count an answered request."""
         counts = self.get_model_counts(model)
-        counts.latency.observe(seconds)
-        counts.images += images
-        if events:
-            counts.events.update(events)
+        counts.latency_histogram.observe(seconds)
+        counts.answered_image_count += image_count
+        if event_counts:
+            counts.executor_event_counts.update(event_counts)
 
     def count_failure(self, model: str, seconds: float, code: str) -> None:
         """Count a request that ended in an error with this code."""
         counts = self.get_model_counts(model)
-        counts.latency.observe(seconds)
-        counts.failures[code] += 1
+        counts.latency_histogram.observe(seconds)
+        counts.failure_counts[code] += 1
 
 
-def format_metrics(repository: Repository, counts: Counts, read_packets: ReadPackets | None = None) -> bytes:
+def format_metrics(
+    repository: Repository, counts: ServerCounts, read_packets: ReadPackets | None = None
+) -> bytes:
     """Return all metrics of a server as text for Prometheus."""
     registry = CollectorRegistry()
     registry.register(
@@ -154,7 +161,7 @@ def _collect_models(repository: Repository) -> Iterator[Any]:
     yield from (loaded, users, versions)
 
 
-def _collect_requests(counts: Counts) -> Iterator[Any]:
+def _collect_requests(counts: ServerCounts) -> Iterator[Any]:
     requests = CounterMetricFamily("lightning_requests", "Requests that ended.", labels=_MODEL_LABELS)
     failures = CounterMetricFamily(
         "lightning_failures", "Requests that ended in an error.", labels=[*_MODEL_LABELS, "reason"]
@@ -163,19 +170,23 @@ def _collect_requests(counts: Counts) -> Iterator[Any]:
     events = CounterMetricFamily(
         "lightning_events", "Clipped and wrapped numbers in computations.", labels=[*_MODEL_LABELS, "event"]
     )
-    seconds = HistogramMetricFamily(
+    latency_histogram = HistogramMetricFamily(
         "lightning_request_seconds", "Time from the arrival of a request to its end.", labels=_MODEL_LABELS
     )
-    for name, model_counts in counts.models.items():
-        requests.add_metric([name], model_counts.requests)
-        images.add_metric([name], model_counts.images)
-        seconds.add_metric([name], model_counts.latency.accumulate(), model_counts.latency.sum_s)
-        for reason, count in model_counts.failures.items():
+    for name, model_counts in counts.counts_by_model.items():
+        requests.add_metric([name], model_counts.request_count)
+        images.add_metric([name], model_counts.answered_image_count)
+        latency_histogram.add_metric(
+            [name],
+            model_counts.latency_histogram.list_cumulative_counts(),
+            model_counts.latency_histogram.sum_s,
+        )
+        for reason, count in model_counts.failure_counts.items():
             failures.add_metric([name, reason], count)
-        for event, count in model_counts.events.items():
+        for event, count in model_counts.executor_event_counts.items():
             events.add_metric([name, event], count)
-    yield from (requests, failures, images, events, seconds)
-    yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight)
+    yield from (requests, failures, images, events, latency_histogram)
+    yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight_count)
 
 
 def _collect_packets(read_packets: ReadPackets | None) -> Iterator[Any]:
@@ -183,7 +194,7 @@ def _collect_packets(read_packets: ReadPackets | None) -> Iterator[Any]:
         return
     family = CounterMetricFamily("lightning_packets", "UDP packets by outcome.", labels=["outcome"])
     counts = read_packets()
-    for outcome, count in counts.list_outcomes().items():
+    for outcome, count in counts.count_by_outcome().items():
         family.add_metric([outcome], count)
     yield family
     yield CounterMetricFamily(

@@ -49,7 +49,7 @@ class RequestedOutput:
     """An output that a client requests."""
 
     name: str
-    binary: bool
+    is_binary: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,16 @@ class InferRequest:
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[RequestedOutput, ...] = ()
-    """Requested outputs. If empty, the answer has all outputs, in the form that `binary` gives."""
-    binary: bool = False
+    """Requested outputs. If empty, the answer has all outputs, in the form that `prefers_binary` gives."""
+    prefers_binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
-    """The body of an answer. The first `header_length` bytes are JSON; None means all bytes."""
+class AnswerBody:
+    """The body of an answer. The first `json_length` bytes are JSON; None means all bytes."""
 
     content: bytes
-    header_length: int | None = None
+    json_length: int | None = None
 
 
 @cache
@@ -85,7 +85,7 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
     text, binary_data = _split_body(body, header_length)
     document = _check_object(_parse_json(text), "the request")
     parameters = _read_parameters(document, "the request")
-    binary = _read_flag(parameters, "binary_data_output")
+    is_binary_default = _read_flag(parameters, "binary_data_output")
     inputs, offset = [], 0
     for entry in _read_list(document, "inputs", "the request"):
         tensor, offset = _parse_tensor(_check_object(entry, "an input"), binary_data, offset)
@@ -96,9 +96,10 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
             hint="Give each binary input its `binary_data_size`",
         )
     outputs = tuple(
-        _parse_output(entry, binary) for entry in _read_list(document, "outputs", "the request", ())
+        _parse_output(entry, is_binary_default)
+        for entry in _read_list(document, "outputs", "the request", ())
     )
-    return InferRequest(tuple(inputs), _read_text(document, "id", ""), parameters, outputs, binary)
+    return InferRequest(tuple(inputs), _read_text(document, "id", ""), parameters, outputs, is_binary_default)
 
 
 def decode_object(body: bytes) -> Document:
@@ -154,7 +155,7 @@ def _parse_tensor(document: Document, binary_data: bytes, offset: int) -> tuple[
     return Tensor(name, from_bytes(binary_data[offset : offset + size], datatype, shape)), offset + size
 
 
-def _parse_output(value: object, binary: bool) -> RequestedOutput:
+def _parse_output(value: object, is_binary_default: bool) -> RequestedOutput:
     document = _check_object(value, "an output")
     name = _read_text(document, "name")
     parameters = _read_parameters(document, f"output {name!r}")
@@ -163,7 +164,7 @@ def _parse_output(value: object, binary: bool) -> RequestedOutput:
             raise MalformedRequest(
                 f"{unknown!r} of an output is not supported", hint="Request the numbers themselves"
             )
-    return RequestedOutput(name, _read_flag(parameters, "binary_data", default=binary))
+    return RequestedOutput(name, _read_flag(parameters, "binary_data", default=is_binary_default))
 
 
 def _check_object(value: object, owner: str) -> Document:
@@ -208,14 +209,16 @@ def _read_flag(parameters: Document, key: str, *, default: bool = False) -> bool
 
 def encode_answer(
     model: str, version: str, request: InferRequest, outputs: Mapping[str, Array], parameters: Document
-) -> Body:
+) -> AnswerBody:
     """Encode an answer with the requested outputs, each in the requested form.
 
     Raise `MalformedRequest` if the model lacks a requested output.
     """
     entries: list[Document] = []
     binary_parts: list[bytes] = []
-    for request_output in request.outputs or [RequestedOutput(name, request.binary) for name in outputs]:
+    for request_output in request.outputs or [
+        RequestedOutput(name, request.prefers_binary) for name in outputs
+    ]:
         if request_output.name not in outputs:
             raise MalformedRequest(
                 f"model {model!r} has no output {request_output.name!r}", hint=f"It has {', '.join(outputs)}"
@@ -224,17 +227,17 @@ def encode_answer(
     document = {"model_name": model, "model_version": version, "id": request.id}
     text = encode_document(document | {"parameters": parameters, "outputs": entries})
     if not binary_parts:
-        return Body(text)
-    return Body(b"".join((text, *binary_parts)), len(text))
+        return AnswerBody(text)
+    return AnswerBody(b"".join((text, *binary_parts)), len(text))
 
 
-def _encode_output(requested: RequestedOutput, array: Array, binary_parts: list[bytes]) -> Document:
+def _encode_output(requested_output: RequestedOutput, array: Array, binary_parts: list[bytes]) -> Document:
     entry: Document = {
-        "name": requested.name,
+        "name": requested_output.name,
         "datatype": DATATYPE_BY_DTYPE[array.dtype],
         "shape": list(array.shape),
     }
-    if not requested.binary:
+    if not requested_output.is_binary:
         return entry | {"data": array.ravel()}
     binary_parts.append(to_bytes(array))
     return entry | {"parameters": {"binary_data_size": len(binary_parts[-1])}}

@@ -63,7 +63,7 @@ DTYPE_BY_DATATYPE: dict[Datatype, np.dtype[Any]] = {
 }
 
 
-class Code(IntEnum):
+class RefusalCode(IntEnum):
     """Reasons for refusing a request."""
 
     MALFORMED = 1
@@ -104,7 +104,7 @@ class Packet:
     fragments: int = 1
 
     def __post_init__(self) -> None:
-        flaw = find_flaw(
+        flaw = find_invalid_field(
             MAGIC, VERSION, self.kind, self.datatype, self.code, self.fragment, self.fragments,
             len(self.payload), 0, HEADER.size + len(self.payload),
         )  # fmt: skip
@@ -112,32 +112,32 @@ class Packet:
             raise PacketError(flaw)
 
 
-def find_flaw(
+def find_invalid_field(
     magic: bytes,
     version: int,
     kind: int,
     datatype: int,
     code: int,
-    fragment: int,
-    fragments: int,
-    length: int,
-    spare: int,
+    fragment_index: int,
+    fragment_count: int,
+    payload_length: int,
+    reserved: int,
     size: int,
 ) -> str:
     """Return the name of the first wrong field in a datagram of `size` bytes, or "" if it is valid."""
     # All fragments but the last are full, so that the number of a fragment gives its position.
-    is_complete = length == size - HEADER.size and size <= MAX_DATAGRAM_BYTES
+    is_complete = payload_length == size - HEADER.size and size <= MAX_DATAGRAM_BYTES
     if magic != MAGIC or version != VERSION:
         return "magic" if magic != MAGIC else "version"
     if not 1 <= kind <= 3 or not 1 <= datatype <= 2:
         return "kind" if not 1 <= kind <= 3 else "datatype"
     if (code != 0) != (kind == Kind.REFUSAL):
         return "code"
-    if fragment >= fragments:
+    if fragment_index >= fragment_count:
         return "fragment"
-    if not is_complete or (fragment + 1 < fragments and size != MAX_DATAGRAM_BYTES):
+    if not is_complete or (fragment_index + 1 < fragment_count and size != MAX_DATAGRAM_BYTES):
         return "length"
-    return "spare" if spare else ""
+    return "spare" if reserved else ""
 
 
 def parse(datagram: bytes | bytearray | memoryview) -> Packet:
@@ -147,9 +147,11 @@ def parse(datagram: bytes | bytearray | memoryview) -> Packet:
     magic, version, kind, datatype, code, model, time_us, request, fragment, fragments, length, spare = (
         HEADER.unpack_from(datagram)
     )
-    flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
-    if flaw:
-        raise PacketError(flaw)
+    invalid_field = find_invalid_field(
+        magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram)
+    )
+    if invalid_field:
+        raise PacketError(invalid_field)
     payload = bytes(datagram[HEADER.size :])
     return Packet(Kind(kind), model, request, payload, time_us, Datatype(datatype), code, fragment, fragments)
 
@@ -171,8 +173,8 @@ def serialise(packet: Packet) -> bytes:
 
 def split(
     kind: Kind,
-    model: int,
-    request: int,
+    model_number: int,
+    request_number: int,
     message: bytes,
     *,
     time_us: int = 0,
@@ -183,22 +185,22 @@ def split(
     >>> [len(each.payload) for each in split(Kind.REQUEST, 1, 7, bytes(3136))]
     [1440, 1440, 256]
     """
-    fragments = max(-(-len(message) // MAX_PAYLOAD_BYTES), 1)
-    if fragments > 0xFFFF:
+    fragment_count = max(-(-len(message) // MAX_PAYLOAD_BYTES), 1)
+    if fragment_count > 0xFFFF:
         raise PacketError("length")
     return [
         Packet(
             kind,
-            model,
-            request,
-            message[fragment * MAX_PAYLOAD_BYTES : (fragment + 1) * MAX_PAYLOAD_BYTES],
+            model_number,
+            request_number,
+            message[fragment_index * MAX_PAYLOAD_BYTES : (fragment_index + 1) * MAX_PAYLOAD_BYTES],
             time_us,
             datatype,
             0,
-            fragment,
-            fragments,
+            fragment_index,
+            fragment_count,
         )
-        for fragment in range(fragments)
+        for fragment_index in range(fragment_count)
     ]
 
 
@@ -207,10 +209,10 @@ ANSWER_HEADER = struct.Struct(">IIQ")
 
 
 @dataclass(frozen=True)
-class Scores:
+class DecodedAnswer:
     """Content of an answer."""
 
-    chosen: int
+    class_index: int
     """The class, as `lightning.execution.interface.find_classes` finds it."""
     cycles: int
     """Cycles of the datapath for this answer."""
@@ -230,11 +232,13 @@ def encode_answer(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     )
 
 
-def decode_answer(message: bytes) -> Scores:
+def decode_answer(message: bytes) -> DecodedAnswer:
     """Decode the message of an answer. Raise `PacketError` if its length or class contradicts the number of scores."""
     if len(message) < ANSWER_HEADER.size:
         raise PacketError("answer")
     chosen, count, cycles = ANSWER_HEADER.unpack_from(message)
     if len(message) != ANSWER_HEADER.size + 4 * count or chosen >= max(count, 2):
         raise PacketError("answer")
-    return Scores(chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER_HEADER.size).astype(np.float32))
+    return DecodedAnswer(
+        chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER_HEADER.size).astype(np.float32)
+    )

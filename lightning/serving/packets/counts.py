@@ -39,8 +39,8 @@ class PacketCounts:
     @property
     def is_balanced(self) -> bool:
         """True if every received packet has an outcome or waits."""
-        return self.received == sum(self.list_outcomes().values()) - self.overrun + self.waiting
+        return self.received == sum(self.count_by_outcome().values()) - self.overrun + self.waiting
 
-    def list_outcomes(self) -> dict[str, int]:
+    def count_by_outcome(self) -> dict[str, int]:
         """Return all counters that never decrease, except `received`, by outcome."""
         return {name: count for name, count in asdict(self).items() if name not in {"received", "waiting"}}

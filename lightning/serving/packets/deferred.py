@@ -16,10 +16,10 @@ from lightning.errors import InputError, UnknownModel
 from lightning.execution.interface import Answers
 from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
-    Code,
     Datatype,
     Kind,
     Packet,
+    RefusalCode,
     encode_answer,
     serialise,
     split,
@@ -46,8 +46,8 @@ class Job:
 
     sender: bytes
     """Address in the form of the system calls (struct sockaddr_in)."""
-    model: int
-    request: int
+    model_number: int
+    request_number: int
     input_bytes: bytes
     datatype: int
     arrival_ns: int
@@ -61,7 +61,7 @@ class DeferredRequests:
         self._inbox = inbox
         self._repository = repository
         self._executors: dict[int, ThreadPoolExecutor] = {}
-        self._pending: dict[Future[Code | None], Job] = {}
+        self._pending: dict[Future[RefusalCode | None], Job] = {}
         self._send_lock = threading.Lock()
         self._is_closed = False
 
@@ -72,20 +72,22 @@ class DeferredRequests:
         """Queue a job for its model; return False if too many are waiting."""
         if len(self._pending) >= MAX_PENDING:
             return False
-        if job.model not in self._executors:
-            self._executors[job.model] = ThreadPoolExecutor(1, thread_name_prefix=f"packets-{job.model}")
-        self._pending[self._executors[job.model].submit(self._run_job, job)] = job
+        if job.model_number not in self._executors:
+            self._executors[job.model_number] = ThreadPoolExecutor(
+                1, thread_name_prefix=f"packets-{job.model_number}"
+            )
+        self._pending[self._executors[job.model_number].submit(self._run_job, job)] = job
         return True
 
-    def collect(self) -> Iterator[tuple[Job, Code | None]]:
+    def collect(self) -> Iterator[tuple[Job, RefusalCode | None]]:
         """Refuse jobs past their deadline; yield (job, refusal code or None) for each job that has ended."""
         for future, job in list(self._pending.items()):
             if wall_clock_ns() > job.deadline_ns and future.cancel():
-                self._refuse(job, Code.LATE)
+                self._refuse(job, RefusalCode.LATE)
             elif not future.done():
                 continue
             del self._pending[future]
-            yield job, Code.LATE if future.cancelled() else future.result()
+            yield job, RefusalCode.LATE if future.cancelled() else future.result()
 
     def close(self) -> None:
         """Send nothing from now on. A model may still be computing."""
@@ -94,31 +96,40 @@ class DeferredRequests:
         for executor in self._executors.values():
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _run_job(self, job: Job) -> Code | None:
-        code = run_or_refuse(lambda: self._compute_answer(job), job.model, job.request)
+    def _run_job(self, job: Job) -> RefusalCode | None:
+        code = run_or_refuse(lambda: self._compute_answer(job), job.model_number, job.request_number)
         if code is not None:
             self._refuse(job, code)
         return code
 
-    def _compute_answer(self, job: Job) -> Code | None:
-        with self._repository.acquire(job.model) as instance:
+    def _compute_answer(self, job: Job) -> RefusalCode | None:
+        with self._repository.acquire(job.model_number) as instance:
             answers = run_before_deadline(instance, job)
-        return Code.LATE if answers is None else self._answer(job, answers)
+        return RefusalCode.LATE if answers is None else self._answer(job, answers)
 
-    def _answer(self, job: Job, answers: Answers) -> Code | None:
+    def _answer(self, job: Job, answers: Answers) -> RefusalCode | None:
         message = encode_answer(answers.scores, answers.cycles)
         elapsed_us = measure_elapsed_us(job.arrival_ns)
         packets = split(
-            Kind.ANSWER, job.model, job.request, message, time_us=elapsed_us, datatype=Datatype.FLOAT32
+            Kind.ANSWER,
+            job.model_number,
+            job.request_number,
+            message,
+            time_us=elapsed_us,
+            datatype=Datatype.FLOAT32,
         )
         is_accepted = [self._send(job, packet) for packet in packets]
-        return None if all(is_accepted) else Code.FAILED
+        return None if all(is_accepted) else RefusalCode.FAILED
 
-    def _refuse(self, job: Job, code: Code) -> None:
+    def _refuse(self, job: Job, code: RefusalCode) -> None:
         self._send(
             job,
             Packet(
-                Kind.REFUSAL, job.model, job.request, time_us=measure_elapsed_us(job.arrival_ns), code=code
+                Kind.REFUSAL,
+                job.model_number,
+                job.request_number,
+                time_us=measure_elapsed_us(job.arrival_ns),
+                code=code,
             ),
         )
 
@@ -131,26 +142,26 @@ def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
     """Wait for the model and run it. Return None if the deadline passes first. Raise `InputError` for invalid input."""
     inputs = decode_inputs(instance, job.input_bytes, job.datatype)
     timeout_s = (job.deadline_ns - wall_clock_ns()) / 1e9 if job.deadline_ns < NO_DEADLINE else -1
-    if job.deadline_ns < wall_clock_ns() or not instance.lock.acquire(timeout=timeout_s):
+    if job.deadline_ns < wall_clock_ns() or not instance.lock.acquire(timeout_s=timeout_s):
         return None
     try:
-        answers = instance.executor.run(inputs, np.array([job.request], np.uint64))
+        answers = instance.executor.run(inputs, np.array([job.request_number], np.uint64))
     finally:
         instance.lock.release()
     return answers if wall_clock_ns() <= job.deadline_ns else None
 
 
-def run_or_refuse(work: Callable[[], Result], model: int, request: int) -> Result | Code:
+def run_or_refuse(work: Callable[[], Result], model_number: int, request_number: int) -> Result | RefusalCode:
     """Call `work`. Return its result, or the refusal code for its error. Log unexpected errors."""
     try:
         return work()
     except UnknownModel:
-        return Code.UNKNOWN_MODEL
+        return RefusalCode.UNKNOWN_MODEL
     except InputError:
-        return Code.INPUT
+        return RefusalCode.INPUT
     except Exception:
-        LOG.exception("model %d failed at request %d", model, request)
-        return Code.FAILED
+        LOG.exception("model %d failed at request %d", model_number, request_number)
+        return RefusalCode.FAILED
 
 
 def measure_elapsed_us(arrival_ns: int) -> int:

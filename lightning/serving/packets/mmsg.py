@@ -88,25 +88,25 @@ class Inbox:
 
     def __init__(self, receiver: socket.socket, slot_count: int = 32) -> None:
         self.library = load_system_library()
-        self.descriptor = receiver.fileno()
+        self.file_descriptor = receiver.fileno()
         self.slot_count = slot_count
         self.is_peer_unreachable = False
         """True if the last `receive` failed because no process receives at the connected address."""
-        self.bytes = np.zeros((slot_count, SLOT_BYTES), np.uint8)
-        self.buffer = self.bytes.data.cast("B")
-        self.senders = np.zeros((slot_count, ADDRESS_BYTES), np.uint8)
+        self.slot_bytes = np.zeros((slot_count, SLOT_BYTES), np.uint8)
+        self.buffer = self.slot_bytes.data.cast("B")
+        self.sender_addresses = np.zeros((slot_count, ADDRESS_BYTES), np.uint8)
         self._controls = np.zeros(slot_count, _CONTROL_DTYPE)
         self._vectors = np.zeros(slot_count, VECTOR_DTYPE)
         self._messages = np.zeros(slot_count, MESSAGE_DTYPE)
-        self.sizes = self._messages["length"]
+        self.datagram_sizes = self._messages["length"]
         """(slots,) size of each datagram."""
-        self.times = self._controls["time"]
+        self.arrival_times = self._controls["time"]
         """(slots, 2) reception time by the kernel: seconds and nanoseconds of the wall clock."""
         # Each message points to its own slot of every buffer.
         slot_indices = np.arange(self.slot_count, dtype=np.uint64)
-        self._vectors["base"] = find_memory_address(self.bytes) + slot_indices * SLOT_BYTES
+        self._vectors["base"] = find_memory_address(self.slot_bytes) + slot_indices * SLOT_BYTES
         self._vectors["length"] = SLOT_BYTES
-        self._messages["name"] = find_memory_address(self.senders) + slot_indices * ADDRESS_BYTES
+        self._messages["name"] = find_memory_address(self.sender_addresses) + slot_indices * ADDRESS_BYTES
         self._messages["vectors"] = find_memory_address(self._vectors) + slot_indices * VECTOR_DTYPE.itemsize
         self._messages["vector_count"] = 1
         self._messages["control"] = find_memory_address(self._controls) + slot_indices * _CONTROL_BYTES
@@ -116,10 +116,10 @@ class Inbox:
         for option in (_TIMESTAMP_OPTION, _OVERRUN_OPTION):
             receiver.setsockopt(socket.SOL_SOCKET, option, 1)
 
-    def _reset_capacities(self, count: int) -> None:
+    def _reset_capacities(self, slot_count: int) -> None:
         # The kernel overwrites these capacities with the lengths that it used.
-        self._messages["name_length"][:count] = ADDRESS_BYTES
-        self._messages["control_length"][:count] = _CONTROL_BYTES
+        self._messages["name_length"][:slot_count] = ADDRESS_BYTES
+        self._messages["control_length"][:slot_count] = _CONTROL_BYTES
 
     def receive(self) -> int:
         """Receive pending datagrams into the first slots, and return their number.
@@ -127,7 +127,7 @@ class Inbox:
         This never waits.
         """
         count: int = self.library.recvmmsg(
-            self.descriptor, self._messages_address, self.slot_count, socket.MSG_DONTWAIT, None
+            self.file_descriptor, self._messages_address, self.slot_count, socket.MSG_DONTWAIT, None
         )
         if count <= 0:
             self.is_peer_unreachable = ctypes.get_errno() == errno.ECONNREFUSED
@@ -137,29 +137,29 @@ class Inbox:
 
     def get_sender(self, slot: int) -> bytes:
         """Return the address of the sender of a datagram, for `send`."""
-        return bytes(self.senders[slot])
+        return bytes(self.sender_addresses[slot])
 
     def send(self, datagram: bytes, address: bytes) -> bool:
         """Send a datagram and return whether the kernel accepted it. Any thread may call this."""
         sent_bytes: int = self.library.sendto(
-            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, address, ADDRESS_BYTES
+            self.file_descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, address, ADDRESS_BYTES
         )
         return sent_bytes == len(datagram)
 
     def get_length(self, slot: int) -> int:
         """Return the size of a datagram."""
-        return int(self.sizes[slot])
+        return int(self.datagram_sizes[slot])
 
-    def list_lengths(self, count: int) -> list[int]:
+    def list_lengths(self, slot_count: int) -> list[int]:
         """Return the sizes of the first datagrams."""
-        lengths: list[int] = self.sizes[:count].tolist()
+        lengths: list[int] = self.datagram_sizes[:slot_count].tolist()
         return lengths
 
     def get_arrival_ns(self, slot: int) -> int:
         """Return the time at which the kernel received a datagram, in nanoseconds of the wall clock."""
-        seconds, nanoseconds = self.times[slot].tolist()
+        seconds, nanoseconds = self.arrival_times[slot].tolist()
         return int(seconds * 1_000_000_000 + nanoseconds)
 
-    def count_overruns(self, count: int) -> int:
+    def count_overruns(self, slot_count: int) -> int:
         """Return the number of datagrams, modulo 2^32, that the kernel has discarded because the buffer was full."""
-        return int(self._controls["overruns"][:count].max())
+        return int(self._controls["overruns"][:slot_count].max())

@@ -38,8 +38,8 @@ def answer_datagrams(
     slot_count: Any,
     datagrams: Array,
     lengths: Array,
-    arrivals: Array,
-    senders: Array,
+    arrival_times: Array,
+    sender_addresses: Array,
     descriptor: Any,
     templates: Any,
     arrays: Any,
@@ -49,34 +49,34 @@ def answer_datagrams(
 ) -> None:
     """Answer the complete requests for a model in the first `slot_count` slots, or refuse them as late.
 
-    `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the expected header of a request, the datagram of
-    an answer, and the datagram of a refusal, all without the fields that vary. `arrays` are `Chain.arrays`. The
-    function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to `scratch`: an image
-    (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
+    `arrival_times` (slots, 2) are seconds and nanoseconds. `templates` are the expected header of a request, the
+    datagram of an answer, and the datagram of a refusal, all without the fields that vary. `arrays` are
+    `Chain.arrays`. The function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to
+    `scratch`: an image (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
     expected_header, answer, refusal = templates
-    raw, key, scores, score_bytes, counters, clock = scratch
-    terms = raw.shape[1]
+    image, noise_key, scores, score_bytes, counters, clock = scratch
+    term_count = image.shape[1]
     for slot in range(slot_count):
         datagram = datagrams[slot]
-        if lengths[slot] != HEADER_BYTES + terms or not has_expected_header(datagram, expected_header):
+        if lengths[slot] != HEADER_BYTES + term_count or not has_expected_header(datagram, expected_header):
             continue
-        arrival_ns = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
+        arrival_ns = arrival_times[slot, 0] * 1_000_000_000 + arrival_times[slot, 1]
         deadline_ns = np.int64(read_number(datagram, 12, 4)) * 1000
         is_in_time = deadline_ns == 0 or read_wall_clock_ns(clock) - arrival_ns <= deadline_ns
         if is_in_time:
-            copy_bytes(datagram, HEADER_BYTES, raw[0], 0, terms)
-            key[0] = read_number(datagram, 16, 8)
-            write_answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
+            copy_bytes(datagram, HEADER_BYTES, image[0], 0, term_count)
+            noise_key[0] = read_number(datagram, 16, 8)
+            write_answers(image, noise_key, *arrays, scores, counters)  # type: ignore[call-arg]
             write_number(answer, HEADER_BYTES, 4, find_class(scores))
             write_big_endian(score_bytes, answer, SCORES_OFFSET)
         elapsed_ns = max(read_wall_clock_ns(clock) - arrival_ns, 0)
         if not is_in_time or (deadline_ns > 0 and elapsed_ns > deadline_ns):
-            send_reply(refusal, datagram, elapsed_ns, descriptor, senders, slot)
+            send_reply(refusal, datagram, elapsed_ns, descriptor, sender_addresses, slot)
             outcomes[slot] = LATE
-        elif not send_reply(answer, datagram, elapsed_ns, descriptor, senders, slot):
+        elif not send_reply(answer, datagram, elapsed_ns, descriptor, sender_addresses, slot):
             outcomes[slot] = FAILED
-        elif note_request(replay_cache, read_number(senders[slot], 2, 6), key[0]):
+        elif record_request(replay_cache, read_number(sender_addresses[slot], 2, 6), noise_key[0]):
             outcomes[slot] = REPLAYED
         else:
             outcomes[slot] = ANSWERED
@@ -84,12 +84,12 @@ def answer_datagrams(
 
 @compile_kernel()
 def send_reply(
-    reply: Array, datagram: Array, elapsed_ns: Any, descriptor: Any, senders: Array, slot: Any
+    reply: Array, datagram: Array, elapsed_ns: Any, descriptor: Any, sender_addresses: Array, slot: Any
 ) -> bool:
     """Send a reply with number and elapsed time to a datagram's sender; return whether the kernel accepted it."""
     write_number(reply, 12, 4, np.uint64(min(elapsed_ns // 1000, 0xFFFFFFFF)))
     copy_bytes(datagram, 16, reply, 16, 8)
-    address = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS_BYTES)
+    address = np.uintp(sender_addresses.ctypes.data) + np.uintp(slot * ADDRESS_BYTES)
     sent_bytes = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, address, ADDRESS_BYTES)
     return bool(sent_bytes == len(reply))
 
@@ -146,15 +146,15 @@ def write_big_endian(words: Array, answer: Array, start: Any) -> None:
 
 
 @compile_kernel()
-def note_request(replay_cache: Array, peer: Any, request: Any) -> bool:
+def record_request(replay_cache: Array, peer: Any, request_number: Any) -> bool:
     """Return whether a request is in the cache, and store it, like `ReplayCache.note_request`."""
-    cache_slot = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(
+    cache_slot = (peer * np.uint64(PEER_FACTOR) + request_number * np.uint64(REQUEST_FACTOR)) >> np.uint64(
         HASH_SHIFT
     )
-    if replay_cache[cache_slot, 0] == peer and replay_cache[cache_slot, 1] == request:
+    if replay_cache[cache_slot, 0] == peer and replay_cache[cache_slot, 1] == request_number:
         return True
     replay_cache[cache_slot, 0] = peer
-    replay_cache[cache_slot, 1] = request
+    replay_cache[cache_slot, 1] = request_number
     return False
 
 

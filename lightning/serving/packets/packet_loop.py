@@ -13,11 +13,11 @@ from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
     HEADER,
     MAGIC,
-    Code,
     Datatype,
     Kind,
     Packet,
-    find_flaw,
+    RefusalCode,
+    find_invalid_field,
     serialise,
     split,
 )
@@ -30,17 +30,17 @@ from lightning.serving.packets.deferred import (
     run_or_refuse,
 )
 from lightning.serving.packets.mmsg import ADDRESS_BYTES, SLOT_BYTES, Inbox, find_memory_address
-from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
+from lightning.serving.packets.reassembly import CompleteMessage, FragmentReassembler, ReplayCache
 from lightning.serving.packets.services import Bytes, PacketService
 from lightning.serving.repository import Lease, Repository
 
 COUNTER_BY_CODE = {
-    Code.MALFORMED: "malformed",
-    Code.UNKNOWN_MODEL: "unknown_model",
-    Code.LATE: "late",
-    Code.INPUT: "refused",
-    Code.FAILED: "failed",
-    Code.BUSY: "busy",
+    RefusalCode.MALFORMED: "malformed",
+    RefusalCode.UNKNOWN_MODEL: "unknown_model",
+    RefusalCode.LATE: "late",
+    RefusalCode.INPUT: "refused",
+    RefusalCode.FAILED: "failed",
+    RefusalCode.BUSY: "busy",
 }
 """Name of the counter for each refusal code."""
 
@@ -52,27 +52,27 @@ class PacketLoop:
         self,
         server: socket.socket,
         repository: Repository,
-        reassembly: Reassembly,
+        reassembly: FragmentReassembler,
         replay_cache: ReplayCache,
         *,
-        fast_path: bool = True,
+        is_fast_path_enabled: bool = True,
     ) -> None:
         self.repository = repository
         self.reassembly = reassembly
         self.replay_cache = replay_cache
-        self.fast_path = fast_path
+        self.fast_path = is_fast_path_enabled
         self.counts = PacketCounts()
         self.inbox = Inbox(server)
-        self.deferred = DeferredRequests(self.inbox, repository)
+        self.deferred_requests = DeferredRequests(self.inbox, repository)
         self._outcomes = np.zeros(self.inbox.slot_count, np.int8)
         # A view of the field of each header that holds the number of the model.
         self._model_numbers = np.ndarray(
-            (self.inbox.slot_count,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
+            (self.inbox.slot_count,), ">u4", self.inbox.slot_bytes, offset=8, strides=(SLOT_BYTES,)
         )
-        self._service_by_number: dict[int, PacketService] = {}
+        self._service_by_model: dict[int, PacketService] = {}
         self._prepared_instances: dict[int, ModelInstance] = {}
-        self._lease_by_number: dict[int, Lease] = {}
-        self._senders_address = find_memory_address(self.inbox.senders)
+        self._lease_by_model: dict[int, Lease] = {}
+        self._senders_address = find_memory_address(self.inbox.sender_addresses)
 
     def prepare(self) -> None:
         """Prepare the services of newly loaded models, so that the first request does not wait."""
@@ -85,13 +85,13 @@ class PacketLoop:
 
     def copy_counts(self) -> PacketCounts:
         """Return a copy of the counters."""
-        waiting = self.reassembly.waiting_count + len(self.deferred)
+        waiting = self.reassembly.waiting_count + len(self.deferred_requests)
         return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped_count)
 
-    def serve(self) -> int:
+    def answer_pending(self) -> int:
         """Answer all pending datagrams and return their number."""
-        for job, code in self.deferred.collect():
-            self._note_request(job, code)
+        for job, code in self.deferred_requests.collect():
+            self._record_request(job, code)
         received_count = self.inbox.receive()
         if not received_count:
             return 0
@@ -106,7 +106,7 @@ class PacketLoop:
             counts.overrun = max(counts.overrun, self.inbox.count_overruns(received_count))
             for slot, outcome in enumerate(outcomes):
                 if outcome == UNHANDLED:
-                    self._handle_datagram(slot)
+                    self._answer_datagram(slot)
         finally:
             self._release()
         return received_count
@@ -116,8 +116,8 @@ class PacketLoop:
         self.reassembly.expire(wall_clock_ns())
         self.prepare()
         model_numbers = {instance.number for instance in self.repository.list_serving()}
-        self._service_by_number = {
-            number: service for number, service in self._service_by_number.items() if number in model_numbers
+        self._service_by_model = {
+            number: service for number, service in self._service_by_model.items() if number in model_numbers
         }
         self._prepared_instances = {
             number: instance
@@ -133,16 +133,18 @@ class PacketLoop:
                 with contextlib.suppress(Exception):  # the Python path follows and reports the error
                     service = self._find_service(number)
                     if service is not None and service.fast_path is not None:
-                        service.fast_path.answer(self.inbox, count, self.replay_cache, self._outcomes)
+                        service.fast_path.answer_requests(
+                            self.inbox, count, self.replay_cache, self._outcomes
+                        )
         outcomes: list[int] = self._outcomes[:count].tolist()
         return outcomes
 
     def _release(self) -> None:
-        for lease in self._lease_by_number.values():
+        for lease in self._lease_by_model.values():
             lease.release()
-        self._lease_by_number.clear()
+        self._lease_by_model.clear()
 
-    def _handle_datagram(self, slot: int) -> None:
+    def _answer_datagram(self, slot: int) -> None:
         size, arrival_ns = self.inbox.get_length(slot), self.inbox.get_arrival_ns(slot)
         if size < HEADER.size:
             self.counts.malformed += 1
@@ -161,13 +163,15 @@ class PacketLoop:
             length,
             spare,
         ) = HEADER.unpack_from(self.inbox.buffer, slot * SLOT_BYTES)
-        flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, size)
-        if flaw or kind != Kind.REQUEST:
+        invalid_field = find_invalid_field(
+            magic, version, kind, datatype, code, fragment, fragments, length, spare, size
+        )
+        if invalid_field or kind != Kind.REQUEST:
             self.counts.malformed += 1
             if magic == MAGIC and kind == Kind.REQUEST:
-                self._refuse(slot, model, request, Code.MALFORMED, arrival_ns)
+                self._refuse(slot, model, request, RefusalCode.MALFORMED, arrival_ns)
             return
-        payload = self.inbox.bytes[slot, HEADER.size : size]
+        payload = self.inbox.slot_bytes[slot, HEADER.size : size]
         if fragments > 1:
             complete_message = self._add_fragment(slot, request, fragment, fragments, payload, arrival_ns)
             if complete_message is None:
@@ -179,10 +183,18 @@ class PacketLoop:
         self._handle_request(slot, model, request, payload, datatype, deadline_us, arrival_ns)
 
     def _add_fragment(
-        self, slot: int, request: int, fragment: int, fragments: int, payload: Bytes, arrival_ns: int
+        self,
+        slot: int,
+        request_number: int,
+        fragment_index: int,
+        fragment_count: int,
+        payload: Bytes,
+        arrival_ns: int,
     ) -> CompleteMessage | None:
-        key = read_peer(self.inbox.get_sender(slot)), request
-        result = self.reassembly.add(key, fragment, fragments, payload.tobytes(), arrival_ns)
+        key = read_peer(self.inbox.get_sender(slot)), request_number
+        result = self.reassembly.add_fragment(
+            key, fragment_index, fragment_count, payload.tobytes(), arrival_ns
+        )
         if isinstance(result, CompleteMessage):
             self.counts.joined += result.fragments_before_last
             return result
@@ -193,8 +205,8 @@ class PacketLoop:
     def _handle_request(
         self,
         slot: int,
-        model: int,
-        request: int,
+        model_number: int,
+        request_number: int,
         payload: Bytes,
         datatype: int,
         deadline_us: int,
@@ -202,83 +214,101 @@ class PacketLoop:
     ) -> None:
         deadline_ns = arrival_ns + deadline_us * 1000 if deadline_us else NO_DEADLINE
         job = Job(
-            self.inbox.get_sender(slot), model, request, payload.tobytes(), datatype, arrival_ns, deadline_ns
+            self.inbox.get_sender(slot),
+            model_number,
+            request_number,
+            payload.tobytes(),
+            datatype,
+            arrival_ns,
+            deadline_ns,
         )
-        result = run_or_refuse(lambda: self._answer_now(job, slot), model, request)
+        result = run_or_refuse(lambda: self._answer_now(job, slot), model_number, request_number)
         if result is False:
-            if self.deferred.submit(job):
+            if self.deferred_requests.submit(job):
                 return
-            result = Code.BUSY
+            result = RefusalCode.BUSY
         code = None if result is True else result
-        self._note_request(job, code)
+        self._record_request(job, code)
         if code is not None:
-            self._refuse(slot, model, request, code, arrival_ns)
+            self._refuse(slot, model_number, request_number, code, arrival_ns)
 
-    def _answer_now(self, job: Job, slot: int) -> bool | Code:
+    def _answer_now(self, job: Job, slot: int) -> bool | RefusalCode:
         """Answer at once: return True, a refusal code, or False if the model is slow or busy.
 
         Errors of the model propagate.
         """
-        service = self._find_service(job.model)
-        if service is None or not service.instance.lock.acquire(timeout=0):
+        service = self._find_service(job.model_number)
+        if service is None or not service.instance.lock.acquire(timeout_s=0):
             return False
         try:
             if wall_clock_ns() > job.deadline_ns:
-                return Code.LATE
-            service.compute(job.input_bytes, job.datatype, job.request)
+                return RefusalCode.LATE
+            service.compute(job.input_bytes, job.datatype, job.request_number)
         finally:
             service.instance.lock.release()
         if wall_clock_ns() > job.deadline_ns:
-            return Code.LATE
-        return self._send_answer(service, slot, job.request, job.arrival_ns) or Code.FAILED
+            return RefusalCode.LATE
+        return self._send_answer(service, slot, job.request_number, job.arrival_ns) or RefusalCode.FAILED
 
-    def _note_request(self, job: Job, code: Code | None) -> None:
+    def _record_request(self, job: Job, code: RefusalCode | None) -> None:
         if code is not None:
             outcome = COUNTER_BY_CODE[code]
         else:
-            is_replay = self.replay_cache.note_request(int.from_bytes(read_peer(job.sender)), job.request)
+            is_replay = self.replay_cache.record_request(
+                int.from_bytes(read_peer(job.sender)), job.request_number
+            )
             outcome = "replayed" if is_replay else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
-    def _find_service(self, number: int) -> PacketService | None:
+    def _find_service(self, model_number: int) -> PacketService | None:
         """Return the service of a model, or None if the model is slow, or new and busy. Raise `UnknownModel`."""
-        lease = self._lease_by_number.get(number)
+        lease = self._lease_by_model.get(model_number)
         if lease is None:
-            lease = self._lease_by_number[number] = self.repository.acquire(number)
-        current_service = self._service_by_number.get(number)
+            lease = self._lease_by_model[model_number] = self.repository.acquire(model_number)
+        current_service = self._service_by_model.get(model_number)
         if current_service is not None and current_service.instance is lease.instance:
             return current_service
         instance = lease.instance
-        if not instance.is_quick or not instance.lock.acquire(timeout=0):
+        if not instance.is_quick or not instance.lock.acquire(timeout_s=0):
             return None
         try:
-            service = self._service_by_number[instance.number] = PacketService(instance)
+            service = self._service_by_model[instance.number] = PacketService(instance)
         finally:
             instance.lock.release()
         if self.fast_path and service.fast_path is not None:
             # A call without datagrams loads the kernel now instead of at the first request.
-            service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
+            service.fast_path.answer_requests(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
-    def _send_answer(self, service: PacketService, slot: int, request: int, arrival_ns: int) -> bool:
+    def _send_answer(self, service: PacketService, slot: int, request_number: int, arrival_ns: int) -> bool:
         """Send the computed answer and return whether the kernel accepted it."""
         elapsed_us = measure_elapsed_us(arrival_ns)
-        length = service.fill_datagram(request, elapsed_us)
+        length = service.fill_datagram(request_number, elapsed_us)
         if service.fits_datagram:
             return self._send(slot, service.datagram_address, length)
         model, datatype = service.instance.number, Datatype.FLOAT32
-        packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed_us, datatype=datatype)
+        packets = split(
+            Kind.ANSWER, model, request_number, service.message, time_us=elapsed_us, datatype=datatype
+        )
         is_accepted = [self.inbox.send(serialise(packet), self.inbox.get_sender(slot)) for packet in packets]
         return all(is_accepted)
 
-    def _refuse(self, slot: int, model: int, request: int, code: Code, arrival_ns: int) -> None:
-        refusal = Packet(Kind.REFUSAL, model, request, time_us=measure_elapsed_us(arrival_ns), code=code)
+    def _refuse(
+        self, slot: int, model_number: int, request_number: int, code: RefusalCode, arrival_ns: int
+    ) -> None:
+        refusal = Packet(
+            Kind.REFUSAL,
+            model_number,
+            request_number,
+            time_us=measure_elapsed_us(arrival_ns),
+            code=code,
+        )
         self.inbox.send(serialise(refusal), self.inbox.get_sender(slot))
 
     def _send(self, slot: int, address: int, length: int) -> bool:
         sender_address = self._senders_address + slot * ADDRESS_BYTES
         sent_bytes: int = self.inbox.library.sendto(
-            self.inbox.descriptor, address, length, socket.MSG_DONTWAIT, sender_address, ADDRESS_BYTES
+            self.inbox.file_descriptor, address, length, socket.MSG_DONTWAIT, sender_address, ADDRESS_BYTES
         )
         return sent_bytes == length
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-TIME_LIMIT_NS = 1_000_000_000
+FRAGMENT_TIME_LIMIT_NS = 1_000_000_000
 """Longest time that the fragments of a message are kept after the first fragment."""
 MEMORY_LIMIT_BYTES = 16 << 20
 """Maximum memory for waiting fragments, in bytes."""
@@ -26,7 +26,7 @@ _UINT64_MASK = (1 << 64) - 1
 class _PartialMessage:
     arrival_ns: int
     fragment_count: int
-    parts: dict[int, bytes] = field(default_factory=dict)
+    payload_by_fragment: dict[int, bytes] = field(default_factory=dict)
     memory_bytes: int = 0
 
 
@@ -41,7 +41,7 @@ class CompleteMessage:
     """Number of fragments that arrived before the last."""
 
 
-class Reassembly:
+class FragmentReassembler:
     """Fragments that wait for the other fragments of their message. Times are nanoseconds of any clock.
 
     `waiting_count` is the number of stored fragments. `dropped_count` is the number of discarded fragments, whose
@@ -49,7 +49,7 @@ class Reassembly:
     """
 
     def __init__(
-        self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit_bytes: int = MEMORY_LIMIT_BYTES
+        self, time_limit_ns: int = FRAGMENT_TIME_LIMIT_NS, memory_limit_bytes: int = MEMORY_LIMIT_BYTES
     ) -> None:
         self._time_limit_ns = time_limit_ns
         self._memory_limit_bytes = memory_limit_bytes
@@ -60,8 +60,8 @@ class Reassembly:
         self.waiting_count = 0
         self.dropped_count = 0
 
-    def add(
-        self, key: Hashable, fragment: int, fragment_count: int, payload: bytes, now_ns: int
+    def add_fragment(
+        self, key: Hashable, fragment_index: int, fragment_count: int, payload: bytes, now_ns: int
     ) -> CompleteMessage | bool:
         """Add a fragment. Return the message if it is now complete, otherwise whether the fragment was stored.
 
@@ -70,14 +70,14 @@ class Reassembly:
         partial = self._partial_messages.get(key)
         if partial is None:
             partial = self._partial_messages[key] = _PartialMessage(now_ns, fragment_count)
-        elif fragment in partial.parts or fragment_count != partial.fragment_count:
+        elif fragment_index in partial.payload_by_fragment or fragment_count != partial.fragment_count:
             return False
-        if len(partial.parts) + 1 == fragment_count:
+        if len(partial.payload_by_fragment) + 1 == fragment_count:
             self._remove(key)
-            partial.parts[fragment] = payload
-            message = b"".join(partial.parts[number] for number in range(fragment_count))
+            partial.payload_by_fragment[fragment_index] = payload
+            message = b"".join(partial.payload_by_fragment[number] for number in range(fragment_count))
             return CompleteMessage(message, partial.arrival_ns, fragment_count - 1)
-        partial.parts[fragment] = payload
+        partial.payload_by_fragment[fragment_index] = payload
         partial.memory_bytes += len(payload) + FRAGMENT_OVERHEAD_BYTES
         self.memory_bytes += len(payload) + FRAGMENT_OVERHEAD_BYTES
         self.waiting_count += 1
@@ -99,8 +99,8 @@ class Reassembly:
     def _remove(self, key: Hashable) -> int:
         partial = self._partial_messages.pop(key)
         self.memory_bytes -= partial.memory_bytes
-        self.waiting_count -= len(partial.parts)
-        return len(partial.parts)
+        self.waiting_count -= len(partial.payload_by_fragment)
+        return len(partial.payload_by_fragment)
 
 
 class ReplayCache:
@@ -113,11 +113,15 @@ class ReplayCache:
         self.table = np.zeros((1 << SLOTS_LOG2, 2), np.uint64)
         """(slots, 2) peer and request. 0 is not a valid peer, so it marks an empty slot."""
 
-    def note_request(self, peer: int, request: int) -> bool:
+    def record_request(self, peer: int, request: int) -> bool:
         """Return whether the pair is in the cache, and store it.
 
         >>> replay_cache = ReplayCache()
-        >>> replay_cache.note_request(1, 7), replay_cache.note_request(1, 7), replay_cache.note_request(2, 7)
+        >>> (
+        ...     replay_cache.record_request(1, 7),
+        ...     replay_cache.record_request(1, 7),
+        ...     replay_cache.record_request(2, 7),
+        ... )
         (False, True, False)
         """
         slot = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _UINT64_MASK) >> HASH_SHIFT

@@ -22,7 +22,7 @@ from lightning.errors import ServingError
 from lightning.serving.packets.counts import PacketCounts
 from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 from lightning.serving.packets.packet_loop import PacketLoop
-from lightning.serving.packets.reassembly import Reassembly, ReplayCache
+from lightning.serving.packets.reassembly import FragmentReassembler, ReplayCache
 from lightning.serving.repository import Repository
 
 MAX_SLEEP_MS = 50
@@ -51,14 +51,18 @@ class DatagramServer:
         host: str = "127.0.0.1",
         port: int = 0,
         *,
-        reassembly: Reassembly | None = None,
-        fast_path: bool = True,
-        memory: int = RECEIVE_BUFFER_BYTES,
+        reassembly: FragmentReassembler | None = None,
+        is_fast_path_enabled: bool = True,
+        buffer_bytes: int = RECEIVE_BUFFER_BYTES,
         realtime: bool = False,
     ) -> None:
-        self._socket = _bind(host, port, memory)
+        self._socket = _bind(host, port, buffer_bytes)
         self._loop = PacketLoop(
-            self._socket, repository, reassembly or Reassembly(), ReplayCache(), fast_path=fast_path
+            self._socket,
+            repository,
+            reassembly or FragmentReassembler(),
+            ReplayCache(),
+            is_fast_path_enabled=is_fast_path_enabled,
         )
         self._is_realtime = realtime
         self._stop = threading.Event()
@@ -91,7 +95,7 @@ class DatagramServer:
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._loop.deferred.close()
+        self._loop.deferred_requests.close()
         self._socket.close()
 
     def counts(self) -> PacketCounts:
@@ -112,16 +116,18 @@ class DatagramServer:
         """Answer until `close`. The thread calls this. A process that does nothing else may call it directly."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        clean_up_s = monotonic()
+        next_clean_up_s = monotonic()
         while not self._stop.is_set():
-            is_idle = not self._loop.serve()
-            if monotonic() - clean_up_s > MAX_SLEEP_MS / 1000:
+            is_idle = not self._loop.answer_pending()
+            if monotonic() - next_clean_up_s > MAX_SLEEP_MS / 1000:
                 self._loop.clean_up()
-                clean_up_s = monotonic()
+                next_clean_up_s = monotonic()
             if is_idle:
                 poll.poll(MAX_SLEEP_MS)
         shutdown_deadline_s = monotonic() + SHUTDOWN_S
-        while (self._loop.serve() or len(self._loop.deferred)) and monotonic() < shutdown_deadline_s:
+        while (
+            self._loop.answer_pending() or len(self._loop.deferred_requests)
+        ) and monotonic() < shutdown_deadline_s:
             poll.poll(1)
 
 
@@ -136,10 +142,10 @@ def set_realtime_priority() -> None:
         ) from error
 
 
-def _bind(host: str, port: int, memory: int) -> socket.socket:
+def _bind(host: str, port: int, buffer_bytes: int) -> socket.socket:
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, memory)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
         server.bind((host, port))
     except OSError as error:
         server.close()

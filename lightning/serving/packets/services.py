@@ -18,9 +18,9 @@ from lightning.serving.packets.codec import (
     MAGIC,
     MAX_PAYLOAD_BYTES,
     VERSION,
-    Code,
     Datatype,
     Kind,
+    RefusalCode,
 )
 from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import ReplayCache
@@ -34,18 +34,23 @@ Bytes = npt.NDArray[np.uint8]
 class FastPath:
     """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_datagrams`).
 
-    `answer` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the scores.
+    `answer_requests` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the
+    scores.
     """
 
-    def __init__(self, chain: Any, number: int, answer: Bytes, scores: npt.NDArray[np.float32]) -> None:
+    def __init__(self, chain: Any, model_number: int, answer: Bytes, scores: npt.NDArray[np.float32]) -> None:
         from lightning.serving.packets.packet_kernel import answer_datagrams
 
         self._answer_datagrams = answer_datagrams
-        self._arrays = chain.arrays
-        request = _make_header(Kind.REQUEST, number, length=chain.inputs)
-        self._templates = request, answer, _make_header(Kind.REFUSAL, number, code=Code.LATE)
+        self._arrays = chain.kernel_arguments
+        request = _make_header(Kind.REQUEST, model_number, length=chain.input_count)
+        self._templates = (
+            request,
+            answer,
+            _make_header(Kind.REFUSAL, model_number, code=RefusalCode.LATE),
+        )
         self._scratch = (
-            np.zeros((1, chain.inputs), np.uint8),
+            np.zeros((1, chain.input_count), np.uint8),
             np.zeros(1, np.uint64),
             scores,
             scores.view(np.uint8).ravel(),
@@ -53,17 +58,17 @@ class FastPath:
             np.zeros(2, np.int64),
         )
 
-    def answer(
-        self, inbox: Inbox, count: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
+    def answer_requests(
+        self, inbox: Inbox, slot_count: int, replay_cache: ReplayCache, outcomes: npt.NDArray[np.int8]
     ) -> None:
         """Answer or refuse the simple requests among the first datagrams, and write their outcomes."""
         self._answer_datagrams(
-            count,
-            inbox.bytes,
-            inbox.sizes,
-            inbox.times,
-            inbox.senders,
-            inbox.descriptor,
+            slot_count,
+            inbox.slot_bytes,
+            inbox.datagram_sizes,
+            inbox.arrival_times,
+            inbox.sender_addresses,
+            inbox.file_descriptor,
             self._templates,
             self._arrays,
             self._scratch,
@@ -72,9 +77,11 @@ class FastPath:
         )
 
 
-def _make_header(kind: Kind, number: int, *, length: int = 0, code: int = 0) -> Bytes:
+def _make_header(kind: Kind, model_number: int, *, length: int = 0, code: int = 0) -> Bytes:
     header = bytearray(HEADER.size)
-    HEADER.pack_into(header, 0, MAGIC, VERSION, kind, Datatype.UINT8, code, number, 0, 0, 0, 1, length, 0)
+    HEADER.pack_into(
+        header, 0, MAGIC, VERSION, kind, Datatype.UINT8, code, model_number, 0, 0, 0, 1, length, 0
+    )
     return np.frombuffer(header, np.uint8)
 
 
@@ -94,10 +101,11 @@ class PacketService:
         self._scores = np.zeros((1, first_answer.scores.size), np.float32)
         self._buffer = bytearray(HEADER.size + ANSWER_HEADER.size + self._scores.nbytes)
         self._datagram = np.frombuffer(self._buffer, np.uint8)
-        self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER_HEADER.size)
+        self._score_fields = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER_HEADER.size)
         length = len(self._buffer) - HEADER.size
         HEADER.pack_into(
-            self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number, 0, 0, 0, 1, length, 0
+            self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number,
+            0, 0, 0, 1, length, 0,
         )  # fmt: skip
         ANSWER_HEADER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first_answer.cycles)
         self.datagram_address = self._datagram.ctypes.data
@@ -107,23 +115,23 @@ class PacketService:
         chain = getattr(instance.executor, "chain", None)
         is_simple = (
             chain is not None
-            and not chain.tail
+            and not chain.tail_nodes
             and self.fits_datagram
             and self.input_size <= MAX_PAYLOAD_BYTES
         )
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if is_simple else None
         """The compiled code for a chain whose request and answer fit into one datagram each; None for other models."""
 
-    def compute(self, payload: bytes, datatype: int, key: int) -> None:
+    def compute(self, payload: bytes, datatype: int, noise_key: int) -> None:
         """Compute the scores of an image. Raise `InputError` for input that the model does not accept."""
         inputs = decode_inputs(self.instance, payload, datatype)
-        self._scores[0] = self.instance.executor.run(inputs, np.array([key], np.uint64)).scores.ravel()
+        self._scores[0] = self.instance.executor.run(inputs, np.array([noise_key], np.uint64)).scores.ravel()
 
-    def fill_datagram(self, key: int, elapsed_us: int) -> int:
+    def fill_datagram(self, request_number: int, elapsed_us: int) -> int:
         """Fill the datagram of the answer, and return its length."""
-        _VARYING_FIELDS.pack_into(self._buffer, _VARYING_OFFSET, elapsed_us, key)
+        _VARYING_FIELDS.pack_into(self._buffer, _VARYING_OFFSET, elapsed_us, request_number)
         struct.pack_into(">I", self._buffer, HEADER.size, int(find_classes(self._scores)[0]))
-        self._big_endian[:] = self._scores[0]
+        self._score_fields[:] = self._scores[0]
         return len(self._buffer)
 
     @property

@@ -26,21 +26,22 @@ _FIELDS = frozenset({"bank", "channel"})
 class CommandSet:
     """The commands of one make of 1xN switch.
 
-    `select` connects the common port of a bank to a channel, without a reply. `query` reads the channel. A make may
-    lack the other commands, which are then empty: `identity` (`vendor` and `model` replace it), `errors` (the oldest
-    entry of the error queue), `monitor` (the power at a common port), `open_state` (whether a bank is open, with no
-    channel connected). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
+    `select_command` connects the common port of a bank to a channel, without a reply. `channel_query` reads the
+    channel. A make may lack the other commands, which are then empty: `identity` (`vendor` and `model` replace it),
+    `error_query` (the oldest entry of the error queue), `power_query` (the power at a common port), `open_state`
+    (whether a bank is open, with no channel connected). `switch_time_s` is (typical, longest). Raises `ValueError` for
+    commands that cannot be sent.
 
     >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
     >>> dicon.format_select(6, 2), dicon.format_query(6)
     ('ROUT6:SCAN 2', 'ROUT6:SCAN?')
     """
 
-    select: str
-    query: str
+    select_command: str
+    channel_query: str
     identity: str = scpi.IDENTITY_QUERY
-    errors: str = ""
-    monitor: str = ""
+    error_query: str = ""
+    power_query: str = ""
     open_state: str = ""
     terminator: bytes = b"\n"
     vendor: str = "unknown"
@@ -48,27 +49,27 @@ class CommandSet:
     switch_time_s: tuple[float, float] = (0.02, 0.5)
 
     def __post_init__(self) -> None:
-        for text in (self.select, self.query, self.monitor, self.open_state):
+        for text in (self.select_command, self.channel_query, self.power_query, self.open_state):
             _check_template(text)
-        if "channel" not in _find_fields(self.select):
-            raise ValueError(f"{self.select!r} does not contain {{channel}}")
+        if "channel" not in _find_fields(self.select_command):
+            raise ValueError(f"{self.select_command!r} does not contain {{channel}}")
 
     @property
     def names_banks(self) -> bool:
         """True if the commands name the bank. A device with several banks needs this."""
-        return "bank" in _find_fields(self.select) and "bank" in _find_fields(self.query)
+        return "bank" in _find_fields(self.select_command) and "bank" in _find_fields(self.channel_query)
 
     def format_select(self, bank: int, channel: int) -> str:
         """Return the command that connects a bank's common port to a channel."""
-        return self.select.format(bank=bank, channel=channel)
+        return self.select_command.format(bank=bank, channel=channel)
 
     def format_query(self, bank: int) -> str:
         """Return the query for the channel of a bank."""
-        return self.query.format(bank=bank)
+        return self.channel_query.format(bank=bank)
 
     def format_power_query(self, bank: int) -> str:
         """Return the query for the power at a bank's common port."""
-        return self.monitor.format(bank=bank)
+        return self.power_query.format(bank=bank)
 
     def format_open_query(self, bank: int) -> str:
         """Return the query for the state of a bank, open or not."""
@@ -87,7 +88,7 @@ class CommandSet:
         return Identity(self.vendor, self.model, "", reply)
 
 
-def decode_channel(reply: str, bank: int, channels: int) -> int | None:
+def decode_channel(reply: str, bank: int, channel_count: int) -> int | None:
     """Return the channel that a bank is connected to, or None for channel 0, which means unconnected.
 
     A reply may hold the numbers of bank and common port before the channel; no public text shows the format.
@@ -102,15 +103,15 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
     *bank_fields, channel = (int(field) for field in reply.split(","))
     if bank_fields and bank_fields not in ([bank], [bank, 1]):
         raise _make_desync(f"the answer is for another bank than {bank}", reply)
-    if not 0 <= channel <= channels:
-        raise _make_desync(f"bank {bank} has channels 1..{channels}, not {channel}", reply)
+    if not 0 <= channel <= channel_count:
+        raise _make_desync(f"bank {bank} has channels 1..{channel_count}, not {channel}", reply)
     return channel or None
 
 
-def decode_open(reply: str) -> bool:
+def decode_open_state(reply: str) -> bool:
     """Return True if a bank is open, with no channel connected (an assumption about `OPEN:STATE?`).
 
-    >>> decode_open("1"), decode_open("0")
+    >>> decode_open_state("1"), decode_open_state("0")
     (True, False)
     """
     if reply not in {"0", "1"}:
@@ -118,10 +119,10 @@ def decode_open(reply: str) -> bool:
     return reply == "1"
 
 
-def decode_monitor(reply: str) -> Power:
+def decode_power(reply: str) -> Power:
     """Decode a power in dBm; ignore the direction of the light before it.
 
-    >>> decode_monitor("0, -8.000")
+    >>> decode_power("0, -8.000")
     Power(dbm=-8.0, below_floor=False)
     """
     match = _MONITOR.fullmatch(reply)

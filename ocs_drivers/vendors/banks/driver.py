@@ -28,7 +28,7 @@ from ocs_drivers.model import (
 from ocs_drivers.protocols.scpi_session import Dialect, ScpiSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
-from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_monitor, decode_open
+from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_open_state, decode_power
 
 MAX_BANKS = 64
 MAX_CHANNELS = 1024
@@ -39,7 +39,7 @@ class BankSwitch(SwitchDriver):
 
     _session: ScpiSession
     poll_s = 0.1
-    reaction_to_loss = "watch"
+    connection_loss_recovery = "watch"
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class BankSwitch(SwitchDriver):
         transport: Transport,
         commands: CommandSet,
         *,
-        banks: int,
-        channels: int,
+        bank_count: int,
+        channel_count: int,
         timeout_s: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._command_set = commands
-        self._banks = range(1, banks + 1)
-        self._channels = channels
-        self._settled_at_s = 0.0
+        self._banks = range(1, bank_count + 1)
+        self._channels = channel_count
+        self._settling_end_s = 0.0
         self._session = ScpiSession(
             transport, device=address, timeout_s=timeout_s, clock=clock, dialect=self._make_dialect()
         )
@@ -65,9 +65,11 @@ class BankSwitch(SwitchDriver):
         """Return the dialect with the identity query of the make, or with a read of bank 1 if it has no such query."""
         commands = self._command_set
         if commands.identity:
-            return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
+            return Dialect(
+                commands.terminator, commands.identity, commands.decode_identity, commands.error_query
+            )
         return Dialect(
-            commands.terminator, commands.format_query(1), self._make_anonymous_identity, commands.errors
+            commands.terminator, commands.format_query(1), self._make_anonymous_identity, commands.error_query
         )
 
     def _make_anonymous_identity(self, reply: str) -> Identity:
@@ -76,17 +78,17 @@ class BankSwitch(SwitchDriver):
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Return identity and capabilities. Raise `AddressError` if a bank or channel contradicts the address."""
-        if self._command_set.errors:
+        if self._command_set.error_query:
             self._session.drain_errors("")
         for bank in self._banks:
             self._check_bank(bank)
-        banks = len(self._banks)
+        bank_count = len(self._banks)
         return self._session.identity, Capabilities(
-            banks,
-            banks * self._channels,
+            bank_count,
+            bank_count * self._channels,
             bank_outputs=self._channels,
             disconnects=False,
-            power_monitor=bool(self._command_set.monitor),
+            power_monitor=bool(self._command_set.power_query),
             max_ports_per_query=1,
             switch_time_s=self._command_set.switch_time_s,
         )
@@ -107,22 +109,22 @@ class BankSwitch(SwitchDriver):
     def _make_size_error(self, problem: str) -> AddressError:
         return AddressError(problem, device=self.address, hint="Correct banks= and channels= in the address.")
 
-    def _ask_channel(self, bank: int, channels: int) -> int | None:
+    def _ask_channel(self, bank: int, channel_count: int) -> int | None:
         """Return the channel of a bank. Raise `DeviceError` if the device reports that there is no such bank."""
         query, decode = (
             self._command_set.format_query(bank),
-            partial(decode_channel, bank=bank, channels=channels),
+            partial(decode_channel, bank=bank, channel_count=channel_count),
         )
-        if not self._command_set.errors:
+        if not self._command_set.error_query:
             return self._session.ask(query, decode)
-        answers, refusals = self._session.ask_checked(query, lambda reply: (decode(reply),))
+        answers, refusals = self._session.ask_with_errors(query, lambda reply: (decode(reply),))
         if answers is None:
             raise refusals[0]
         return answers[0]
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports: common ports `b`, then channels `b.k`. These devices report no port states."""
-        has_monitors = bool(self._command_set.monitor)
+        has_monitors = bool(self._command_set.power_query)
         infos = [
             PortInfo(bank, Side.IN, PortState.ENABLED, has_power_monitor=has_monitors, name=str(bank))
             for bank in self._banks
@@ -145,11 +147,12 @@ class BankSwitch(SwitchDriver):
 
     def _read_channel(self, bank: int) -> int | None:
         if self._command_set.open_state and self._session.ask(
-            self._command_set.format_open_query(bank), decode_open
+            self._command_set.format_open_query(bank), decode_open_state
         ):
             return None
         return self._session.ask(
-            self._command_set.format_query(bank), partial(decode_channel, bank=bank, channels=self._channels)
+            self._command_set.format_query(bank),
+            partial(decode_channel, bank=bank, channel_count=self._channels),
         )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -161,17 +164,17 @@ class BankSwitch(SwitchDriver):
             try:
                 self._session.send_command(command)
             finally:  # even after a failure, because the command may have arrived
-                self._settled_at_s = self._clock.now() + self.capabilities.switch_time_s[1]
+                self._settling_end_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return the configuration, and the first error in the error queue, if the make has a queue."""
         snapshot = self.read()
-        if not self._command_set.errors:
+        if not self._command_set.error_query:
             return snapshot, None
         refusals = self._session.drain_errors("; ".join(self._list_commands(step)))
         if not refusals:
             return snapshot, None
-        self._settled_at_s = self._clock.now()  # a refusal is reported at once, and nothing moves
+        self._settling_end_s = self._clock.now()  # a refusal is reported at once, and nothing moves
         return snapshot, refusals[0]
 
     def _list_commands(self, step: Step) -> list[str]:
@@ -180,18 +183,18 @@ class BankSwitch(SwitchDriver):
             for bank, output in step.pairs.items()
         ]
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True until the longest switching time of the make has passed since the last command."""
-        return self._clock.now() < self._settled_at_s
+        return self._clock.now() < self._settling_end_s
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm at common ports, one query each; None at channels."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
-        for port in readings if self._command_set.monitor else ():
+        for port in readings if self._command_set.power_query else ():
             if port in self._banks:
                 readings[port] = self._session.ask_with_retry(
-                    self._command_set.format_power_query(port), decode_monitor
+                    self._command_set.format_power_query(port), decode_power
                 )
         return readings
 
@@ -221,11 +224,11 @@ def _parse_number(address: Address, option: str, maximum: int) -> int:
     return int(text)
 
 
-def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> None:
+def check_banks_addressable(commands: CommandSet, bank_count: int, address: Address) -> None:
     """Raise `AddressError` if there are several banks and the commands do not name the bank."""
-    if banks > 1 and not commands.names_banks:
+    if bank_count > 1 and not commands.names_banks:
         raise AddressError(
-            f"{banks} banks, but {commands.select!r} and {commands.query!r} do not name the bank",
+            f"{bank_count} banks, but {commands.select_command!r} and {commands.channel_query!r} do not name the bank",
             device=str(address),
             hint="Put {bank} into both commands.",
         )

@@ -27,74 +27,83 @@ DARK_FLOOR_DBM = -55.0
 """Highest power at which an output counts as dark; not confirmed on a unit."""
 
 
-class Circuits:
+class CircuitTable:
     """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports, and if circuits share a port."""
 
     def __init__(self, names: PortNames, circuits: Iterable[Circuit]) -> None:
         self._pairs_by_circuit = {circuit: names.get_pairs(circuit) for circuit in circuits}
-        active = [
+        active_circuits = [
             (pair, circuit)
             for circuit, pairs in self._pairs_by_circuit.items()
             if circuit.state != "provisioned"
             for pair in pairs
         ]
-        self._circuits_by_pair = dict(active)
-        self._provisioned = [circuit for circuit in self._pairs_by_circuit if circuit.state == "provisioned"]
+        self._circuit_by_pair = dict(active_circuits)
+        self._provisioned_circuits = [
+            circuit for circuit in self._pairs_by_circuit if circuit.state == "provisioned"
+        ]
         try:
-            self._connections = CrossConnects(list(self._circuits_by_pair))
+            self._connections = CrossConnects(list(self._circuit_by_pair))
         except ValueError as error:
             raise ProtocolDesync(f"the device reports impossible circuits: {error}") from error
-        if len(active) != len(self._circuits_by_pair):
+        if len(active_circuits) != len(self._circuit_by_pair):
             raise ProtocolDesync("the device reports impossible circuits: two make the same pair")
 
     def make_snapshot(
-        self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
+        self,
+        monotonic_s: float,
+        unfit_ports: Mapping[int, PortState],
+        *,
+        awaited_pairs: Collection[Pair] = (),
     ) -> Snapshot:
-        """Return the connected pairs, without `awaited` pairs whose mirrors still move. Two-way circuits are tied."""
-        moving_pairs = {pair for pair in awaited if self.is_moving(pair)}
+        """Return the connected pairs, without `awaited_pairs` pairs whose mirrors still move.
+
+        Two-way circuits are tied.
+        """
+        moving_pairs = {pair for pair in awaited_pairs if self.is_moving(pair)}
         return Snapshot(
             CrossConnects(self._connections.pairs - moving_pairs),
             monotonic_s,
-            unfit,
+            unfit_ports,
             tied=frozenset(
                 self._pairs_by_circuit[circuit]
-                for circuit in self._circuits_by_pair.values()
+                for circuit in self._circuit_by_pair.values()
                 if circuit.is_two_way
             ),
             pending=tuple(
                 PendingMove("connect", pair, source="provisioned, not active", request=circuit.name)
-                for circuit in self._provisioned
+                for circuit in self._provisioned_circuits
                 for pair in sorted(self._pairs_by_circuit[circuit])
             ),
         )
 
-    def find(self, pair: Pair) -> Circuit | None:
+    def find_active(self, pair: Pair) -> Circuit | None:
         """Return the active circuit of a pair, or None."""
-        return self._circuits_by_pair.get(pair)
+        return self._circuit_by_pair.get(pair)
 
-    def find_provisioned(self, pair: Pair) -> Circuit | None:
+    def find_provisioned_circuit(self, pair: Pair) -> Circuit | None:
         """Return the one-way circuit that is provisioned for exactly this pair, or None."""
         return next(
             (
                 circuit
-                for circuit in self._provisioned
+                for circuit in self._provisioned_circuits
                 if self._pairs_by_circuit[circuit] == frozenset({pair})
             ),
             None,
         )
 
-    def find_blocking(self, pair: Pair) -> list[Circuit]:
+    def find_blocking_circuits(self, pair: Pair) -> list[Circuit]:
         """Return the provisioned circuits that occupy a port of a pair, except the pair's own one-way circuit."""
-        own_circuit = self.find_provisioned(pair)
+        own_circuit = self.find_provisioned_circuit(pair)
         return [
             circuit
-            for circuit in self._provisioned
+            for circuit in self._provisioned_circuits
             if circuit is not own_circuit and _have_common_port(self._pairs_by_circuit[circuit], {pair})
         ]
 
     def is_moving(self, pair: Pair) -> bool:
         """Return True if a pair was activated and its mirrors are still moving."""
-        circuit = self.find(pair)
+        circuit = self.find_active(pair)
         return circuit is not None and circuit.state == "moving"
 
     def find_other_pair(self, pair: Pair) -> Pair | None:
@@ -112,7 +121,7 @@ class Circuits:
     def is_dark(self, output: int) -> bool:
         """Return True if the device reports that a circuit to this output gets no light."""
         return any(
-            pair[1] == output and not circuit.is_lit for pair, circuit in self._circuits_by_pair.items()
+            pair[1] == output and not circuit.is_lit for pair, circuit in self._circuit_by_pair.items()
         )
 
 
@@ -121,23 +130,27 @@ def _have_common_port(left_pairs: Collection[Pair], right_pairs: Collection[Pair
 
 
 def check_not_provisioned(
-    pending: Iterable[PendingMove], added: Collection[Pair], scope: Collection[int], *, device: str
+    pending_moves: Iterable[PendingMove],
+    added_pairs: Collection[Pair],
+    scope: Collection[int],
+    *,
+    device: str,
 ) -> None:
     """Raise `PortBusy` if a provisioned circuit shares a port with a pair and has an input outside the scope."""
-    by_name: dict[str, set[Pair]] = {}
-    for move in pending:
+    pairs_by_circuit_name: dict[str, set[Pair]] = {}
+    for move in pending_moves:
         if move.pair is not None:
-            by_name.setdefault(move.request, set()).add(move.pair)
-    for name, pairs in by_name.items():
-        outside = sorted(source for source, _ in pairs if source not in scope)
-        blocked = sorted(pair for pair in added if _have_common_port(pairs, {pair}))
-        if outside and blocked:
+            pairs_by_circuit_name.setdefault(move.request, set()).add(move.pair)
+    for name, pairs in pairs_by_circuit_name.items():
+        inputs_outside_scope = sorted(source for source, _ in pairs if source not in scope)
+        blocked_pairs = sorted(pair for pair in added_pairs if _have_common_port(pairs, {pair}))
+        if inputs_outside_scope and blocked_pairs:
             raise PortBusy(
                 f"{name} is provisioned there, but not active",
-                peer=outside[0],
+                peer=inputs_outside_scope[0],
                 device=device,
-                ports=blocked[0],
-                hint=f"Include input {outside[0]} in the scope, or delete that circuit on the switch.",
+                ports=blocked_pairs[0],
+                hint=f"Include input {inputs_outside_scope[0]} in the scope, or delete that circuit on the switch.",
             )
 
 
@@ -170,7 +183,7 @@ def decode_power(text: str) -> float | None:
     return dbm
 
 
-def decode_port_state(admin: str, operational: str) -> PortState:
+def decode_port_state(administrative_state: str, operational_state: str) -> PortState:
     """Return the state of a fibre from `AS` and `OS`.
 
     In captures a port without a circuit is `OOS-NP` and `OOS`: not provisioned, so it is free. The words for disabled
@@ -183,10 +196,10 @@ def decode_port_state(admin: str, operational: str) -> PortState:
     ... ]
     ['enabled', 'enabled', 'failed', 'disabled', 'locked']
     """
-    if admin == NOT_PROVISIONED:
+    if administrative_state == NOT_PROVISIONED:
         return PortState.ENABLED
-    if admin.startswith("OOS"):
+    if administrative_state.startswith("OOS"):
         return PortState.DISABLED
-    if admin == "LCK":
+    if administrative_state == "LCK":
         return PortState.LOCKED
-    return PortState.FAILED if operational.startswith("OOS") else PortState.ENABLED
+    return PortState.FAILED if operational_state.startswith("OOS") else PortState.ENABLED

@@ -12,7 +12,7 @@ from ocs_drivers.engine.driver import Session, SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
-from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, make_power_reading
+from ocs_drivers.vendors.calient.circuits import CircuitTable, check_not_provisioned, make_power_reading
 from ocs_drivers.vendors.calient.ports import Pair, PortNames, format_circuit_name
 
 ACTIVATION_S = 10.0
@@ -41,7 +41,7 @@ class CalientSwitch(SwitchDriver):
     """
 
     poll_s = 1.0
-    reaction_to_loss = "watch"
+    connection_loss_recovery = "watch"
     provision_prefix = ""
     """Prefix of the command that provisions; only a denial of this command can mean that a port is in use."""
 
@@ -57,20 +57,20 @@ class CalientSwitch(SwitchDriver):
         super().__init__(address, session, timeout_s=timeout_s, clock=clock)
         self._activation_s = activation_s
         self._names = PortNames(())
-        self._circuits = Circuits(self._names, ())
-        self._awaited: frozenset[Pair] = frozenset()
+        self._circuits = CircuitTable(self._names, ())
+        self._awaited_pairs: frozenset[Pair] = frozenset()
         self._deletable_circuits: frozenset[str] = frozenset()
         self._awaited_until_s = 0.0
 
     @abstractmethod
-    def _ask_circuits(self) -> Circuits:
+    def _ask_circuits(self) -> CircuitTable:
         """Return all circuits, including provisioned circuits."""
 
     @abstractmethod
     def _ask_ports(self) -> Mapping[str, Port]:
         """Return all ports by name."""
 
-    def _ask_ports_at_once(self) -> Mapping[str, Port]:
+    def _ask_port_summary(self) -> Mapping[str, Port]:
         """Return the ports whose states a single query reports, possibly none."""
         return self._ask_ports()
 
@@ -109,8 +109,8 @@ class CalientSwitch(SwitchDriver):
         """Read the active and provisioned circuits, and the unfit ports among those that a single query reports."""
         with self._session.lock():
             self._circuits = self._ask_circuits()
-            with self._check_one_connection():
-                unfit = self._find_unfit(self._ask_ports_at_once())
+            with self._require_same_connection():
+                unfit = self._find_unfit(self._ask_port_summary())
         return self._circuits.make_snapshot(self._clock.now(), unfit)
 
     def _find_unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
@@ -125,12 +125,12 @@ class CalientSwitch(SwitchDriver):
     def _read_after_step(self, step: Step) -> Snapshot:
         """Read the circuits. A circuit that this driver activated counts as connected once its mirrors have settled."""
         del step
-        self._circuits = self._read_current(self._ask_circuits)
-        return self._circuits.make_snapshot(self._clock.now(), {}, awaited=self._awaited)
+        self._circuits = self._query_circuits(self._ask_circuits)
+        return self._circuits.make_snapshot(self._clock.now(), {}, awaited_pairs=self._awaited_pairs)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm. `NONE` counts as dark, as does an output whose circuit has no light."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
         with self._session.lock():
@@ -163,13 +163,13 @@ class CalientSwitch(SwitchDriver):
             self._deletable_circuits = frozenset(move.request for move in current.pending)
         return steps
 
-    def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
+    def _check_ports_unchanged(self, step: Step, snapshot: Snapshot) -> None:
         """Check as every driver does, and that the step deletes no circuit that others changed since the plan.
 
         Raises `PortBusy` for a newly provisioned circuit with an input outside the step, and `Conflict` for a circuit
         that is now two-way and that the step would remove in part.
         """
-        super()._check_as_planned(step, snapshot)
+        super()._check_ports_unchanged(step, snapshot)
         foreign_moves = [move for move in snapshot.pending if move.request not in self._deletable_circuits]
         check_not_provisioned(foreign_moves, _list_added_pairs(step), step.pairs, device=self.address)
         if any(group & step.pairs.pairs and group - step.pairs.pairs for group in snapshot.tied):
@@ -178,7 +178,7 @@ class CalientSwitch(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
-        self._awaited = frozenset()
+        self._awaited_pairs = frozenset()
         try:
             self._send_commands(step, guard)
         except TransportError:  # the device may have received the command
@@ -191,27 +191,29 @@ class CalientSwitch(SwitchDriver):
 
     def _expect_pairs(self, pairs: frozenset[Pair]) -> None:
         """Expect these pairs from now on. Call this before the activation is sent, because its answer may be lost."""
-        self._awaited = pairs
+        self._awaited_pairs = pairs
         self._awaited_until_s = self._clock.now() + self._activation_s
 
     def _find_name(self, pair: Pair) -> str:
         """Return the name of the circuit of a pair. A circuit that was never read is ours, so it is one-way."""
-        circuit = self._circuits.find(pair)
+        circuit = self._circuits.find_active(pair)
         return circuit.name if circuit else format_circuit_name(*self._names.get_port_names(pair))
 
     def _compute_timeout_s(self, snapshot: Snapshot) -> float:
         """Return the longest time of a step. Provisioned circuits are not queued moves, so they add no time."""
         return self._timeout_s + self._activation_s
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True while mirrors move or have not started to move.
 
         Raises `DeviceError` for a circuit that is not active after `activation_s`.
         """
-        missing = self._awaited - read_back.connections.pairs
-        if any(self._circuits.is_moving(pair) for pair in missing):
+        missing_pairs = self._awaited_pairs - snapshot.connections.pairs
+        if any(self._circuits.is_moving(pair) for pair in missing_pairs):
             return True
-        dormant_pairs = sorted(pair for pair in missing if self._circuits.find_provisioned(pair))
+        dormant_pairs = sorted(
+            pair for pair in missing_pairs if self._circuits.find_provisioned_circuit(pair)
+        )
         if dormant_pairs and self._clock.now() >= self._awaited_until_s:
             raise DeviceError(
                 "the device accepted the command, but did not activate the provisioned circuit",

@@ -26,8 +26,8 @@ class Circuit:
     """
 
     name: str
-    source: str
-    target: str
+    source_port: str
+    target_port: str
     is_two_way: bool
     state: State
     is_lit: bool
@@ -54,15 +54,19 @@ def parse_circuit_name(name: str) -> tuple[str, str, bool]:
     return match["source"], match["target"], match["way"] == "-"
 
 
-def decode_state(admin: str, operational: str) -> State:
+def decode_circuit_state(administrative_state: str, operational_state: str) -> State:
     """Return the state of a circuit from the device's administrative and operational states.
 
-    >>> decode_state("UMA", "RDY"), decode_state("IS", "RDY"), decode_state("IS", "IS")
+    >>> (
+    ...     decode_circuit_state("UMA", "RDY"),
+    ...     decode_circuit_state("IS", "RDY"),
+    ...     decode_circuit_state("IS", "IS"),
+    ... )
     ('provisioned', 'moving', 'made')
     """
-    if admin != "IS":
+    if administrative_state != "IS":
         return "provisioned"
-    return "made" if operational == "IS" else "moving"
+    return "made" if operational_state == "IS" else "moving"
 
 
 class PortNames:
@@ -112,7 +116,11 @@ class PortNames:
         >>> sorted(PortNames(["1.1.1", "1.1.2"]).get_pairs(circuit))
         [(1, 4), (2, 3)]
         """
-        source, target, size = self.get_number(circuit.source), self.get_number(circuit.target), len(self)
+        source, target, size = (
+            self.get_number(circuit.source_port),
+            self.get_number(circuit.target_port),
+            len(self),
+        )
         forward = {(source, size + target)}
         return frozenset(forward | {(target, size + source)} if circuit.is_two_way else forward)
 

@@ -12,14 +12,14 @@ from typing import Any
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.vendors.calient.circuits import decode_port_state, decode_power
 from ocs_drivers.vendors.calient.driver import Port
-from ocs_drivers.vendors.calient.ports import Circuit, State, decode_state, parse_circuit_name
+from ocs_drivers.vendors.calient.ports import Circuit, State, decode_circuit_state, parse_circuit_name
 
 Item = Mapping[str, Any]
 
 STATE_FIELDS = frozenset({"inas", "inos", "outas", "outos"})
 POWER_FIELDS = frozenset({"inpower", "outpower"})
 
-_STATES: tuple[State, ...] = ("provisioned", "moving", "made")
+_STATES_BY_PROGRESS: tuple[State, ...] = ("provisioned", "moving", "made")
 
 
 def decode_circuits(document: Any) -> list[Circuit]:
@@ -34,14 +34,21 @@ def decode_circuits(document: Any) -> list[Circuit]:
 
 def _decode_circuit(item: Item) -> Circuit:
     """Return the circuit of an object; a two-way circuit has the state of its slower half."""
-    two_way = _get_text(item, "dir") == "bi"
-    halves = [_get_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
+    is_two_way = _get_text(item, "dir") == "bi"
+    halves = [_get_half(item, name) for name in ("half1", "half2")[: 2 if is_two_way else 1]]
     source, target, _ = parse_circuit_name(_get_text(halves[0], "conn"))
-    if two_way and parse_circuit_name(_get_text(halves[1], "conn"))[:2] != (target, source):
+    if is_two_way and parse_circuit_name(_get_text(halves[1], "conn"))[:2] != (target, source):
         raise _make_desync("a two-way circuit without its return direction", item)
-    states = [decode_state(_get_text(half, "as"), _get_text(half, "os")) for half in halves]
-    lit = all(_get_text(half, "oc") != "FAIL" for half in halves)
-    return Circuit(_get_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
+    states = [decode_circuit_state(_get_text(half, "as"), _get_text(half, "os")) for half in halves]
+    is_lit = all(_get_text(half, "oc") != "FAIL" for half in halves)
+    return Circuit(
+        _get_text(item, "name"),
+        source,
+        target,
+        is_two_way,
+        min(states, key=_STATES_BY_PROGRESS.index),
+        is_lit,
+    )
 
 
 def _get_half(item: Item, name: str) -> Item:
@@ -101,15 +108,15 @@ def _decode_power(item: Item, name: str) -> float | None:
         raise _make_desync(f"{name} is not a power in dBm", item) from None
 
 
-def decode_results(document: Any, count: int) -> list[str]:
+def decode_failures(document: Any, count: int) -> list[str]:
     """Return the failure reason of each item of a change, or "" for success, in the order of the items (an assumption).
 
     Other clients find the result of a single change at the top level, and the results of a bulk change in `response`.
     Both forms are accepted in both cases.
 
-    >>> decode_results([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
+    >>> decode_failures([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
     ['', 'Failed: no light']
-    >>> decode_results([{"response": {"status": "1"}}], 1)
+    >>> decode_failures([{"response": {"status": "1"}}], 1)
     ['']
     """
     items = _check_objects(document)

@@ -24,7 +24,7 @@ from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import rest_codec
-from ocs_drivers.vendors.calient.circuits import Circuits
+from ocs_drivers.vendors.calient.circuits import CircuitTable
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
 from ocs_drivers.vendors.calient.ports import Circuit, Pair, PortNames, format_circuit_name
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 GROUP_NAME = "SYSTEM"
 """The connection group of our circuits."""
 
-_CIRCUITS, _PORTS = "/rest/crossconnects/", "/rest/ports/"
+_CIRCUITS, _PORTS_PATH = "/rest/crossconnects/", "/rest/ports/"
 
 
 class CalientRest(CalientSwitch):
@@ -64,7 +64,7 @@ class CalientRest(CalientSwitch):
     def _discover(self) -> tuple[Identity, Capabilities]:
         version = self._ask_node("/rest/info/?id=restversion")
         self._names = self._session.get_json(
-            f"{_PORTS}?id=summary", lambda document: PortNames(rest_codec.decode_summary(document))
+            f"{_PORTS_PATH}?id=summary", lambda document: PortNames(rest_codec.decode_summary(document))
         )
         size = len(self._names)
         return self._identify(version.get("restversion", "")), Capabilities(
@@ -98,16 +98,16 @@ class CalientRest(CalientSwitch):
 
     # -- reading
 
-    def _ask_circuits(self) -> Circuits:
+    def _ask_circuits(self) -> CircuitTable:
         return self._session.get_json(
             f"{_CIRCUITS}?id=list",
-            lambda document: Circuits(self._names, rest_codec.decode_circuits(document)),
+            lambda document: CircuitTable(self._names, rest_codec.decode_circuits(document)),
         )
 
     def _ask_ports(self) -> Mapping[str, Port]:
         return self._decode_ports(None, rest_codec.STATE_FIELDS, rest_codec.decode_port)
 
-    def _ask_ports_at_once(self) -> Mapping[str, Port]:
+    def _ask_port_summary(self) -> Mapping[str, Port]:
         summary = self._ask_summary().items()
         return {
             name: rest_codec.decode_port(item)
@@ -117,7 +117,7 @@ class CalientRest(CalientSwitch):
 
     def _ask_summary(self) -> Mapping[str, rest_codec.Item]:
         return self._session.get_json(
-            f"{_PORTS}?id=summary",
+            f"{_PORTS_PATH}?id=summary",
             lambda document: self._names.check_complete(rest_codec.decode_summary(document)),
         )
 
@@ -136,7 +136,8 @@ class CalientRest(CalientSwitch):
 
     def _ask_details(self, name: str, decode: Callable[[rest_codec.Item], _T]) -> _T:
         return self._session.get_json(
-            f"{_PORTS}?id=detail&port={name}", lambda document: decode(rest_codec.decode_detail(document))
+            f"{_PORTS_PATH}?id=detail&port={name}",
+            lambda document: decode(rest_codec.decode_detail(document)),
         )
 
     # -- changing
@@ -146,7 +147,9 @@ class CalientRest(CalientSwitch):
         if step.kind == "remove":
             self._delete([(self._find_name(pair), pair) for pair in pairs], guard)
             return
-        provisioned = [(circuit.name, pair) for pair in pairs for circuit in self._find_to_delete(pair)]
+        provisioned = [
+            (circuit.name, pair) for pair in pairs for circuit in self._find_deletable_circuits(pair)
+        ]
         if provisioned:
             self._delete(provisioned, guard)
             guard()
@@ -155,10 +158,10 @@ class CalientRest(CalientSwitch):
             "badd", [self._make_item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard
         )
 
-    def _find_to_delete(self, pair: Pair) -> list[Circuit]:
+    def _find_deletable_circuits(self, pair: Pair) -> list[Circuit]:
         """Return the provisioned circuits on the ports of a pair, including the pair's own, which is created again."""
-        provisioned = self._circuits.find_provisioned(pair)
-        return [*self._circuits.find_blocking(pair), *([provisioned] if provisioned else [])]
+        provisioned = self._circuits.find_provisioned_circuit(pair)
+        return [*self._circuits.find_blocking_circuits(pair), *([provisioned] if provisioned else [])]
 
     def _make_item(self, pair: Pair) -> dict[str, str]:
         source, target = self._names.get_port_names(pair)
@@ -200,7 +203,7 @@ class CalientRest(CalientSwitch):
             raise
         if reply.status != 200:
             raise self._session.make_refusal(reply, f"POST {target}")
-        failures = rest_codec.decode_results(reply.json(), len(items))
+        failures = rest_codec.decode_failures(reply.json(), len(items))
         failed_indices = [index for index, reason in enumerate(failures) if reason]
         if failed_indices:
             raise DeviceError(

@@ -15,7 +15,7 @@ from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import Identity, PortState
 from ocs_drivers.vendors.calient.circuits import decode_port_state, decode_power
 from ocs_drivers.vendors.calient.driver import Port
-from ocs_drivers.vendors.calient.ports import Circuit, decode_state, format_circuit_name
+from ocs_drivers.vendors.calient.ports import Circuit, decode_circuit_state, format_circuit_name
 
 _T = TypeVar("_T")
 
@@ -48,15 +48,20 @@ def _decode_circuit(line: str) -> Circuit:
     fields = _parse_keywords(line)
     try:
         source, target = fields["SRCPORT"], fields["DSTPORT"]
-        kind, administrative = fields["CONNTYPE"], fields["AS"]
-        operational, condition = fields["OS"], fields["OC"]
+        kind, administrative_state = fields["CONNTYPE"], fields["AS"]
+        operational_state, condition = fields["OS"], fields["OC"]
     except KeyError as missing:
         raise _make_desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
         raise _make_desync(f"circuit type {kind[:20]!r} is neither 1WAY nor 2WAY", line)
     name = fields.get("CONNNAME") or format_circuit_name(source, target)
     return Circuit(
-        name, source, target, kind == "2WAY", decode_state(administrative, operational), condition != "FAIL"
+        name,
+        source,
+        target,
+        kind == "2WAY",
+        decode_circuit_state(administrative_state, operational_state),
+        condition != "FAIL",
     )
 
 

@@ -27,7 +27,7 @@ from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import tl1_codec
-from ocs_drivers.vendors.calient.circuits import Circuits
+from ocs_drivers.vendors.calient.circuits import CircuitTable
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
 from ocs_drivers.vendors.calient.ports import Pair, PortNames, format_circuit_name
 
@@ -37,8 +37,8 @@ GROUP_NAME = "SYSTEM"
 """The connection group of our circuits."""
 
 DIALECT = Dialect(
-    login_text=re.compile(r"Login Not Active", re.IGNORECASE),
-    logged_in_text=re.compile(r"Already logged in", re.IGNORECASE),
+    login_required_text=re.compile(r"Login Not Active", re.IGNORECASE),
+    already_logged_in_text=re.compile(r"Already logged in", re.IGNORECASE),
 )
 _CHANGE_REPORTS = ("DBCHG", "DBGH")  # DBGH is the spelling in one public driver
 
@@ -89,10 +89,10 @@ class CalientTl1(CalientSwitch):
 
     # -- reading
 
-    def _ask_circuits(self) -> Circuits:
+    def _ask_circuits(self) -> CircuitTable:
         return self._session.ask_with_retry(
             "RTRV-CRS",
-            lambda lines: Circuits(self._names, tl1_codec.decode_circuits(lines)),
+            lambda lines: CircuitTable(self._names, tl1_codec.decode_circuits(lines)),
             positional="ALL",
         )
 
@@ -137,8 +137,8 @@ class CalientTl1(CalientSwitch):
 
     def _list_add_commands(self, pair: Pair) -> list[tuple[str, str, str]]:
         source, target = self._names.get_port_names(pair)
-        aid, provisioned = f"{source},{target}", self._circuits.find_provisioned(pair)
-        commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking(pair)]
+        aid, provisioned = f"{source},{target}", self._circuits.find_provisioned_circuit(pair)
+        commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking_circuits(pair)]
         if provisioned is None:
             commands.append(("ENT-CRS", aid, f"{GROUP_NAME},1WAY"))
         name = provisioned.name if provisioned else format_circuit_name(source, target)

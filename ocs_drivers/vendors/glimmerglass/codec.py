@@ -31,8 +31,8 @@ _ROW_NAME = re.compile(r"\A[^:=,]*:(?=\w+=)")
 _KEYWORD = re.compile(r"\s*(\w+)\s*=(.*)", re.DOTALL)
 _SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*", re.ASCII)
 _IDENTIFIER = re.compile(r"\s*(\d{5})\s*", re.ASCII)
-_FREE_TEXT = ("NAME", "COMMENT", "GROUP")
-_FREE_END = re.compile(r"\s*0+\s*", re.ASCII)
+_FREE_TEXT_FIELDS = ("NAME", "COMMENT", "GROUP")
+_FREE_PORT_NUMBER = re.compile(r"\s*0+\s*", re.ASCII)
 _CONNECTED_STATES = frozenset({"steady", "fault"})
 
 
@@ -52,7 +52,7 @@ class CircuitRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class PortRow:
     """A row of `RTRV-CFG-FIBER`; `number` counts from 1 on its side."""
 
     is_input: bool
@@ -139,7 +139,7 @@ def _decode_circuit(fields: Mapping[str, str], line: str) -> CircuitRow:
 
 def _decode_end(text: str, line: str, *, is_input: bool) -> int | None:
     """Return the number of an end of a circuit, or None if it is free."""
-    return None if _FREE_END.fullmatch(text) else _parse_number(text, line, is_input=is_input)
+    return None if _FREE_PORT_NUMBER.fullmatch(text) else _parse_number(text, line, is_input=is_input)
 
 
 def _parse_number(text: str, line: str, *, is_input: bool) -> int:
@@ -172,7 +172,7 @@ def _decode_power(text: str | None, line: str) -> Power | None:
     return Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 
 
-def decode_ports(lines: Lines) -> tuple[Port, ...]:
+def decode_ports(lines: Lines) -> tuple[PortRow, ...]:
     """Decode the rows of `RTRV-CFG-FIBER`.
 
     >>> decode_ports(("GGN:PORTID=10001,PORTNAME=IN1,PORTHEALTH=good,PORTCAT=nor",))[0].label
@@ -181,12 +181,12 @@ def decode_ports(lines: Lines) -> tuple[Port, ...]:
     return tuple(_decode_port(_parse_fields(line), line) for line in lines)
 
 
-def _decode_port(fields: Mapping[str, str], line: str) -> Port:
+def _decode_port(fields: Mapping[str, str], line: str) -> PortRow:
     is_input, number = _parse_side_and_number(fields.get("PORTID", ""), line)
     health = fields.get("PORTHEALTH", "").lower()
     if health not in {"good", "bad"}:
         raise _make_desync(f"PORTHEALTH {health!r} is neither good nor bad", (line,))
-    return Port(is_input, number, fields.get("PORTNAME", ""), health == "good")
+    return PortRow(is_input, number, fields.get("PORTNAME", ""), health == "good")
 
 
 def _parse_fields(line: str) -> dict[str, str]:
@@ -198,10 +198,10 @@ def _parse_fields(line: str) -> dict[str, str]:
     last_name = ""
     for part in _ROW_NAME.sub("", line, count=1).split(",") if line.strip() else []:
         match = _KEYWORD.fullmatch(part)
-        if match and ("=" not in match[2] or match[1].upper().endswith(_FREE_TEXT)):
+        if match and ("=" not in match[2] or match[1].upper().endswith(_FREE_TEXT_FIELDS)):
             last_name = match[1].upper()
             fields[last_name] = match[2].strip()
-        elif last_name.endswith(_FREE_TEXT):
+        elif last_name.endswith(_FREE_TEXT_FIELDS):
             fields[last_name] += f",{part}"
         else:
             raise _make_desync("a row is not a list of NAME=value", (line,))

@@ -40,8 +40,8 @@ OPERATION_MODES: Mapping[str, str] = {"": "", "sync": "OPMODE=Sync", "async": "O
 """Keyword of every connection command, by the option `opmode` of the address."""
 
 DIALECT = Dialect(
-    login_text=re.compile(r"log ?in (is )?(required|needed|not active)|not logged", re.IGNORECASE),
-    is_short=True,
+    login_required_text=re.compile(r"log ?in (is )?(required|needed|not active)|not logged", re.IGNORECASE),
+    omits_trailing_blocks=True,
 )
 
 LONGEST_MOVE_S = 0.5
@@ -52,11 +52,14 @@ _LONGEST_SEQUENCE = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Circuits:
-    """Circuits of one read. `arriving` are still moving; `locked_ports` are connected to ports outside the matrix."""
+class CircuitReading:
+    """Circuits of one read.
+
+    `moving_pairs` are still moving; `locked_ports` are connected to ports outside the matrix.
+    """
 
     connections: CrossConnects
-    arriving: frozenset[tuple[int, int]]
+    moving_pairs: frozenset[tuple[int, int]]
     locked_ports: frozenset[int]
 
 
@@ -68,10 +71,10 @@ class GlimmerglassTl1(Tl1Driver):
 
     dialect = DIALECT
     poll_s = 0.1
-    reaction_to_loss = "watch"
+    connection_loss_recovery = "watch"
     _inputs = 0
-    _arriving: frozenset[tuple[int, int]] = frozenset()
-    _settled_at_s = 0.0
+    _moving_pairs: frozenset[tuple[int, int]] = frozenset()
+    _settling_end_s = 0.0
 
     def __init__(
         self,
@@ -84,9 +87,9 @@ class GlimmerglassTl1(Tl1Driver):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         super().__init__(
-            address, PlainText(transport), credentials=credentials, timeout_s=timeout_s, clock=clock
+            address, PlainTextTransport(transport), credentials=credentials, timeout_s=timeout_s, clock=clock
         )
-        self._mode = OPERATION_MODES[operation_mode]
+        self._mode_keyword = OPERATION_MODES[operation_mode]
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         identity, self._inputs, outputs = self._session.ask("rtrv-system-info", codec.decode_system)
@@ -106,19 +109,19 @@ class GlimmerglassTl1(Tl1Driver):
         """Return all ports with health and label. A port that is connected to one outside the matrix is locked."""
         with self._session.lock():
             locked_ports = self._read_circuits().locked_ports
-            with self._check_one_connection():
+            with self._require_same_connection():
                 rows = self._read_port_rows()
         capabilities = self.capabilities
-        missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
-        if missing:
+        missing_ports = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
+        if missing_ports:
             self._session.disconnect()
-            raise ProtocolDesync("the list of ports is incomplete", device=self.address, ports=missing)
+            raise ProtocolDesync("the list of ports is incomplete", device=self.address, ports=missing_ports)
         return {
             number: self._make_port_info(number, row, is_locked=number in locked_ports)
             for number, row in sorted(rows.items())
         }
 
-    def _make_port_info(self, number: int, row: codec.Port, *, is_locked: bool) -> PortInfo:
+    def _make_port_info(self, number: int, row: codec.PortRow, *, is_locked: bool) -> PortInfo:
         name = codec.format_input(row.number) if row.is_input else codec.format_output(row.number)
         state = PortState.LOCKED if is_locked else PortState.ENABLED
         return PortInfo(
@@ -130,7 +133,7 @@ class GlimmerglassTl1(Tl1Driver):
             name=name,
         )
 
-    def _read_port_rows(self) -> dict[int, codec.Port]:
+    def _read_port_rows(self) -> dict[int, codec.PortRow]:
         """Return the rows by port number, without ports that the licence does not cover."""
         rows = self._session.ask_with_retry("RTRV-CFG-FIBER", codec.decode_ports, aid="all")
         outputs = self.capabilities.outputs
@@ -144,7 +147,7 @@ class GlimmerglassTl1(Tl1Driver):
         """Read the circuits and the unfit ports."""
         with self._session.lock():
             circuits = self._read_circuits()
-            with self._check_one_connection():
+            with self._require_same_connection():
                 rows = self._read_port_rows()
         unfit = dict.fromkeys(circuits.locked_ports, PortState.LOCKED)
         unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.is_healthy}
@@ -152,19 +155,19 @@ class GlimmerglassTl1(Tl1Driver):
 
     def _read_after_step(self, step: Step) -> Snapshot:
         """Read the circuits. A circuit of the step counts once its mirrors have settled, any other immediately."""
-        circuits = self._read_current(self._read_circuits)
-        self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
-        return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
+        circuits = self._query_circuits(self._read_circuits)
+        self._moving_pairs = circuits.moving_pairs & step.after.pairs & step.pairs.pairs
+        return Snapshot(CrossConnects(circuits.connections.pairs - self._moving_pairs), self._clock.now())
 
     def _connections(self) -> CrossConnects:
         return self._read_circuits().connections
 
-    def _read_circuits(self) -> Circuits:
+    def _read_circuits(self) -> CircuitReading:
         return self._session.ask_with_retry("rtrv-crs-fiber", self._decode_circuits, aid="all")
 
-    def _decode_circuits(self, lines: tuple[str, ...]) -> Circuits:
+    def _decode_circuits(self, lines: tuple[str, ...]) -> CircuitReading:
         """Decode the circuits. The device lists each circuit twice, once for each end."""
-        is_settled: dict[tuple[int, int], bool] = {}
+        is_settled_by_pair: dict[tuple[int, int], bool] = {}
         locked_ports: set[int] = set()
         for row in codec.decode_circuits(lines):
             if row.source is None or row.output is None:
@@ -174,13 +177,15 @@ class GlimmerglassTl1(Tl1Driver):
                 self._convert_port(row.output, is_input=False),
             )
             if source is not None and output is not None:
-                is_settled[source, output] = is_settled.get((source, output), True) and row.is_settled
+                is_settled_by_pair[source, output] = (
+                    is_settled_by_pair.get((source, output), True) and row.is_settled
+                )
             else:
                 locked_ports.update(port for port in (source, output) if port is not None)
-        connections = self._check_possible(list(is_settled), " | ".join(lines)[:200])
-        return Circuits(
+        connections = self._check_possible(list(is_settled_by_pair), " | ".join(lines)[:200])
+        return CircuitReading(
             connections,
-            frozenset(pair for pair, is_made in is_settled.items() if not is_made),
+            frozenset(pair for pair, is_made in is_settled_by_pair.items() if not is_made),
             frozenset(locked_ports),
         )
 
@@ -195,7 +200,7 @@ class GlimmerglassTl1(Tl1Driver):
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
         is_addition = step.kind == "add"
-        self._settled_at_s = 0.0
+        self._settling_end_s = 0.0
         try:
             self._session.ask(
                 "ent-crs-fiber" if is_addition else "dlt-crs-fiber",
@@ -203,25 +208,25 @@ class GlimmerglassTl1(Tl1Driver):
                 aid=codec.format_fibre_pairs(
                     [(source, output - self._inputs) for source, output in step.pairs.items()]
                 ),
-                keywords=self._mode if is_addition else "",
+                keywords=self._mode_keyword if is_addition else "",
                 timeout_s=self._timeout_s + step.estimated_s,
                 before_resending=guard,
             )
         except TransportError:  # the device may have received the command
-            self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
+            self._settling_end_s = self._clock.now() + LONGEST_MOVE_S
             raise
-        self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
+        self._settling_end_s = self._clock.now() + LONGEST_MOVE_S
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True while mirrors move, or may start to move after the answer to an asynchronous command."""
-        del step, read_back
-        return bool(self._arriving) or self._clock.now() < self._settled_at_s
+        del step, snapshot
+        return bool(self._moving_pairs) or self._clock.now() < self._settling_end_s
 
     # -- light and events
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm, from the rows of all ports; None if the device has no reading."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         if not ports:
             return {}
         readings: dict[int | None, Power | None] = {}
@@ -231,7 +236,7 @@ class GlimmerglassTl1(Tl1Driver):
         return {port: readings.get(port) for port in ports}
 
 
-class PlainText(EchoCanceller):
+class PlainTextTransport(EchoCanceller):
     """A transport that removes the echo of commands, and terminal control sequences (ECMA-48).
 
     Released software repeats every command, and older software sets up a terminal when a client connects.
@@ -239,18 +244,18 @@ class PlainText(EchoCanceller):
 
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
-        self._unfinished = b""
+        self._incomplete_sequence = b""
 
     def open(self, timeout_s: float) -> None:
         """Connect."""
-        self._unfinished = b""
+        self._incomplete_sequence = b""
         super().open(timeout_s)
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the plain text that has arrived, possibly empty."""
-        text = _SEQUENCE.sub(b"", self._unfinished + super().receive(deadline))
+        text = _SEQUENCE.sub(b"", self._incomplete_sequence + super().receive(deadline))
         start = text.rfind(b"\x1b")
         if start < 0 or len(text) - start > _LONGEST_SEQUENCE:
             start = len(text)
-        self._unfinished = text[start:]
+        self._incomplete_sequence = text[start:]
         return text[:start]

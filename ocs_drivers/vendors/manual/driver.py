@@ -42,16 +42,16 @@ class PanelSession:
         self._device = device
         self._timeout_s = timeout_s
         self._lock = threading.RLock()
-        self._in_use = False
+        self._is_in_use = False
 
     def open(self) -> None:
         """Connect to the person."""
         self._operator.open(self._timeout_s)
-        self._in_use = True
+        self._is_in_use = True
 
     def close(self) -> None:
         """Disconnect from the person."""
-        self._in_use = False
+        self._is_in_use = False
         self._operator.close()
 
     def disconnect(self) -> None:
@@ -61,7 +61,7 @@ class PanelSession:
     @property
     def is_in_use(self) -> bool:
         """True from `open` to `close`."""
-        return self._in_use
+        return self._is_in_use
 
     @property
     def event_count(self) -> int:
@@ -84,17 +84,17 @@ class PanelSession:
 
     def make_ready(self) -> None:
         """Ensure a connection to the person. Raise `ConnectionLost` after `close`."""
-        if not self._in_use:
+        if not self._is_in_use:
             raise make_connection_lost(self._device, "it is closed; open the switch first")
-        if not self._operator.is_there:
+        if not self._operator.is_connected:
             self._operator.open(self._timeout_s)
 
 
 class ManualPanel(SwitchDriver):
     """A panel, its file, and the person in front of it. Call `open` first.
 
-    A pair is done if the person confirmed it and `probe`, if set, does not contradict. After a contradiction the next
-    read asks where the cord goes. Without a probe, a wrong confirmation is not detected.
+    A pair is done if the person confirmed it and `probe`, if set, does not contradict. After a contradiction the
+    next read asks where the cord goes. Without a probe, a wrong confirmation is not detected.
     """
 
     _session: PanelSession
@@ -136,7 +136,7 @@ class ManualPanel(SwitchDriver):
                 Side.IN if number <= panel.inputs else Side.OUT,
                 PortState.ENABLED,
                 panel.labels.get(number, ""),
-                name=_format_name(panel, number),
+                name=_format_port_number(panel, number),
             )
             for number in range(1, panel.inputs + panel.outputs + 1)
         }
@@ -147,14 +147,14 @@ class ManualPanel(SwitchDriver):
                 self._session.make_ready()  # raises
             panel = self._file.read()
             for port in sorted(panel.doubtful):
-                panel = self._trace(panel, port)
+                panel = self._ask_cord_end(panel, port)
         return Snapshot(panel.patched, self._clock.now())
 
     def _retry(self, query: Callable[[], _T]) -> _T:
         """Run the query once, because a retry would ask the person again."""
         return query()
 
-    def _trace(self, panel: Panel, port: int) -> Panel:
+    def _ask_cord_end(self, panel: Panel, port: int) -> Panel:
         """Ask where the cord of a doubtful input goes, and write the answer to the file."""
         self._session.make_ready()
         question = (
@@ -172,7 +172,7 @@ class ManualPanel(SwitchDriver):
                 sent=question,
                 received=answer[:100],
             )
-        settled_panel = panel.settle(port, int(number) if number.isdecimal() else None)
+        settled_panel = panel.set_cord(port, int(number) if number.isdecimal() else None)
         self._file.write(settled_panel)
         return settled_panel
 
@@ -195,13 +195,19 @@ class ManualPanel(SwitchDriver):
             self._question_count = 0
             if steps:
                 self._announce(steps)
-            return super().apply(target, scope=scope, expect=expect, guard=guard, require_light=require_light)
+            return super().apply(
+                target,
+                scope=scope,
+                expect=expect,
+                guard=guard,
+                require_light=require_light,
+            )
 
     def _announce(self, steps: Collection[Step]) -> None:
         panel = self._file.read()
         self._session.make_ready()
         count = f"{len(steps)} move{'s' if len(steps) > 1 else ''}"
-        self._operator.tell(
+        self._operator.show_lines(
             [
                 f"panel {panel.name}: {count}. Answer each question with done, or with no and the reason.",
                 *(f"   {_format_question(panel, step)}" for step in steps),
@@ -227,7 +233,7 @@ class ManualPanel(SwitchDriver):
             raise self._make_not_done_error(
                 step, question, "the person at the panel reports done, but the light disagrees"
             )
-        self._file.write(panel.settle(source, output if step.kind == "add" else None))
+        self._file.write(panel.set_cord(source, output if step.kind == "add" else None))
 
     def _contradicts(self, step: Step) -> bool:
         """Return True if the probe contradicts the confirmation."""
@@ -262,5 +268,5 @@ def _format_port(panel: Panel, port: int) -> str:
     return f"{port} ({label})" if label else str(port)
 
 
-def _format_name(panel: Panel, number: int) -> str:
+def _format_port_number(panel: Panel, number: int) -> str:
     return f"in{number}" if number <= panel.inputs else f"out{number - panel.inputs}"

@@ -32,7 +32,7 @@ class Panel:
         """Return a copy with an input marked as doubtful."""
         return replace(self, doubtful=self.doubtful | {port})
 
-    def settle(self, port: int, output: int | None) -> Panel:
+    def set_cord(self, port: int, output: int | None) -> Panel:
         """Return a copy with a cord from input `port` to `output` (None: no cord) and no other cord at these ports."""
         remaining = {i: o for i, o in self.patched.items() if i != port and o != output}
         patched = CrossConnects(remaining if output is None else {**remaining, port: output})
@@ -102,15 +102,15 @@ class PanelFile:
 
 def _decode_panel(document: dict[str, Any]) -> Panel:
     inputs, outputs = (int(number) for number in document["size"])
-    patched = CrossConnects((int(i), int(o)) for i, o in document["patched"])
-    ports = {port for pair in patched.items() for port in pair} | set(document.get("doubtful", ()))
+    patched_circuits = CrossConnects((int(i), int(o)) for i, o in document["patched"])
+    ports = {port for pair in patched_circuits.items() for port in pair} | set(document.get("doubtful", ()))
     if inputs < 1 or outputs < 1 or any(not 1 <= port <= inputs + outputs for port in ports):
         raise ValueError(f"it names a port that a panel of {inputs}x{outputs} does not have")
     return Panel(
         str(document["name"]),
         inputs,
         outputs,
-        patched,
+        patched_circuits,
         frozenset(int(port) for port in document.get("doubtful", ())),
         {int(port): str(label) for port, label in document.get("labels", {}).items()},
     )

@@ -30,7 +30,7 @@ class Operator(Protocol):
     """A person who answers one question at a time."""
 
     @property
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """True if there is a connection."""
 
     def open(self, timeout_s: float) -> None:
@@ -39,7 +39,7 @@ class Operator(Protocol):
     def close(self) -> None:
         """Disconnect."""
 
-    def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
+    def show_lines(self, lines: Sequence[str], deadline: Deadline) -> None:
         """Show lines that need no answer."""
 
     def ask(self, question: str, deadline: Deadline) -> str:
@@ -50,7 +50,7 @@ class TerminalOperator:
     """The person at the terminal. Deadlines are ignored: Ctrl-C ends a wait."""
 
     @property
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Always True."""
         return True
 
@@ -60,7 +60,7 @@ class TerminalOperator:
     def close(self) -> None:
         """Do nothing."""
 
-    def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
+    def show_lines(self, lines: Sequence[str], deadline: Deadline) -> None:
         """Print lines on standard error, to keep them out of a command's output."""
         del deadline
         sys.stderr.write("".join(f"{line}\n" for line in lines))
@@ -68,7 +68,7 @@ class TerminalOperator:
 
     def ask(self, question: str, deadline: Deadline) -> str:
         """Print the question and read a line. Raise `ConnectionLost` at the end of standard input."""
-        self.tell([question], deadline)
+        self.show_lines([question], deadline)
         answer = sys.stdin.readline()
         if not answer:
             raise ConnectionLost("standard input has ended, so nobody can answer at the terminal")
@@ -82,10 +82,10 @@ class LineOperator:
         self._transport = transport
         self._device = device
         self._lines: deque[str] = deque()
-        self._rest = b""
+        self._incomplete_line = b""
 
     @property
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """True if there is a connection."""
         return self._transport.is_open
 
@@ -93,14 +93,14 @@ class LineOperator:
         """Connect again, and discard earlier input."""
         self._transport.close()
         self._lines.clear()
-        self._rest = b""
+        self._incomplete_line = b""
         self._transport.open(timeout_s)
 
     def close(self) -> None:
         """Close the connection."""
         self._transport.close()
 
-    def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
+    def show_lines(self, lines: Sequence[str], deadline: Deadline) -> None:
         """Send lines."""
         for line in lines:
             wire.log_sent(self._device, line)
@@ -109,11 +109,11 @@ class LineOperator:
     def ask(self, question: str, deadline: Deadline) -> str:
         """Send a question and return the answer, one line. Close the connection after any failure."""
         try:
-            if self._lines or self._rest:
+            if self._lines or self._incomplete_line:
                 raise ProtocolDesync(
                     "an answer arrived before the question", received=" | ".join(self._lines)[:200]
                 )
-            self.tell([question], deadline)
+            self.show_lines([question], deadline)
             while not self._lines:
                 self._add_bytes(self._transport.receive(deadline))
             return self._lines.popleft().strip()
@@ -123,7 +123,7 @@ class LineOperator:
 
     def _add_bytes(self, data: bytes) -> None:
         wire.log_received(self._device, data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_LINE_BYTES:
+        *lines, self._incomplete_line = (self._incomplete_line + data).split(b"\n")
+        if len(self._incomplete_line) > LONGEST_LINE_BYTES:
             raise make_connection_lost(self._device, f"a line has more than {LONGEST_LINE_BYTES} bytes")
         self._lines += [line.decode("utf-8", "replace") for line in lines]

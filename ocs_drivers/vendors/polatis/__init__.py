@@ -95,5 +95,5 @@ def rest_switch(
         line,
         credentials=account,
         timeout_s=timeout_s,
-        media="xml" if media == "xml" else "json",
+        encoding="xml" if media == "xml" else "json",
     )

@@ -19,11 +19,11 @@ def make_power_reading(dbm: float | None) -> Power | None:
     return None if dbm is None else Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)
 
 
-def split_ports(ports: Sequence[int], longest: int) -> Iterator[Sequence[int]]:
-    """Yield the ports in order, at most `longest` at a time.
+def split_ports(ports: Sequence[int], max_count: int) -> Iterator[Sequence[int]]:
+    """Yield the ports in order, at most `max_count` at a time.
 
     >>> list(split_ports([1, 2, 3], 2))
     [[1, 2], [3]]
     """
-    for start in range(0, len(ports), longest):
-        yield ports[start : start + longest]
+    for start in range(0, len(ports), max_count):
+        yield ports[start : start + max_count]

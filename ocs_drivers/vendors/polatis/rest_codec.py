@@ -17,9 +17,12 @@ from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import Attenuation, AttenuationMode, CrossConnects, Identity, PortState
 from ocs_drivers.protocols.http import HttpReply
 
-Media = Literal["json", "xml"]
+Encoding = Literal["json", "xml"]
 
-TYPES: Mapping[Media, str] = {"json": "application/yang-data+json", "xml": "application/yang-data+xml"}
+MEDIA_TYPES: Mapping[Encoding, str] = {
+    "json": "application/yang-data+json",
+    "xml": "application/yang-data+xml",
+}
 """The media types of RESTCONF; a unit accepts both."""
 
 _DATA = "/api/data"
@@ -53,9 +56,9 @@ class RestPort:
     label: str
 
 
-def encode_document(document: Mapping[str, Any], media: Media) -> bytes:
+def encode_document(document: Mapping[str, Any], encoding: Encoding) -> bytes:
     """Return a document encoded as JSON or XML."""
-    if media == "xml":
+    if encoding == "xml":
         from ocs_drivers.vendors.polatis import rest_xml  # only XML sessions need it
 
         return rest_xml.encode(document)
@@ -64,8 +67,8 @@ def encode_document(document: Mapping[str, Any], media: Media) -> bytes:
 
 def decode_document(reply: HttpReply) -> Any:
     """Return the document of a reply, decoded by the media type of the reply."""
-    kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not kind.endswith("xml"):
+    media_type = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not media_type.endswith("xml"):
         return reply.json()
     from ocs_drivers.vendors.polatis import rest_xml
 

@@ -60,30 +60,32 @@ class RestconfSession(HttpSession):
         device: str,
         credentials: Credentials,
         timeout_s: float,
-        media: rest_codec.Media,
+        encoding: rest_codec.Encoding,
         clock: Clock,
     ) -> None:
         super().__init__(transport, device=device, credentials=credentials, timeout_s=timeout_s, clock=clock)
-        self._media: rest_codec.Media = media
+        self._encoding: rest_codec.Encoding = encoding
 
     def get_document(self, target: str, decode: Callable[[Any], _T]) -> _T:
         """Return the decoded resource at `target`. Raise `DeviceError` for any status but 200."""
         return self.get(
             target,
             lambda reply: decode(rest_codec.decode_document(reply)),
-            accept=rest_codec.TYPES[self._media],
+            accept=rest_codec.MEDIA_TYPES[self._encoding],
         )
 
-    def get_with_tag(self, target: str, decode: Callable[[Any], _T], default: _T) -> tuple[_T, str]:
+    def get_with_etag(self, target: str, decode: Callable[[Any], _T], default: _T) -> tuple[_T, str]:
         """Return the decoded resource at `target`, or `default` for an empty answer (204), and the ETag."""
 
-        def read(reply: HttpReply) -> tuple[_T, str]:
-            tag = reply.headers.get("etag", "")
+        def decode_reply(reply: HttpReply) -> tuple[_T, str]:
+            etag = reply.headers.get("etag", "")
             if reply.status == _NO_CONTENT:
-                return default, tag
-            return decode(rest_codec.decode_document(reply)), tag
+                return default, etag
+            return decode(rest_codec.decode_document(reply)), etag
 
-        return self.get(target, read, accept=rest_codec.TYPES[self._media], statuses=(200, _NO_CONTENT))
+        return self.get(
+            target, decode_reply, accept=rest_codec.MEDIA_TYPES[self._encoding], statuses=(200, _NO_CONTENT)
+        )
 
     def read_ports_at(self, target: str, decode: Callable[[Any], Collection[int]]) -> frozenset[int]:
         """Return the ports that a resource lists, or no ports if the switch does not have the equipment.
@@ -105,14 +107,14 @@ class RestconfSession(HttpSession):
         guard: Guard,
         timeout_s: float,
         *,
-        tag: str = "",
+        etag: str = "",
     ) -> HttpReply:
-        """Send a change once. With `tag`, the device refuses it unless the resource still has this ETag."""
-        media_type = rest_codec.TYPES[self._media]
-        headers = [("Accept", media_type), *([("If-Match", tag)] if tag else [])]
+        """Send a change once. With `etag`, the device refuses it unless the resource still has this ETag."""
+        media_type = rest_codec.MEDIA_TYPES[self._encoding]
+        headers = [("Accept", media_type), *([("If-Match", etag)] if etag else [])]
         body = None
         if document is not None:
-            body = rest_codec.encode_document(document, self._media)
+            body = rest_codec.encode_document(document, self._encoding)
             headers = [("Content-Type", media_type), *headers]
         return self.request(
             method, target, body, headers, is_read=False, timeout_s=timeout_s, before_resending=guard
@@ -127,7 +129,7 @@ class PolatisRest(SwitchDriver):
     """
 
     _session: RestconfSession
-    reaction_to_loss = "settle"
+    connection_loss_recovery = "settle"
 
     def __init__(
         self,
@@ -136,33 +138,42 @@ class PolatisRest(SwitchDriver):
         *,
         credentials: Credentials,
         timeout_s: float,
-        media: rest_codec.Media = "json",
+        encoding: rest_codec.Encoding = "json",
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._session = RestconfSession(
-            transport, device=address, credentials=credentials, timeout_s=timeout_s, media=media, clock=clock
+            transport,
+            device=address,
+            credentials=credentials,
+            timeout_s=timeout_s,
+            encoding=encoding,
+            clock=clock,
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
-        self._monitored: frozenset[int] = frozenset()
-        self._attenuators: frozenset[int] = frozenset()
-        self._unfit: dict[int, PortState] = {}
-        self._known_connection = 0
-        self._etag = ("", "")  # our revision of the last read, and the device's ETag
+        self._monitored_ports: frozenset[int] = frozenset()
+        self._attenuator_ports: frozenset[int] = frozenset()
+        self._unfit_states: dict[int, PortState] = {}
+        self._last_connection_count = 0
+        self._revision_and_etag = ("", "")  # our revision of the last read, and the device's ETag
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read the product, the ports, and which of them have power monitors or attenuators."""
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
-        self._known_connection = self._session.connection_count
-        ports = self._note_unfit(self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports))
+        self._last_connection_count = self._session.connection_count
+        ports = self._store_unfit_states(
+            self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
+        )
         inputs, outputs = self._find_size(identity, ports)
-        self._monitored = self._session.read_ports_at(rest_codec.POWERS, rest_codec.decode_powers)
-        self._attenuators = self._session.read_ports_at(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
+        self._monitored_ports = self._session.read_ports_at(rest_codec.POWERS, rest_codec.decode_powers)
+        self._attenuator_ports = self._session.read_ports_at(
+            rest_codec.ATTENUATORS, rest_codec.decode_attenuators
+        )
         return identity, Capabilities(
             inputs,
             outputs,
             atomic_whole=True,
-            power_monitor=bool(self._monitored),
-            attenuator=bool(self._attenuators),
+            power_monitor=bool(self._monitored_ports),
+            attenuator=bool(self._attenuator_ports),
             shutter=True,
             login=True,
             max_ports_per_query=inputs + outputs,
@@ -170,10 +181,13 @@ class PolatisRest(SwitchDriver):
 
     def _find_size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
         """Return the numbers of inputs and outputs from the model name, or else half of the ports (an assumption)."""
-        total = len(ports)
-        inputs, outputs = parse_product_size(identity.model) or (total // 2, total - total // 2)
+        port_count = len(ports)
+        inputs, outputs = parse_product_size(identity.model) or (
+            port_count // 2,
+            port_count - port_count // 2,
+        )
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
-            raise self._make_desync(f"it lists {total} ports, but the model is {identity.model}")
+            raise self._make_desync(f"it lists {port_count} ports, but the model is {identity.model}")
         return inputs, outputs
 
     def ports(self) -> Mapping[int, PortInfo]:
@@ -185,7 +199,7 @@ class PolatisRest(SwitchDriver):
                 Side.IN if number <= inputs else Side.OUT,
                 port.state,
                 port.label,
-                number in self._monitored,
+                number in self._monitored_ports,
             )
             for number, port in sorted(self._ask_ports().items())
         }
@@ -193,13 +207,13 @@ class PolatisRest(SwitchDriver):
     def _ask_ports(self) -> dict[int, rest_codec.RestPort]:
         self._check_same_device()
         ports = self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports)
-        total = self.capabilities.inputs + self.capabilities.outputs
-        if len(ports) != total:
-            raise self._make_desync(f"it lists {len(ports)} ports, but {total} in the first reading")
-        return self._note_unfit(ports)
+        port_count = self.capabilities.inputs + self.capabilities.outputs
+        if len(ports) != port_count:
+            raise self._make_desync(f"it lists {len(ports)} ports, but {port_count} in the first reading")
+        return self._store_unfit_states(ports)
 
-    def _note_unfit(self, ports: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
-        self._unfit = {
+    def _store_unfit_states(self, ports: dict[int, rest_codec.RestPort]) -> dict[int, rest_codec.RestPort]:
+        self._unfit_states = {
             port: info.state for port, info in ports.items() if info.state is not PortState.ENABLED
         }
         return ports
@@ -208,23 +222,23 @@ class PolatisRest(SwitchDriver):
         """Read the circuits, and also the port states if the last states contain an unfit port."""
         with self._session.lock():
             snapshot = self._read_once()
-            if self._unfit:
+            if self._unfit_states:
                 self._ask_ports()
-            return replace(snapshot, unfit=self._unfit)
+            return replace(snapshot, unfit=self._unfit_states)
 
     def _read_after_step(self, step: Step) -> Snapshot:
         del step
-        return self._read_current(self._read_once)
+        return self._query_circuits(self._read_once)
 
     def _read_once(self) -> Snapshot:
         self._check_same_device()
-        connections, tag = self._session.get_with_tag(
+        connections, etag = self._session.get_with_etag(
             rest_codec.CROSS_CONNECTS,
             lambda document: self._check_possible(rest_codec.decode_pairs(document).items()),
             CrossConnects(),
         )
         snapshot = Snapshot(connections, self._clock.now())
-        self._etag = snapshot.revision, tag
+        self._revision_and_etag = snapshot.revision, etag
         return snapshot
 
     def _prepare_step(self, step: Step, guard: Guard) -> None:
@@ -246,7 +260,7 @@ class PolatisRest(SwitchDriver):
 
     def _needs_read(self, step: Step) -> bool:
         """Return True if the device sends no ETag, so that it cannot detect a conflict itself."""
-        return not self._etag[1]
+        return not self._revision_and_etag[1]
 
     def _send_change(
         self, method: str, target: str, document: Mapping[str, Any] | None, step: Step, guard: Guard
@@ -254,39 +268,39 @@ class PolatisRest(SwitchDriver):
         """Send the write of a step. Raise `Conflict` if somebody else has changed the ports of the step."""
         timeout_s = self._timeout_s + step.estimated_s
         reply = self._session.send_document(
-            method, target, document, guard, timeout_s, tag=self._find_tag(step)
+            method, target, document, guard, timeout_s, etag=self._find_etag(step)
         )
         if reply.status == _PRECONDITION_FAILED:
-            transaction.check_unmoved(step, self._read_once().connections, device=self.address)
+            transaction.check_ports_unmoved(step, self._read_once().connections, device=self.address)
             guard()  # only other ports changed, and the device refused the write, so it may be sent again
             reply = self._session.send_document(
-                method, target, document, guard, timeout_s, tag=self._find_tag(step)
+                method, target, document, guard, timeout_s, etag=self._find_etag(step)
             )
         if method == "DELETE" and reply.status == _NOT_FOUND:
             return  # already gone; the read-back decides
-        self._check_done(reply, f"{method} {target}")
+        self._check_success(reply, f"{method} {target}")
 
-    def _find_tag(self, step: Step) -> str:
+    def _find_etag(self, step: Step) -> str:
         """Return the ETag of the current configuration. Raise `Conflict` if the ports of the step have changed."""
-        if self._etag[0] != step.before.digest:
-            transaction.check_unmoved(step, self._read_once().connections, device=self.address)
-        return self._etag[1]
+        if self._revision_and_etag[0] != step.before.digest:
+            transaction.check_ports_unmoved(step, self._read_once().connections, device=self.address)
+        return self._revision_and_etag[1]
 
-    def _check_done(self, reply: HttpReply, sent: str) -> None:
+    def _check_success(self, reply: HttpReply, request: str) -> None:
         if reply.status not in _SUCCESS:
-            raise self._session.make_refusal(reply, sent)
+            raise self._session.make_refusal(reply, request)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm; one request reads all ports."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
-        if not self._monitored & readings.keys():
+        if not self._monitored_ports & readings.keys():
             return readings
         self._check_same_device()
         powers = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
-        missing = sorted(self._monitored - powers.keys())
-        if missing:
-            raise self._make_desync(f"power readings are missing for ports {list_some(missing)}")
+        missing_ports = sorted(self._monitored_ports - powers.keys())
+        if missing_ports:
+            raise self._make_desync(f"power readings are missing for ports {list_some(missing_ports)}")
         return {port: make_power_reading(powers.get(port)) for port in readings}
 
     def attenuation(self, port: int) -> Attenuation:
@@ -311,7 +325,7 @@ class PolatisRest(SwitchDriver):
             reply = self._session.send_document(
                 "PATCH", rest_codec.ATTENUATORS, document, guard, self._timeout_s
             )
-            self._check_done(reply, f"PATCH {rest_codec.ATTENUATORS}")
+            self._check_success(reply, f"PATCH {rest_codec.ATTENUATORS}")
             actual = self.attenuation(port)
         if actual != attenuation:
             raise DeviceError(
@@ -323,12 +337,12 @@ class PolatisRest(SwitchDriver):
 
     def _check_attenuator(self, port: int) -> None:
         planning.check_outputs((port,), self.capabilities, device=self.address)
-        if port not in self._attenuators:
+        if port not in self._attenuator_ports:
             raise self._make_unsupported("an attenuator of this port", (port,))
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Enable or disable ports one by one and verify them by reading back. Raise `DeviceError`."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         with self._write_lock, self._session.lock():
             self._session.make_ready()
             ports_before = self._ask_ports()
@@ -337,7 +351,7 @@ class PolatisRest(SwitchDriver):
                 settings = rest_codec.encode_port(port, is_open=is_open, label=ports_before[port].label)
                 target = rest_codec.format_port_path(port)
                 reply = self._session.send_document("PUT", target, settings, guard, self._timeout_s)
-                self._check_done(reply, f"PUT {target}")
+                self._check_success(reply, f"PUT {target}")
             ports_after = self._ask_ports()
         goal = PortState.ENABLED if is_open else PortState.DISABLED
         wrong_ports = [port for port in ports if ports_after[port].state is not goal]
@@ -352,9 +366,9 @@ class PolatisRest(SwitchDriver):
     def _check_same_device(self) -> None:
         """Raise `AnotherDevice` if the serial number differs after a reconnection."""
         known_identity = self._identity
-        if known_identity is None or self._session.connection_count == self._known_connection:
+        if known_identity is None or self._session.connection_count == self._last_connection_count:
             self._session.make_ready()
-        if known_identity is None or self._session.connection_count == self._known_connection:
+        if known_identity is None or self._session.connection_count == self._last_connection_count:
             return
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
         if identity.serial != known_identity.serial:
@@ -364,7 +378,7 @@ class PolatisRest(SwitchDriver):
                 device=self.address,
                 hint="Check the network address, then make a new driver for this device.",
             )
-        self._known_connection = self._session.connection_count
+        self._last_connection_count = self._session.connection_count
 
     def _make_desync(self, problem: str) -> ProtocolDesync:
         self._session.disconnect()

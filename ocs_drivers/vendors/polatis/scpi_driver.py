@@ -52,33 +52,33 @@ class PolatisScpi(SwitchDriver):
     """
 
     _session: ScpiSession
-    reaction_to_loss = "settle"
+    connection_loss_recovery = "settle"
 
     def __init__(
         self, address: str, transport: Transport, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
     ) -> None:
         self._session = ScpiSession(transport, device=address, timeout_s=timeout_s, clock=clock)
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
-        self._monitored: frozenset[Side] = frozenset()
+        self._monitored_sides: frozenset[Side] = frozenset()
         self._reports_states = False
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read identity, size and boot mode; clear the error queue; test for port states and power monitors."""
         identity = self._session.identity
         inputs, outputs = self._ask_size(identity)
-        self._monitored = frozenset(
+        self._monitored_sides = frozenset(
             side for side, port in ((Side.IN, 1), (Side.OUT, inputs + 1)) if self._has_monitor(port)
         )
-        states, _ = self._session.ask_checked(scpi_codec.PORT_STATES, scpi_codec.decode_port_states)
+        states, _ = self._session.ask_with_errors(scpi_codec.PORT_STATES, scpi_codec.decode_port_states)
         self._reports_states = states is not None
-        boot_mode, _ = self._session.ask_checked(scpi_codec.BOOT_MODE, scpi_codec.decode_boot_mode)
+        boot_mode, _ = self._session.ask_with_errors(scpi_codec.BOOT_MODE, scpi_codec.decode_boot_mode)
         return identity, Capabilities(
             inputs,
             outputs,
             atomic_whole=True,
             bulk_add=True,
             boot_mode=boot_mode,
-            power_monitor=bool(self._monitored),
+            power_monitor=bool(self._monitored_sides),
             shutter=True,
             max_ports_per_query=MAX_PORTS_PER_QUERY,
         )
@@ -88,7 +88,7 @@ class PolatisScpi(SwitchDriver):
         states = self._session.ask_with_retry(scpi_codec.PORT_STATES, self._decode_states)
         sides = {number: self._find_side(number) for number in states}
         return {
-            number: PortInfo(number, side, states[number], has_power_monitor=side in self._monitored)
+            number: PortInfo(number, side, states[number], has_power_monitor=side in self._monitored_sides)
             for number, side in sides.items()
         }
 
@@ -98,36 +98,39 @@ class PolatisScpi(SwitchDriver):
     def _read(self) -> Snapshot:
         if not self._reports_states:
             return Snapshot(
-                self._session.ask_with_retry(scpi_codec.CONNECTIONS, self._decode), self._clock.now()
+                self._session.ask_with_retry(scpi_codec.CONNECTIONS, self._decode_connections),
+                self._clock.now(),
             )
-        return self._session.ask_together_with_retry(
-            (scpi_codec.CONNECTIONS, scpi_codec.PORT_STATES), self._decode_both
+        return self._session.ask_all_with_retry(
+            (scpi_codec.CONNECTIONS, scpi_codec.PORT_STATES), self._decode_snapshot
         )
 
-    def _decode_both(self, replies: Sequence[str]) -> Snapshot:
-        connections, states = self._decode(replies[0]), self._decode_states(replies[1])
-        unfit = {port: state for port, state in states.items() if state is not PortState.ENABLED}
-        return Snapshot(connections, self._clock.now(), unfit=unfit)
+    def _decode_snapshot(self, replies: Sequence[str]) -> Snapshot:
+        connections, states = self._decode_connections(replies[0]), self._decode_states(replies[1])
+        unfit_states = {port: state for port, state in states.items() if state is not PortState.ENABLED}
+        return Snapshot(connections, self._clock.now(), unfit=unfit_states)
 
     def _decode_states(self, reply: str) -> dict[int, PortState]:
         states = scpi_codec.decode_port_states(reply)
-        total = self.capabilities.inputs + self.capabilities.outputs
-        if len(states) != total:
+        port_count = self.capabilities.inputs + self.capabilities.outputs
+        if len(states) != port_count:
             raise ProtocolDesync(
-                f"the device gave {len(states)} port states for {total} ports", received=reply
+                f"the device gave {len(states)} port states for {port_count} ports", received=reply
             )
         return dict(enumerate(states, 1))
 
-    def _decode(self, reply: str) -> CrossConnects:
+    def _decode_connections(self, reply: str) -> CrossConnects:
         return self._check_possible(scpi_codec.decode_connections(reply).items(), reply)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         timeout_s = self._timeout_s + step.estimated_s
-        self._session.ask(_format_command(step), scpi.decode_complete, timeout_s=timeout_s)
+        self._session.ask(_format_command(step), scpi.check_completion, timeout_s=timeout_s)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Read configuration and error queue in one exchange. Only the error queue reports a refused set command."""
-        connections, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
+        connections, refusals = self._session.ask_with_errors(
+            scpi_codec.CONNECTIONS, self._decode_connections
+        )
         if refusals:
             refusals[0].sent = _format_command(step)
         snapshot = None if connections is None else Snapshot(connections, self._clock.now())
@@ -135,11 +138,11 @@ class PolatisScpi(SwitchDriver):
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm, in as few queries as the device allows."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
-        monitored = [port for port in readings if self._find_side(port) in self._monitored]
-        for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
-            values, refusals = self._session.ask_checked(
+        monitored_ports = [port for port in readings if self._find_side(port) in self._monitored_sides]
+        for chunk in split_ports(monitored_ports, MAX_PORTS_PER_QUERY):
+            values, refusals = self._session.ask_with_errors(
                 scpi_codec.format_power_query(chunk), scpi_codec.decode_powers
             )
             if values is None:
@@ -154,12 +157,12 @@ class PolatisScpi(SwitchDriver):
 
         Raises `DeviceError` if a port has another state afterwards.
         """
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         command = scpi_codec.format_shutters(ports, is_open=is_open)
         with self._write_lock, self._session.lock():
             self._session.make_ready()
             guard()
-            self._session.ask(f"{command};{scpi.COMPLETION_QUERY}", scpi.decode_complete)
+            self._session.ask(f"{command};{scpi.COMPLETION_QUERY}", scpi.check_completion)
             refusals = self._session.drain_errors(command)
             ports_after = self.ports()
         goal = PortState.ENABLED if is_open else PortState.DISABLED
@@ -174,7 +177,7 @@ class PolatisScpi(SwitchDriver):
             )
 
     def _ask_size(self, identity: Identity) -> tuple[int, int]:
-        size, refusals = self._session.ask_checked(
+        size, refusals = self._session.ask_with_errors(
             f"{scpi.CLEAR_COMMAND};{scpi_codec.SIZE}", scpi_codec.decode_size
         )
         size_in_code = scpi_codec.parse_product_size(identity.model)
@@ -189,7 +192,9 @@ class PolatisScpi(SwitchDriver):
         return actual_size
 
     def _has_monitor(self, port: int) -> bool:
-        values, _ = self._session.ask_checked(scpi_codec.format_power_query([port]), scpi_codec.decode_powers)
+        values, _ = self._session.ask_with_errors(
+            scpi_codec.format_power_query([port]), scpi_codec.decode_powers
+        )
         return values is not None
 
     def _make_desync(self, problem: str) -> ProtocolDesync:

@@ -36,8 +36,8 @@ MAX_PORTS_PER_QUERY = 256
 class PolatisTl1(Tl1Driver):
     """Driver of one Polatis over TL1, on any transport. Call `open` first."""
 
-    reaction_to_loss = "settle"
-    _monitored: frozenset[int] = frozenset()
+    connection_loss_recovery = "settle"
+    _monitored_ports: frozenset[int] = frozenset()
     _reports_shutters = True
 
     def _discover(self) -> tuple[Identity, Capabilities]:
@@ -46,13 +46,13 @@ class PolatisTl1(Tl1Driver):
         inputs, outputs = self._session.ask(
             "RTRV-EQPT", tl1_codec.decode_size, aid="SYSTEM", keywords="PARAMETER=SIZE"
         )
-        self._monitored = self._read_configured("PMON")
+        self._monitored_ports = self._read_equipped_ports("PMON")
         return identity, Capabilities(
             inputs,
             outputs,
             bulk_add=True,
-            power_monitor=bool(self._monitored),
-            attenuator=bool(self._read_configured("ATTEN")),
+            power_monitor=bool(self._monitored_ports),
+            attenuator=bool(self._read_equipped_ports("ATTEN")),
             shutter=True,
             async_events=True,
             login=True,
@@ -70,7 +70,7 @@ class PolatisTl1(Tl1Driver):
                 Side.IN if number <= capabilities.inputs else Side.OUT,
                 state,
                 labels.get(number, ""),
-                number in self._monitored,
+                number in self._monitored_ports,
             )
             for number, state in sorted(states.items())
         }
@@ -97,16 +97,16 @@ class PolatisTl1(Tl1Driver):
         """Read the circuits and the unfit ports."""
         with self._session.lock():
             connections = self._connections()
-            with self._check_one_connection():
-                unfit = self._read_unfit()
-        return Snapshot(connections, self._clock.now(), unfit)
+            with self._require_same_connection():
+                unfit_states = self._read_unfit_states()
+        return Snapshot(connections, self._clock.now(), unfit_states)
 
     def _connections(self) -> CrossConnects:
         return self._session.ask_with_retry(
             "RTRV-PATCH", lambda lines: self._check_possible(tl1_codec.decode_pairs(lines).items())
         )
 
-    def _read_unfit(self) -> dict[int, PortState]:
+    def _read_unfit_states(self) -> dict[int, PortState]:
         try:
             states = self._read_states() if self._reports_shutters else {}
         except Unsupported:
@@ -127,10 +127,10 @@ class PolatisTl1(Tl1Driver):
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm, in as few commands as the device allows."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
-        monitored = [port for port in readings if port in self._monitored]
-        for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
+        monitored_ports = [port for port in readings if port in self._monitored_ports]
+        for chunk in split_ports(monitored_ports, MAX_PORTS_PER_QUERY):
             powers = self._session.ask_with_retry(
                 "RTRV-PORT-POWER", tl1_codec.decode_powers, aid=format_port_list(chunk)
             )
@@ -158,7 +158,7 @@ class PolatisTl1(Tl1Driver):
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Open or close the shutters of these ports and verify them by reading back. Raise `DeviceError`."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         if not ports:
             return
         self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", format_port_list(ports), guard)
@@ -186,7 +186,7 @@ class PolatisTl1(Tl1Driver):
         network_element = self._session.ask("RTRV-NETYPE", tuple)
         return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
 
-    def _read_configured(self, equipment: str) -> frozenset[int]:
+    def _read_equipped_ports(self, equipment: str) -> frozenset[int]:
         """Return the ports with this equipment, or no ports if the switch refuses the query."""
         try:
             return self._session.ask(
@@ -198,8 +198,8 @@ class PolatisTl1(Tl1Driver):
         except (Unsupported, DeviceError):
             return frozenset()
 
-    def _check_complete(self, expected: Collection[int], received: Collection[int]) -> None:
-        missing = [port for port in expected if port not in received]
-        if missing:
+    def _check_complete(self, expected_ports: Collection[int], received_ports: Collection[int]) -> None:
+        missing_ports = [port for port in expected_ports if port not in received_ports]
+        if missing_ports:
             self._session.disconnect()
-            raise ProtocolDesync("ports are missing from the reply", device=self.address, ports=missing)
+            raise ProtocolDesync("ports are missing from the reply", device=self.address, ports=missing_ports)

@@ -41,21 +41,21 @@ SHOW_PORTS = "port show"
 SHOW_LOGICAL = "port show logic table"
 SHOW_QUEUE = "connection show pending"
 HOMING_RUN = "homing run"
-ENABLE = "connection set command-execution enable"
+ENABLE_COMMAND = "connection set command-execution enable"
 
 PROMPT = re.compile(r"[\w.-]+\[\w+\]#")
 
-UNSOLICITED = re.compile(
+UNSOLICITED_PATTERN = re.compile(
     r"(?=\d{1,2}-\d{1,2}-\d{2,4} \d{1,2}:\d{2}\b|Multiple Cross Connect|RECOVERY (?:FINISHED|FAILED|STARTED)"
     r"|Ports details:|\[[EW]\d+\[)"
     r"(?:[\d-]+ [\d:]+\s*)?(?P<kind>[A-Za-z]{2,}(?: [A-Za-z]{2,})*)?"
 )
 """Lines that may arrive at any time, most of them with a date; `kind` is the text before any port."""
 
-RECOVERED = re.compile(r"RECOVERY FINISHED SUCCESSFULLY", re.IGNORECASE)
-NOT_RECOVERED = re.compile(r"RECOVERY (?:FINISHED (?!SUCCESSFULLY)|FAILED)", re.IGNORECASE)
-ENABLED = re.compile(r"connection execution is enabled", re.IGNORECASE)
-STOPPED = re.compile(r"Cross Connect Severe Failure", re.IGNORECASE)
+RECOVERED_PATTERN = re.compile(r"RECOVERY FINISHED SUCCESSFULLY", re.IGNORECASE)
+NOT_RECOVERED_PATTERN = re.compile(r"RECOVERY (?:FINISHED (?!SUCCESSFULLY)|FAILED)", re.IGNORECASE)
+ENABLED_PATTERN = re.compile(r"connection execution is enabled", re.IGNORECASE)
+STOPPED_PATTERN = re.compile(r"Cross Connect Severe Failure", re.IGNORECASE)
 
 _FAILED_REQUEST = re.compile(
     r"OPERATION (?:VALIDATION )?FAILED:\s*(?P<one>[EW]?\d+)(?:\[\w+\])?(?:-|<->)(?P<other>[EW]?\d+)(?:\[\w+\])?"
@@ -93,24 +93,24 @@ HOMING_HINT = (
 class Dialect:
     """One device family on this command line.
 
-    `kind` starts the heading of `show board`. `size` matches one entry of its MATRIX SIZE, with groups
-    `side` and `last`. `row` matches one port of `port show`, with the groups that `port_table` reads; it must match in
-    text without line ends. With `has_logical_ports`, the device has a table of logical ports, and one request makes or
-    removes both circuits between two logical ports.
+    `family` starts the heading of `show board`. `size_pattern` matches one entry of its MATRIX SIZE, with groups
+    `side` and `last`. `row_pattern` matches one port of `port show`, with the groups that `port_table` reads; it must
+    match in text without line ends. With `has_logical_ports`, the device has a table of logical ports, and one request
+    makes or removes both circuits between two logical ports.
     """
 
-    kind: str
+    family: str
     vendor: str
-    size: re.Pattern[str]
-    row: re.Pattern[str]
+    size_pattern: re.Pattern[str]
+    row_pattern: re.Pattern[str]
     has_logical_ports: bool = False
 
 
 ROME = Dialect(
-    kind="ROME",
+    family="ROME",
     vendor="Wave2Wave",
-    size=re.compile(r"(?:Male|Female)/(?P<side>West|East)\s+\d+\.\.(?P<last>\d{1,9})(?!\d)"),
-    row=re.compile(
+    size_pattern=re.compile(r"(?:Male|Female)/(?P<side>West|East)\s+\d+\.\.(?P<last>\d{1,9})(?!\d)"),
+    row_pattern=re.compile(
         r"(?<!\S)(?:(?P<port>[EW]\d{1,9})\[(?P<place>\w+)\]|(?P<bare>\d+[A-Z][EW]\d+))"
         r"\s+(?P<lock>Locked|Unlocked)\s+(?P<admin>Enabled|Disabled)"
         r"\s+(?P<state>Connected|Disconnected|In process)\s+(?P<counter>\d{1,9})(?!\S)"
@@ -121,10 +121,10 @@ ROME = Dialect(
 )
 
 AFM = Dialect(
-    kind="AFM",
+    family="AFM",
     vendor="FiberZone",
-    size=re.compile(r"MAX_PORT_(?P<side>EAST|WEST)\s+(?P<last>\d{1,9})(?!\d)"),
-    row=re.compile(
+    size_pattern=re.compile(r"MAX_PORT_(?P<side>EAST|WEST)\s+(?P<last>\d{1,9})(?!\d)"),
+    row_pattern=re.compile(
         r"(?<!\S)(?P<port>[EW]\d{1,9})\s+(?P<lock>[12])\s+(?P<state>\d)\s+(?P<admin>[12])"
         r"(?:\s+(?P<paired>[ew]\d+))?(?:\s+(?P<peer>[EW]\d+)(?:\s+[^\s\d]\S*)?)?"
         r"\s+(?P<role>[1-5])\s+(?P<counter>\d{1,9})(?!\S)"
@@ -158,14 +158,14 @@ def check_accepted(lines: Sequence[str]) -> None:
     for line in lines:
         if _OTHER_MATRIX.search(line):
             raise PortError(line.strip(), hint="Choose two ports of one matrix.")
-        if STOPPED.search(line):
+        if STOPPED_PATTERN.search(line):
             raise RobotFault(line.strip(), hint=HOMING_HINT)
         if _REFUSAL.search(line):
             raise DeviceError(line.strip(), device_code="ERROR")
 
 
-def find_failure(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
-    """Return the line that reports this request as failed or invalid, under any of its `names`, or None.
+def find_failure(lines: Iterable[str], name_pairs: Collection[tuple[str, str]], command: str) -> str | None:
+    """Return the line that reports this request as failed or invalid, under any of its `name_pairs`, or None.
 
     >>> find_failure(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],
@@ -182,21 +182,21 @@ def find_failure(lines: Iterable[str], names: Collection[tuple[str, str]], comma
             match["one"].upper(),
             match["other"].upper(),
         }  # a set, because either port may come first
-        if any(reported_ports == set(pair) for pair in names):
+        if any(reported_ports == set(pair) for pair in name_pairs):
             return line
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Identity of the device; `east` and `west` are the numbers of rows in its port table for each side.
+    """Identity of the device; `east_count` and `west_count` are the numbers of rows in its port table for each side.
 
     `is_paired` is True if the device reports paired ports: removing a circuit may also remove its mirror.
     """
 
     identity: Identity
-    east: int
-    west: int
+    east_count: int
+    west_count: int
     is_paired: bool = False
 
 
@@ -206,26 +206,26 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     Raises `ProtocolDesync` if the board belongs to another family or is incomplete.
     """
     text = "\n".join(lines)
-    kind = re.search(rf"^{dialect.kind} TYPE\s+(?P<type>\S.*)$", text, re.MULTILINE)
-    sizes = _sum_sizes(text, dialect)
-    if kind is None or not all(sizes.values()) or _LAST_LINE not in text:
+    type_match = re.search(rf"^{dialect.family} TYPE\s+(?P<type>\S.*)$", text, re.MULTILINE)
+    row_counts = _sum_row_counts(text, dialect)
+    if type_match is None or not all(row_counts.values()) or _LAST_LINE not in text:
         raise ProtocolDesync(
-            f"the reply does not describe the whole board of a {dialect.kind} device",
+            f"the reply does not describe the whole board of a {dialect.family} device",
             received=text,
             hint="Check the address: rome+... is for ROME, afm+... for AFM.",
         )
-    name = kind["type"].rstrip()
-    model = name if name.startswith(dialect.kind) else f"{dialect.kind} type {name}"
+    type_name = type_match["type"].rstrip()
+    model = type_name if type_name.startswith(dialect.family) else f"{dialect.family} type {type_name}"
     identity = Identity(dialect.vendor, model, _find_group(_SERIAL, text), _find_group(_FIRMWARE, text))
-    return Board(identity, sizes["east"], sizes["west"], _PAIRED.search(text) is not None)
+    return Board(identity, row_counts["east"], row_counts["west"], _PAIRED.search(text) is not None)
 
 
-def _sum_sizes(text: str, dialect: Dialect) -> dict[str, int]:
+def _sum_row_counts(text: str, dialect: Dialect) -> dict[str, int]:
     """Return the number of rows on each side, summed over all matrices."""
-    sizes = {"east": 0, "west": 0}
-    for match in dialect.size.finditer(text):
-        sizes[match["side"].lower()] += int(match["last"])
-    return sizes
+    row_counts = {"east": 0, "west": 0}
+    for match in dialect.size_pattern.finditer(text):
+        row_counts[match["side"].lower()] += int(match["last"])
+    return row_counts
 
 
 def _find_group(pattern: re.Pattern[str], text: str) -> str:
@@ -244,7 +244,7 @@ class Request:
     source: str = ""
     user: str = ""
 
-    def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
+    def list_moves(self, layout: Layout) -> tuple[PendingMove, ...]:
         """Return the moves of this request: two moves for a request with logical ports."""
         kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
         pairs: tuple[Pair | None, ...] = layout.get_pairs(self.port_a, self.port_b) or (None,)
@@ -257,31 +257,33 @@ class Queue:
 
     status: str = "enabled"
     needs_homing: bool = False
-    running: Request | None = None
-    waiting: tuple[Request, ...] = ()
+    running_request: Request | None = None
+    waiting_requests: tuple[Request, ...] = ()
 
     @property
     def is_disabled(self) -> bool:
         """True if the device executes nothing until somebody enables it."""
         return "disabled" in self.status
 
-    def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
+    def list_moves(self, layout: Layout) -> tuple[PendingMove, ...]:
         """Return all moves in the order of execution, the one in process first."""
-        requests = (self.running, *self.waiting) if self.running else self.waiting
-        return tuple(move for request in requests for move in request.moves(layout))
+        requests = (
+            (self.running_request, *self.waiting_requests) if self.running_request else self.waiting_requests
+        )
+        return tuple(move for request in requests for move in request.list_moves(layout))
 
 
 def decode_queue(lines: Sequence[str]) -> Queue:
     """Decode the queue. Raise `ProtocolDesync` if its status, its heading or part of a row is missing."""
     status = next((match["status"] for line in lines if (match := _STATUS.match(line))), None)
-    rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
-    if status is None or len(rules) != 2:
+    rule_line_indices = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
+    if status is None or len(rule_line_indices) != 2:
         raise ProtocolDesync("the queue of the robot is incomplete", received=" ".join(lines))
-    lines_above, lines_below = lines[: rules[0]], lines[rules[1] + 1 :]
-    running = next(
+    lines_above, lines_below = lines[: rule_line_indices[0]], lines[rule_line_indices[1] + 1 :]
+    running_request = next(
         (_make_request(match) for line in lines_above if (match := _RUNNING_REQUEST.fullmatch(line))), None
     )
-    if running is None and any(line.strip().lower() == "command in process:" for line in lines_above):
+    if running_request is None and any(line.strip().lower() == "command in process:" for line in lines_above):
         raise ProtocolDesync(
             "the queue of the robot announces a command in process, but does not show it",
             received=" ".join(lines),
@@ -289,7 +291,7 @@ def decode_queue(lines: Sequence[str]) -> Queue:
     return Queue(
         status.strip().lower(),
         any(_HOMING.search(line) for line in lines_above),
-        running,
+        running_request,
         tuple(_decode_row(line) for line in lines_below if _NUMBERED_LINE.match(line)),
     )
 

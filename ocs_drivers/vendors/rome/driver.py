@@ -41,16 +41,22 @@ from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.rome import codec
 from ocs_drivers.vendors.rome.codec import ROME, Board, Dialect, Queue, decode_board, decode_queue
-from ocs_drivers.vendors.rome.port_table import Table, decode_ports
+from ocs_drivers.vendors.rome.port_table import PortTable, decode_ports
 from ocs_drivers.vendors.rome.ports import (
     Layout,
+    add_tie_hint,
     check_one_matrix,
-    decode_logical,
-    explain_tie,
+    decode_logical_ports,
     find_two_way_circuits,
-    join_both_ways,
+    join_mirrored_steps,
 )
-from ocs_drivers.vendors.rome.wait import Move, Progress, explain_standstill, find_claim, judge_progress
+from ocs_drivers.vendors.rome.wait import (
+    MoveState,
+    Progress,
+    explain_standstill,
+    find_conflict,
+    judge_progress,
+)
 
 _T = TypeVar("_T")
 
@@ -69,10 +75,10 @@ OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s", "on
 class Timeouts:
     """Timeouts of the driver.
 
-    `move_time_s` is (typical, longest) for one move. A device that shows `Perform "homing run"` counts as stopped if no
-    command is in process, or after `homing_grace_s` with the same command in process: in one capture a move continued
-    in spite of this line. With `removes_one_way`, one direction of a two-way circuit may be removed from a device with
-    paired ports.
+    `move_time_s` is (typical, longest) for one move. A device that shows `Perform "homing run"` counts as stopped if
+    no command is in process, or after `homing_grace_s` with the same command in process: in one capture a move
+    continued in spite of this line. With `allow_one_way_removal`, one direction of a two-way circuit may be removed
+    from a device with paired ports.
     """
 
     move_time_s: tuple[float, float] = MOVE_TIME_S
@@ -80,7 +86,7 @@ class Timeouts:
     idle_limit_s: float = IDLE_LIMIT_S
     homing_s: float = HOMING_S
     homing_grace_s: float = MOVE_TIME_S[1]
-    removes_one_way: bool = False
+    allow_one_way_removal: bool = False
 
 
 def read_timeouts(address: Address) -> Timeouts:
@@ -93,11 +99,11 @@ def read_timeouts(address: Address) -> Timeouts:
         idle_limit_s=address.read_seconds("idle_s", IDLE_LIMIT_S),
         homing_s=address.read_seconds("homing_s", HOMING_S),
         homing_grace_s=address.read_seconds("grace_s", longest_s),
-        removes_one_way=_parse_yes(address, "one_way"),
+        allow_one_way_removal=_parse_flag(address, "one_way"),
     )
 
 
-def _parse_yes(address: Address, option: str) -> bool:
+def _parse_flag(address: Address, option: str) -> bool:
     text = address.options.get(option, "no")
     if text not in {"yes", "no"}:
         raise AddressError(f"option {option} must be yes or no, not {text!r}", device=str(address))
@@ -132,7 +138,7 @@ class RomeCli(SwitchDriver):
             timeout_s=timeout_s,
             clock=clock,
             prompt=codec.PROMPT,
-            unsolicited=codec.UNSOLICITED,
+            unsolicited_pattern=codec.UNSOLICITED_PATTERN,
             login=login,
             idle_limit_s=self._timeouts.idle_limit_s,
         )
@@ -142,7 +148,7 @@ class RomeCli(SwitchDriver):
         self._layout = Layout((), ())
         self._reports_queue = True
         self._queue = Queue()
-        self._move = Move(clock.now(), 0)
+        self._move = MoveState(clock.now(), 0)
 
     # -- reading
 
@@ -151,14 +157,14 @@ class RomeCli(SwitchDriver):
         self._board = self._retry(
             lambda: self._query(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
-        self._layout = self._retry(lambda: self._query(codec.SHOW_PORTS, self._decode_any_ports)).layout
+        self._layout = self._retry(lambda: self._query(codec.SHOW_PORTS, self._decode_port_table)).layout
         if self._dialect.has_logical_ports:
-            logical = self._query_optional(codec.SHOW_LOGICAL, decode_logical)
-            self._layout = replace(self._layout, logical=logical or {})
+            logical_ports = self._query_optional(codec.SHOW_LOGICAL, decode_logical_ports)
+            self._layout = replace(self._layout, ports_by_logical_name=logical_ports or {})
         self._reports_queue = self._query_optional(codec.SHOW_QUEUE, decode_queue) is not None
         return self._board.identity, Capabilities(
-            len(self._layout.east),
-            len(self._layout.west),
+            len(self._layout.east_ports),
+            len(self._layout.west_ports),
             serial_robot=True,
             wear_counter=True,
             async_events=True,
@@ -186,12 +192,15 @@ class RomeCli(SwitchDriver):
         except Timeout:
             return self._session.ask_with_retry(command, decode_accepted)
 
-    def _decode_any_ports(self, lines: tuple[str, ...]) -> Table:
+    def _decode_port_table(self, lines: tuple[str, ...]) -> PortTable:
         return decode_ports(lines, self._dialect, self._board)
 
-    def _decode_ports(self, lines: tuple[str, ...]) -> Table:
-        table = self._decode_any_ports(lines)
-        if (table.layout.east, table.layout.west) != (self._layout.east, self._layout.west):
+    def _decode_ports(self, lines: tuple[str, ...]) -> PortTable:
+        table = self._decode_port_table(lines)
+        if (table.layout.east_ports, table.layout.west_ports) != (
+            self._layout.east_ports,
+            self._layout.west_ports,
+        ):
             raise ProtocolDesync(
                 "the device has other ports than when it was opened", hint="Open the switch again."
             )
@@ -204,14 +213,18 @@ class RomeCli(SwitchDriver):
         """Read the queue, then the port table. In this order, a move that has left the queue shows its result."""
         with self._session.lock():
             self._queue = self._read_queue() if self._reports_queue else Queue()
-            pending = self._queue.moves(self._layout)
+            pending_moves = self._queue.list_moves(self._layout)
             table = self._query(codec.SHOW_PORTS, self._decode_ports)
-        pending_pairs = {move.pair for move in pending if move.kind == "connect" and move.pair}
-        connections = table.connections(pending_pairs)
-        are_tied = self._board.is_paired and not self._timeouts.removes_one_way
-        tied = find_two_way_circuits(connections.pairs, self._layout) if are_tied else frozenset()
+        pending_pairs = {move.pair for move in pending_moves if move.kind == "connect" and move.pair}
+        connections = table.find_connections(pending_pairs)
+        are_tied = self._board.is_paired and not self._timeouts.allow_one_way_removal
+        tied_circuits = find_two_way_circuits(connections.pairs, self._layout) if are_tied else frozenset()
         return Snapshot(
-            connections, self._clock.now(), unfit=table.find_unfit_ports(), tied=tied, pending=pending
+            connections,
+            self._clock.now(),
+            unfit=table.find_unfit_ports(),
+            tied=tied_circuits,
+            pending=pending_moves,
         )
 
     def ports(self) -> Mapping[int, PortInfo]:
@@ -222,9 +235,9 @@ class RomeCli(SwitchDriver):
                 port,
                 Side.IN if row.side == "E" else Side.OUT,
                 row.state,
-                label=row.logical,
+                label=row.logical_name,
                 name=row.name,
-                moves=row.counter,
+                moves=row.move_count,
             )
             for port, row in enumerate(table.ports, 1)
         }
@@ -244,9 +257,9 @@ class RomeCli(SwitchDriver):
         try:
             steps = super().plan(target, current, scope)
         except PortBusy as busy:
-            raise explain_tie(busy, current) from None
+            raise add_tie_hint(busy, current) from None
         check_one_matrix(steps, self._layout, device=self._address)
-        return join_both_ways(steps, self._layout) if self._dialect.has_logical_ports else steps
+        return join_mirrored_steps(steps, self._layout) if self._dialect.has_logical_ports else steps
 
     # -- moving
 
@@ -257,13 +270,13 @@ class RomeCli(SwitchDriver):
         """
         self._session.make_ready()
         snapshot = self.read()
-        transaction.check_unmoved(step, snapshot.connections, device=self._address)
+        transaction.check_ports_unmoved(step, snapshot.connections, device=self._address)
         lines = [line for event in self.events() for line in event.lines]
         if reason := explain_standstill(self._queue, lines):  # a request would wait, and move fibres later
             raise RobotFault(reason, device=self._address, hint=codec.HOMING_HINT)
-        claim = find_claim(step, snapshot, self._layout)
-        if claim is not None:
-            raise claim.locate(device=self._address)
+        conflict = find_conflict(step, snapshot, self._layout)
+        if conflict is not None:
+            raise conflict.locate(device=self._address)
         super()._prepare_step(step, guard)
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -276,7 +289,7 @@ class RomeCli(SwitchDriver):
         if step.kind == "replace" or names is None:
             raise self._make_unsupported("several circuits at once")
         command = codec.format_connect if step.kind == "add" else codec.format_disconnect
-        self._move = Move(self._clock.now(), self._session.event_count)
+        self._move = MoveState(self._clock.now(), self._session.event_count)
         try:
             self._session.ask(command(*names), codec.check_accepted)
         except TransportError as error:
@@ -289,11 +302,11 @@ class RomeCli(SwitchDriver):
         """Return a time above the limit of `_is_moving`, which raises a more specific error."""
         return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(snapshot.pending))
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True while the move may continue. Raise the error that prevents it; see `wait.judge_progress`."""
-        del read_back  # `_judge_step` uses the queue of the same read
+        del snapshot  # `_is_step_pending` uses the queue of the same read
         try:
-            is_pending = self._judge_step(step)
+            is_pending = self._is_step_pending(step)
         except DeviceError as refusal:
             raise self._explain(refusal, step) from None
         except OcsError as fault:
@@ -301,7 +314,7 @@ class RomeCli(SwitchDriver):
         self._watch_queue(step)
         return is_pending
 
-    def _judge_step(self, step: Step) -> bool:
+    def _is_step_pending(self, step: Step) -> bool:
         """Return True if the moves of a step are pending, according to the queue and the unsolicited lines."""
         pairs = step.pairs.pairs
         progress = Progress(
@@ -309,9 +322,9 @@ class RomeCli(SwitchDriver):
             self._queue,
             [*filter(None, [self._layout.find_request_names(pairs)]), *map(self._layout.get_names, pairs)],
             "connect" if step.kind == "add" else "disconnect",
-            pending=self._queue.moves(self._layout),
+            pending=self._queue.list_moves(self._layout),
             pairs=pairs,
-            lines=[line for event in self.events(self._move.events_before) for line in event.lines],
+            lines=[line for event in self.events(self._move.last_event_number) for line in event.lines],
             reports_queue=self._reports_queue,
         )
         return judge_progress(
@@ -325,10 +338,10 @@ class RomeCli(SwitchDriver):
     def _watch_queue(self, step: Step) -> None:
         """Poll only the queue, which is short, until the move leaves it or an error needs a full read."""
         try:
-            while self._reports_queue and self._judge_step(step) and self._move.absent_since_s is None:
-                self._progress.sleep(self.poll_s, len(self._queue.moves(self._layout)))
+            while self._reports_queue and self._is_step_pending(step) and self._move.absent_since_s is None:
+                self._progress.sleep(self.poll_s, len(self._queue.list_moves(self._layout)))
                 self._queue = self._read_queue()
-                self._record_claimed_pairs(self._queue.moves(self._layout))
+                self._record_disconnecting_pairs(self._queue.list_moves(self._layout))
         except OcsError:  # the next full read raises it again
             return
 
@@ -346,16 +359,16 @@ class RomeCli(SwitchDriver):
             self._session.make_ready()
             try:
                 guard()
-                self._send_and_await(codec.HOMING_RUN, codec.RECOVERED, homing_s)
+                self._send_and_await(codec.HOMING_RUN, codec.RECOVERED_PATTERN, homing_s)
                 guard()
-                self._send_and_await(codec.ENABLE, codec.ENABLED, self._timeout_s)
+                self._send_and_await(codec.ENABLE_COMMAND, codec.ENABLED_PATTERN, self._timeout_s)
             except OcsError as failure:
                 raise failure.locate(device=self._address) from None
 
     def _send_and_await(self, command: str, pattern: re.Pattern[str], timeout_s: float) -> None:
         """Send a command, and wait until a line of the reply or an unsolicited line matches `pattern`."""
         deadline = Deadline(timeout_s, self._clock)
-        events_before = self._session.event_count
+        last_event_number = self._session.event_count
 
         def decode_accepted(lines: tuple[str, ...]) -> tuple[str, ...]:
             codec.check_accepted(lines)
@@ -363,10 +376,13 @@ class RomeCli(SwitchDriver):
 
         reply = self._session.ask(command, decode_accepted, timeout_s=timeout_s)
         while True:
-            lines = [*reply, *(line for event in self._session.events(events_before) for line in event.lines)]
+            lines = [
+                *reply,
+                *(line for event in self._session.events(last_event_number) for line in event.lines),
+            ]
             if any(pattern.search(line) for line in lines):
                 return
-            if failure := next((line for line in lines if codec.NOT_RECOVERED.search(line)), None):
+            if failure := next((line for line in lines if codec.NOT_RECOVERED_PATTERN.search(line)), None):
                 raise RobotFault(
                     "the robot did not recover",
                     sent=command,

@@ -47,13 +47,13 @@ class PortRow:
     matrix: str
     state: PortState
     motion: Motion
-    counter: int
+    move_count: int
     peer: str = ""
-    logical: str = ""
+    logical_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PortTable:
     """All ports of one read that a command can name, in the order of our numbers."""
 
     ports: tuple[PortRow, ...]
@@ -64,16 +64,16 @@ class Table:
         states = {port: row.state for port, row in enumerate(self.ports, 1)}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
-    def connections(self, pending: Collection[Pair]) -> CrossConnects:
-        """Return the circuits, without circuits in process that are in `pending`.
+    def find_connections(self, pending_pairs: Collection[Pair]) -> CrossConnects:
+        """Return the circuits, without circuits in process that are in `pending_pairs`.
 
-        `pending` contains the circuits that the robot has not connected yet. Other circuits in process still exist.
-        Raises `ProtocolDesync` if the rows of the two ends of a circuit disagree.
+        `pending_pairs` contains the circuits that the robot has not connected yet. Other circuits in process still
+        exist. Raises `ProtocolDesync` if the rows of the two ends of a circuit disagree.
         """
         pairs: set[Pair] = set()
         for row in self.ports:
             pair = self._find_pair(row)
-            if pair and (row.motion is Motion.CONNECTED or pair not in pending):
+            if pair and (row.motion is Motion.CONNECTED or pair not in pending_pairs):
                 pairs.add(pair)
         self._check_both_ends(pairs)
         try:
@@ -105,34 +105,37 @@ class Table:
                 raise ProtocolDesync(f"ports {source} and {output} report different circuits")
 
 
-def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:
+def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> PortTable:
     """Decode the table of all ports. Raise `ProtocolDesync` unless it has as many rows as the board reports."""
     text = " ".join(lines)
-    rows = tuple(_decode_row(match.groupdict(default="")) for match in dialect.row.finditer(text))
-    counts = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
-    if counts != (board.east, board.west):
+    rows = tuple(_decode_row(match.groupdict(default="")) for match in dialect.row_pattern.finditer(text))
+    row_counts = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
+    if row_counts != (board.east_count, board.west_count):
         raise ProtocolDesync(
-            f"the table of ports has {counts[0]} east and {counts[1]} west rows, "
-            f"but the board has {board.east} and {board.west} ports",
+            f"the table of ports has {row_counts[0]} east and {row_counts[1]} west rows, "
+            f"but the board has {board.east_count} and {board.west_count} ports",
             received=text,
         )
-    usable = sorted((row for row in rows if row.name), key=lambda row: _sort_key(row.name))
-    if len({row.name for row in usable}) != len(usable):
+    usable_rows = sorted((row for row in rows if row.name), key=lambda row: _sort_key(row.name))
+    if len({row.name for row in usable_rows}) != len(usable_rows):
         raise ProtocolDesync("the table of ports names a port twice", received=text)
-    return Table(tuple(usable), _make_layout(usable))
+    return PortTable(tuple(usable_rows), _make_layout(usable_rows))
 
 
 def _make_layout(rows: Sequence[PortRow]) -> Layout:
     """Return the layout of these ports."""
-    logical: dict[str, tuple[str, ...]] = {}
+    ports_by_logical_name: dict[str, tuple[str, ...]] = {}
     for row in rows:
-        if row.logical:
-            logical[row.logical] = (*logical.get(row.logical, ()), row.name)
+        if row.logical_name:
+            ports_by_logical_name[row.logical_name] = (
+                *ports_by_logical_name.get(row.logical_name, ()),
+                row.name,
+            )
     return Layout(
         tuple(row.name for row in rows if row.side == "E"),
         tuple(row.name for row in rows if row.side == "W"),
         {row.name: row.matrix for row in rows if row.matrix},
-        logical,
+        ports_by_logical_name,
     )
 
 

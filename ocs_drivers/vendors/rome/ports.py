@@ -33,28 +33,30 @@ _ROW = re.compile(
 class Layout:
     """All ports that a command can name.
 
-    `matrix` maps a port to the letter of its matrix, and is empty if the device does not report matrices. `logical`
-    maps a logical name, such as A3, to its E and W ports, in their order.
+    `matrix_by_port` maps a port to the letter of its matrix, and is empty if the device does not report matrices.
+    `ports_by_logical_name` maps a logical name, such as A3, to its E and W ports, in their order.
 
-    >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
+    >>> layout = Layout(
+    ...     ("E1", "E2"), ("W1", "W2"), ports_by_logical_name={"A1": ("E1", "W1"), "A2": ("E2", "W2")}
+    ... )
     >>> layout.get_number("W1"), layout.get_name(4), layout.get_pairs("A1", "A2")
     (3, 'W2', ((1, 4), (2, 3)))
     """
 
-    east: tuple[str, ...]
-    west: tuple[str, ...]
-    matrix: Mapping[str, str] = field(default_factory=dict)
-    logical: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    east_ports: tuple[str, ...]
+    west_ports: tuple[str, ...]
+    matrix_by_port: Mapping[str, str] = field(default_factory=dict)
+    ports_by_logical_name: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def get_name(self, port: int) -> str:
         """Return the device's name of a port number."""
-        return (self.east + self.west)[port - 1]
+        return (self.east_ports + self.west_ports)[port - 1]
 
     def get_number(self, name: str) -> int:
         """Return the number of a port. Raise `ValueError` for an unknown name."""
-        if name in self.west:
-            return len(self.east) + self.west.index(name) + 1
-        return self.east.index(name) + 1
+        if name in self.west_ports:
+            return len(self.east_ports) + self.west_ports.index(name) + 1
+        return self.east_ports.index(name) + 1
 
     def get_names(self, pair: Pair) -> tuple[str, str]:
         """Return the device's names of an input and an output."""
@@ -63,7 +65,9 @@ class Layout:
     def find_mirror(self, pair: Pair) -> Pair | None:
         """Return the circuit in the other direction between the same two logical ports, or None.
 
-        >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
+        >>> layout = Layout(
+        ...     ("E1", "E2"), ("W1", "W2"), ports_by_logical_name={"1": ("E1", "W1"), "2": ("E2", "W2")}
+        ... )
         >>> layout.find_mirror((1, 4)), layout.find_mirror((1, 3))
         ((2, 3), None)
         """
@@ -88,13 +92,15 @@ class Layout:
 
     def _find_logical_names(self, pair: Pair) -> tuple[str, str]:
         """Return the logical names of an input and an output, each empty if the port has no logical name."""
-        by_port = {name: logical for logical, names in self.logical.items() for name in names}
+        logical_name_by_port = {
+            name: logical for logical, names in self.ports_by_logical_name.items() for name in names
+        }
         source, output = self.get_names(pair)
-        return by_port.get(source, ""), by_port.get(output, "")
+        return logical_name_by_port.get(source, ""), logical_name_by_port.get(output, "")
 
     def is_one_matrix(self, pair: Pair) -> bool:
         """Return True if both ports belong to the same matrix, or if the device does not report their matrices."""
-        source, output = (self.matrix.get(name) for name in self.get_names(pair))
+        source, output = (self.matrix_by_port.get(name) for name in self.get_names(pair))
         return source is None or output is None or source == output
 
     def get_pairs(self, port_a: str, port_b: str) -> tuple[Pair, ...]:
@@ -103,23 +109,30 @@ class Layout:
         A logical port may have several fibres in each matrix. Then the first fibre of one connects to the last of the
         other.
         """
-        if port_a in self.east and port_b in self.west:
+        if port_a in self.east_ports and port_b in self.west_ports:
             return ((self.get_number(port_a), self.get_number(port_b)),)
-        if port_a in self.west and port_b in self.east:
+        if port_a in self.west_ports and port_b in self.east_ports:
             return ((self.get_number(port_b), self.get_number(port_a)),)
-        names_a, names_b = self.logical.get(port_a, ()), self.logical.get(port_b, ())
+        names_a, names_b = (
+            self.ports_by_logical_name.get(port_a, ()),
+            self.ports_by_logical_name.get(port_b, ()),
+        )
         pairs = (*self._match_one_way(names_a, names_b), *self._match_one_way(names_b, names_a))
-        expected = sum(name in self.east for name in names_a + names_b)
-        return pairs if len(pairs) == expected else ()
+        expected_count = sum(name in self.east_ports for name in names_a + names_b)
+        return pairs if len(pairs) == expected_count else ()
 
     def _match_one_way(self, source_names: Sequence[str], output_names: Sequence[str]) -> Iterator[Pair]:
         """Yield the circuits from the E ports of one logical port to the W ports of another, matrix by matrix."""
-        for matrix in sorted({self.matrix.get(name, "") for name in source_names}):
+        for matrix in sorted({self.matrix_by_port.get(name, "") for name in source_names}):
             sources = [
-                name for name in source_names if name in self.east and self.matrix.get(name, "") == matrix
+                name
+                for name in source_names
+                if name in self.east_ports and self.matrix_by_port.get(name, "") == matrix
             ]
             outputs = [
-                name for name in output_names if name in self.west and self.matrix.get(name, "") == matrix
+                name
+                for name in output_names
+                if name in self.west_ports and self.matrix_by_port.get(name, "") == matrix
             ]
             if len(sources) != len(outputs) or (len(sources) > 1 and not matrix):
                 continue
@@ -140,10 +153,10 @@ def check_one_matrix(steps: Iterable[Step], layout: Layout, *, device: str) -> N
             )
 
 
-def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+def decode_logical_ports(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     """Decode the E and W port of each logical port, without names that are not numbers.
 
-    >>> decode_logical(["customer        1               1_90            e1     w1"])
+    >>> decode_logical_ports(["customer        1               1_90            e1     w1"])
     {'1': ('E1', 'W1')}
     """
     rows = (match for line in lines if (match := _ROW.fullmatch(line)))
@@ -153,7 +166,9 @@ def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 def find_two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[frozenset[Pair]]:
     """Return the pairs of circuits that are each other's mirror.
 
-    >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
+    >>> layout = Layout(
+    ...     ("E1", "E2"), ("W1", "W2"), ports_by_logical_name={"1": ("E1", "W1"), "2": ("E2", "W2")}
+    ... )
     >>> [sorted(group) for group in find_two_way_circuits({(1, 4), (2, 3)}, layout)]
     [[(1, 4), (2, 3)]]
     """
@@ -161,16 +176,18 @@ def find_two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[
     return frozenset(frozenset({pair, mirror}) for pair, mirror in mirrors if mirror and mirror in pairs)
 
 
-def explain_tie(error: PortBusy, current: Snapshot | CrossConnects) -> PortBusy:
+def add_tie_hint(error: PortBusy, current: Snapshot | CrossConnects) -> PortBusy:
     """Return the error itself, with a better hint if it concerns half of a two-way circuit."""
-    tied = {pair for group in current.tied for pair in group} if isinstance(current, Snapshot) else set()
-    if error.ports in tied:
+    tied_circuits = (
+        {pair for group in current.tied for pair in group} if isinstance(current, Snapshot) else set()
+    )
+    if error.ports in tied_circuits:
         error.hint = TIED_HINT
         error.locate(device=error.device)
     return error
 
 
-def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
+def join_mirrored_steps(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
     """Return the steps, with a circuit and its mirror joined in one step if both are added or both are removed."""
     steps = list(steps)
     moves = {(step.kind, pair) for step in steps for pair in step.pairs.items()}

@@ -23,16 +23,16 @@ MAX_POLLS_WHEN_LOST = 5
 
 
 @dataclass(slots=True)
-class Move:
+class MoveState:
     """State of one request, from its start.
 
-    `events_before` is the number of the last event before the request. `was_queued` is True once the request was in the
-    queue. `connection_error` is the error of a connection that broke during the request. `halted_request` is the
-    command in process since `halted_since_s`, while the device asks for a homing run.
+    `last_event_number` is the number of the last event before the request. `was_queued` is True once the request was
+    in the queue. `connection_error` is the error of a connection that broke during the request. `halted_request` is
+    the command in process since `halted_since_s`, while the device asks for a homing run.
     """
 
     start_s: float
-    events_before: int
+    last_event_number: int
     connection_error: TransportError | None = field(default=None)
     was_queued: bool = False
     absent_since_s: float | None = None
@@ -60,36 +60,38 @@ class Progress:
     @property
     def moves_ahead(self) -> int | None:
         """Number of moves before the last one of this request; None if it is not in the queue."""
-        turns: dict[Pair | None, int] = {}
-        for turn, move in enumerate(self.pending):
+        queue_positions: dict[Pair | None, int] = {}
+        for position, move in enumerate(self.pending):
             if move.kind == self.command and move.pair in self.pairs:
-                turns.setdefault(move.pair, turn)
-        return max(turns.values(), default=None)
+                queue_positions.setdefault(move.pair, position)
+        return max(queue_positions.values(), default=None)
 
     @property
     def is_running(self) -> bool:
         """True if the request is in process."""
-        running = self.queue.running
+        running_request = self.queue.running_request
         return (
-            running is not None
-            and running.command == self.command
-            and any({running.port_a, running.port_b} == set(names) for names in self.names)
+            running_request is not None
+            and running_request.command == self.command
+            and any({running_request.port_a, running_request.port_b} == set(names) for names in self.names)
         )
 
 
 def explain_standstill(queue: Queue, lines: Sequence[str]) -> str:
     """Return why the robot would not start a request, or "" if it would. `lines` are all unsolicited lines so far."""
-    if queue.is_disabled or (queue.needs_homing and queue.running is None):
+    if queue.is_disabled or (queue.needs_homing and queue.running_request is None):
         return f"the robot executes nothing: {queue.status}"
-    reported_lines = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
+    reported_lines = [
+        line for line in lines if codec.STOPPED_PATTERN.search(line) or codec.RECOVERED_PATTERN.search(line)
+    ]
     return (
         reported_lines[-1]
-        if queue.needs_homing and reported_lines and codec.STOPPED.search(reported_lines[-1])
+        if queue.needs_homing and reported_lines and codec.STOPPED_PATTERN.search(reported_lines[-1])
         else ""
     )
 
 
-def find_claim(step: Step, snapshot: Snapshot, layout: Layout) -> Conflict | None:
+def find_conflict(step: Step, snapshot: Snapshot, layout: Layout) -> Conflict | None:
     """Return the conflict with another request that waits for the same ports, or None."""
     ports = {port for pair in step.pairs.items() for port in pair}
     for move in snapshot.pending:
@@ -109,7 +111,7 @@ def find_claim(step: Step, snapshot: Snapshot, layout: Layout) -> Conflict | Non
 
 
 def judge_progress(
-    move: Move, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
+    move: MoveState, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
 ) -> bool:
     """Return True while the move may continue, False if it is over. Update `move`.
 
@@ -124,7 +126,7 @@ def judge_progress(
     ):
         raise DeviceError("the device reports that the request failed", received=failure)
     if moves_ahead is None and progress.reports_queue:
-        return _is_awaited(move, progress.now_s, poll_s)
+        return _may_still_execute(move, progress.now_s, poll_s)
     move.absent_since_s = None
     move_count = len(progress.pairs) if moves_ahead is None else 1 + moves_ahead
     move.time_limit_s = max(move.time_limit_s, longest_s * move_count)
@@ -136,7 +138,7 @@ def judge_progress(
     )
 
 
-def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
+def _may_still_execute(move: MoveState, now_s: float, poll_s: float) -> bool:
     """Return True if a request that is not in the queue may still be executed.
 
     A request may be neither in the queue nor in process for a moment, so one read is not enough.
@@ -157,9 +159,9 @@ def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
     )
 
 
-def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
+def _explain_stop(move: MoveState, progress: Progress, grace_s: float) -> str:
     """Return why the robot has stopped; empty if it may continue."""
-    stop_line = next((line for line in progress.lines if codec.STOPPED.search(line)), "")
+    stop_line = next((line for line in progress.lines if codec.STOPPED_PATTERN.search(line)), "")
     if stop_line:
         return stop_line
     if progress.queue.is_disabled:
@@ -167,14 +169,14 @@ def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
     if not progress.queue.needs_homing:
         move.halted_since_s = None
         return ""
-    if move.halted_since_s is None or move.halted_request != progress.queue.running:
-        move.halted_request, move.halted_since_s = progress.queue.running, progress.now_s
-    if progress.queue.running is None or progress.now_s - move.halted_since_s >= grace_s:
+    if move.halted_since_s is None or move.halted_request != progress.queue.running_request:
+        move.halted_request, move.halted_since_s = progress.queue.running_request, progress.now_s
+    if progress.queue.running_request is None or progress.now_s - move.halted_since_s >= grace_s:
         return 'the device asks for a homing run: Perform "homing run"'
     return ""
 
 
-def _make_stop_error(reason: str, move: Move, progress: Progress) -> OcsError:
+def _make_stop_error(reason: str, move: MoveState, progress: Progress) -> OcsError:
     """Return the error for a stopped robot: `RobotFault`, or `Timeout` if our request waits or may not have arrived."""
     if progress.moves_ahead is not None and not progress.is_running:
         return Timeout(

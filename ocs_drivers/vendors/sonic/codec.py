@@ -46,21 +46,21 @@ _DASHES = re.compile(r"-+(?:  -+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """Numbers and names of one switch with `inputs` ports on its A side.
+class PortNames:
+    """Numbers and names of one switch with `input_count` ports on its A side.
 
-    >>> names = Names(inputs=64)
+    >>> names = PortNames(input_count=64)
     >>> names.name_port(1), names.name_port(66), names.name_pair((1, 66))
     ('1A', '2B', '1A-2B')
     >>> names.parse_pair("1A-2B")
     (1, 66)
     """
 
-    inputs: int
+    input_count: int
 
     def name_port(self, port: int) -> str:
         """Return the name of a port."""
-        return f"{port}A" if port <= self.inputs else f"{port - self.inputs}B"
+        return f"{port}A" if port <= self.input_count else f"{port - self.input_count}B"
 
     def name_pair(self, pair: Pair) -> str:
         """Return the name of a cross-connect."""
@@ -71,7 +71,7 @@ class Names:
         match = _PORT.fullmatch(name)
         if match is None:
             raise ProtocolDesync(f"{name[:40]!r} is not the name of a port like 1A")
-        return int(match[1]) + (self.inputs if match[2] == "B" else 0)
+        return int(match[1]) + (self.input_count if match[2] == "B" else 0)
 
     def parse_pair(self, name: str) -> Pair:
         """Return the ports of a cross-connect. Raise `ProtocolDesync` unless it leads from an A port to a B port."""
@@ -80,14 +80,14 @@ class Names:
             raise ProtocolDesync(f"{name[:40]!r} is not the name of a cross-connect like 1A-2B")
         return self.parse_port(source), self.parse_port(output)
 
-    def format_lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
+    def format_pair_lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
         """Yield the arguments of as few commands as possible: lists of pairs, with consecutive pairs as ranges.
 
-        >>> list(Names(64).format_lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
+        >>> list(PortNames(64).format_pair_lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
         ['10A-11B,12A..14A-12B..14B']
         """
         line = ""
-        for item in self._format_items(sorted(pairs)):
+        for item in self._format_pair_ranges(sorted(pairs)):
             if line and len(line) + 1 + len(item) > MAX_LIST_LENGTH:
                 yield line
                 line = ""
@@ -95,7 +95,7 @@ class Names:
         if line:
             yield line
 
-    def _format_items(self, pairs: list[Pair]) -> Iterator[str]:
+    def _format_pair_ranges(self, pairs: list[Pair]) -> Iterator[str]:
         start = 0
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and pairs[end] == (pairs[end - 1][0] + 1, pairs[end - 1][1] + 1):
@@ -145,54 +145,57 @@ class CrossConnectTables:
     A ghost is a circuit that the hardware kept when its configuration was removed.
     """
 
-    configured: frozenset[Pair]
-    hardware: Mapping[Pair, tuple[str, str]]
+    configured_circuits: frozenset[Pair]
+    hardware_states: Mapping[Pair, tuple[str, str]]
 
     @property
     def hardware_circuits(self) -> frozenset[Pair]:
         """The circuits of the hardware, including ghosts."""
-        return frozenset(self.hardware)
+        return frozenset(self.hardware_states)
 
     @property
-    def ghosts(self) -> frozenset[Pair]:
+    def ghost_circuits(self) -> frozenset[Pair]:
         """Circuits without configuration. They must be added before they can be deleted."""
-        return self.hardware_circuits - self.configured
+        return self.hardware_circuits - self.configured_circuits
 
     @property
-    def unrealised(self) -> frozenset[Pair]:
+    def unrealised_circuits(self) -> frozenset[Pair]:
         """Configured circuits that the hardware has not made, or has not made yet."""
-        return self.configured - self.hardware_circuits
+        return self.configured_circuits - self.hardware_circuits
 
     @property
-    def tuned(self) -> frozenset[Pair]:
+    def tuned_circuits(self) -> frozenset[Pair]:
         """Healthy circuits: both sides tuned."""
-        return frozenset(pair for pair, states in self.hardware.items() if set(states) == {TUNED})
+        return frozenset(pair for pair, states in self.hardware_states.items() if set(states) == {TUNED})
 
     @property
-    def failed(self) -> frozenset[Pair]:
+    def failed_circuits(self) -> frozenset[Pair]:
         """Circuits with a broken side."""
-        return frozenset(pair for pair, states in self.hardware.items() if FAILED in states)
+        return frozenset(pair for pair, states in self.hardware_states.items() if FAILED in states)
 
 
-def parse_configured(lines: Lines, names: Names) -> frozenset[Pair]:
+def parse_configured_pairs(lines: Lines, port_names: PortNames) -> frozenset[Pair]:
     """Return the pairs of `show ocs cross-connect config`."""
-    return frozenset(_decode_pair(row, names) for row in parse_rows(lines, CONFIG_COLUMNS))
+    return frozenset(_decode_pair(row, port_names) for row in parse_rows(lines, CONFIG_COLUMNS))
 
 
-def parse_hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
+def parse_hardware_states(lines: Lines, port_names: PortNames) -> dict[Pair, tuple[str, str]]:
     """Return the pairs of `show ocs cross-connect status` with the states of both sides."""
     return {
-        _decode_pair(row, names): (_check_known(row[3], _PORT_STATUS), _check_known(row[4], _PORT_STATUS))
+        _decode_pair(row, port_names): (
+            _check_known(row[3], _PORT_STATUS),
+            _check_known(row[4], _PORT_STATUS),
+        )
         for row in parse_rows(lines, STATUS_COLUMNS)
     }
 
 
-def _decode_pair(row: tuple[str, ...], names: Names) -> Pair:
+def _decode_pair(row: tuple[str, ...], port_names: PortNames) -> Pair:
     if row[0] != f"{row[1]}-{row[2]}":
         raise ProtocolDesync(
             f"the row of cross-connect {row[0][:40]!r} names other sides than its id", received=" ".join(row)
         )
-    return names.parse_pair(row[0])
+    return port_names.parse_pair(row[0])
 
 
 def count_ports(lines: Lines) -> tuple[int, int]:
@@ -200,28 +203,31 @@ def count_ports(lines: Lines) -> tuple[int, int]:
     names = {row[0] for row in parse_rows(lines, PORT_CONFIG_COLUMNS)}
     inputs = sum(name.endswith("A") for name in names)
     outputs = len(names) - inputs
-    expected = {f"{number}A" for number in range(1, inputs + 1)}
-    expected |= {f"{number}B" for number in range(1, outputs + 1)}
-    if names != expected or not inputs or not outputs:
+    expected_names = {f"{number}A" for number in range(1, inputs + 1)}
+    expected_names |= {f"{number}B" for number in range(1, outputs + 1)}
+    if names != expected_names or not inputs or not outputs:
         raise ProtocolDesync(
-            "some ports are missing from the table", received=" ".join(sorted(names ^ expected))
+            "some ports are missing from the table", received=" ".join(sorted(names ^ expected_names))
         )
     return inputs, outputs
 
 
-def decode_port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
+def decode_port_config(lines: Lines, port_names: PortNames) -> dict[int, tuple[str, PortState]]:
     """Decode label and configured state of every port of `show ocs port config`."""
     count_ports(lines)
     return {
-        names.parse_port(name): (label, _OVERRIDE_STATES[_check_known(state, frozenset(_OVERRIDE_STATES))])
+        port_names.parse_port(name): (
+            label,
+            _OVERRIDE_STATES[_check_known(state, frozenset(_OVERRIDE_STATES))],
+        )
         for name, label, state in parse_rows(lines, PORT_CONFIG_COLUMNS)
     }
 
 
-def parse_broken_ports(lines: Lines, names: Names) -> frozenset[int]:
+def parse_broken_ports(lines: Lines, port_names: PortNames) -> frozenset[int]:
     """Return the ports that `show ocs port status` reports as failed."""
     table = [(row[0], _check_known(row[-1], _PORT_STATUS)) for row in parse_rows(lines, PORT_STATUS_COLUMNS)]
-    return frozenset(names.parse_port(name) for name, state in table if state == FAILED)
+    return frozenset(port_names.parse_port(name) for name, state in table if state == FAILED)
 
 
 def _check_known(value: str, known_values: frozenset[str]) -> str:
@@ -248,7 +254,7 @@ def decode_identity(lines: Lines) -> Identity:
     )
 
 
-def check_done(lines: Lines) -> None:
+def check_success(lines: Lines) -> None:
     """Raise `PermissionDenied` or `DeviceError`, with the device's text, unless a `config` command succeeded."""
     text = " ".join(lines)
     if "Root privileges are required" in text:
@@ -263,6 +269,6 @@ def check_done(lines: Lines) -> None:
 
 
 def check_silent(lines: Lines) -> None:
-    """Raise as `check_done` does, unless a command printed nothing or reported success."""
+    """Raise as `check_success` does, unless a command printed nothing or reported success."""
     if lines:
-        check_done(lines)
+        check_success(lines)

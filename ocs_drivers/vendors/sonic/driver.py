@@ -38,7 +38,7 @@ from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.sonic import codec
-from ocs_drivers.vendors.sonic.codec import CrossConnectTables, Lines, Names, Pair
+from ocs_drivers.vendors.sonic.codec import CrossConnectTables, Lines, Pair, PortNames
 
 _T = TypeVar("_T")
 
@@ -57,7 +57,7 @@ class SonicOcs(SwitchDriver):
 
     _session: CliSession
     poll_s = 0.2
-    reaction_to_loss = "watch"
+    connection_loss_recovery = "watch"
 
     def __init__(
         self,
@@ -69,11 +69,16 @@ class SonicOcs(SwitchDriver):
         sudo: bool = True,
     ) -> None:
         self._session = CliSession(
-            transport, device=address, timeout_s=timeout_s, prompt=PROMPT, clock=clock, unsolicited=LOG_LINE
+            transport,
+            device=address,
+            timeout_s=timeout_s,
+            prompt=PROMPT,
+            clock=clock,
+            unsolicited_pattern=LOG_LINE,
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
-        self._config = "sudo config ocs" if sudo else "config ocs"
-        self._names = Names(0)
+        self._config_command = "sudo config ocs" if sudo else "config ocs"
+        self._port_names = PortNames(0)
         self._last_tables = CrossConnectTables(frozenset(), {})
         # Unrealised pairs that the steps of the last plan may delete.
         self._deletable_pairs: frozenset[Pair] = frozenset()
@@ -83,7 +88,7 @@ class SonicOcs(SwitchDriver):
         """Read the version, and count the ports."""
         identity = self._retry(lambda: self._show("version", codec.decode_identity))
         inputs, outputs = self._retry(lambda: self._show("ocs port config", codec.count_ports))
-        self._names = Names(inputs)
+        self._port_names = PortNames(inputs)
         capabilities = Capabilities(
             inputs,
             outputs,
@@ -100,9 +105,9 @@ class SonicOcs(SwitchDriver):
         """Return the decoded output of a `show` command."""
         return self._session.ask_with_retry(f"show {subject}", decode)
 
-    def _bind_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
+    def _bind_names(self, decode: Callable[[Lines, PortNames], _T]) -> Callable[[Lines], _T]:
         """Return the decoder with the port names bound."""
-        return lambda lines: decode(lines, self._names)
+        return lambda lines: decode(lines, self._port_names)
 
     # -- reading
 
@@ -110,8 +115,8 @@ class SonicOcs(SwitchDriver):
         """Read both tables."""
         with self._session.lock():
             tables = CrossConnectTables(
-                self._show("ocs cross-connect config", self._bind_names(codec.parse_configured)),
-                self._show("ocs cross-connect status", self._bind_names(codec.parse_hardware)),
+                self._show("ocs cross-connect config", self._bind_names(codec.parse_configured_pairs)),
+                self._show("ocs cross-connect status", self._bind_names(codec.parse_hardware_states)),
             )
         self._last_tables = tables
         return tables
@@ -119,12 +124,14 @@ class SonicOcs(SwitchDriver):
     def _read(self) -> Snapshot:
         with self._session.lock():
             circuits = self._make_circuits(self._read_tables().hardware_circuits)
-            unfit = {number: info.state for number, info in self._read_ports().items()}
+            unfit_states = {number: info.state for number, info in self._read_ports().items()}
         return Snapshot(
             circuits,
             self._clock.now(),
-            unfit={number: state for number, state in unfit.items() if state is not PortState.ENABLED},
-            pending=tuple(PendingMove("connect", pair) for pair in sorted(self._last_tables.unrealised)),
+            unfit={number: state for number, state in unfit_states.items() if state is not PortState.ENABLED},
+            pending=tuple(
+                PendingMove("connect", pair) for pair in sorted(self._last_tables.unrealised_circuits)
+            ),
         )
 
     def _make_circuits(self, pairs: Collection[Pair]) -> CrossConnects:
@@ -145,12 +152,12 @@ class SonicOcs(SwitchDriver):
     def _read_ports(self) -> Mapping[int, PortInfo]:
         inputs, outputs = self.capabilities.inputs, self.capabilities.outputs
         with self._session.lock():
-            config = self._show("ocs port config", self._bind_names(codec.decode_port_config))
+            port_configs = self._show("ocs port config", self._bind_names(codec.decode_port_config))
             failed_ports = self._show("ocs port status", self._bind_names(codec.parse_broken_ports))
-        if len(config) != inputs + outputs:
+        if len(port_configs) != inputs + outputs:
             self._session.disconnect()
             raise ProtocolDesync(
-                f"a switch of {inputs}x{outputs} shows {len(config)} ports", device=self.address
+                f"a switch of {inputs}x{outputs} shows {len(port_configs)} ports", device=self.address
             )
         return {
             number: PortInfo(
@@ -158,9 +165,9 @@ class SonicOcs(SwitchDriver):
                 Side.IN if number <= inputs else Side.OUT,
                 PortState.FAILED if number in failed_ports else configured_state,
                 label,
-                name=self._names.name_port(number),
+                name=self._port_names.name_port(number),
             )
-            for number, (label, configured_state) in sorted(config.items())
+            for number, (label, configured_state) in sorted(port_configs.items())
         }
 
     def events(self, since: int = 0) -> tuple[Event, ...]:
@@ -182,7 +189,7 @@ class SonicOcs(SwitchDriver):
                 port for step in steps if step.kind == "add" for pair in step.pairs.items() for port in pair
             }
             self._deletable_pairs = frozenset(
-                pair for pair in self._last_tables.unrealised if added_ports & set(pair)
+                pair for pair in self._last_tables.unrealised_circuits if added_ports & set(pair)
             )
             self._check_in_scope(self._deletable_pairs, scope)
         return steps
@@ -191,7 +198,7 @@ class SonicOcs(SwitchDriver):
         for pair in sorted(pairs):
             if scope is not None and pair[0] not in scope:
                 raise PortBusy(
-                    f"{self._names.name_pair(pair)} is configured, but the hardware has not made it",
+                    f"{self._port_names.name_pair(pair)} is configured, but the hardware has not made it",
                     peer=pair[0],
                     device=self.address,
                     ports=pair,
@@ -208,15 +215,15 @@ class SonicOcs(SwitchDriver):
         for number, command in enumerate(commands):
             if number:
                 guard()
-            self._session.ask(f"{self._config} cross-connect {command}", codec.check_done)
+            self._session.ask(f"{self._config_command} cross-connect {command}", codec.check_success)
             self._last_command_s = self._clock.now()
 
     def _yield_removal_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that remove circuits. Ghosts are added first, because they cannot be deleted otherwise."""
         tables = self._retry(self._read_tables)
-        for ghosts in self._names.format_lists(tables.ghosts & pairs.pairs):
+        for ghosts in self._port_names.format_pair_lists(tables.ghost_circuits & pairs.pairs):
             yield f"add {ghosts} safe"
-        for group in self._names.format_lists(pairs.pairs):
+        for group in self._port_names.format_pair_lists(pairs.pairs):
             yield f"delete {group}"
 
     def _yield_addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
@@ -226,20 +233,20 @@ class SonicOcs(SwitchDriver):
         belong to somebody else, or the device may be about to connect it.
         """
         ports = {port for pair in pairs.items() for port in pair}
-        unrealised = self._deletable_pairs & self._retry(self._read_tables).unrealised
-        unrealised = frozenset(pair for pair in unrealised if ports & set(pair))
-        for group in self._names.format_lists(unrealised):
+        unrealised_pairs = self._deletable_pairs & self._retry(self._read_tables).unrealised_circuits
+        unrealised_pairs = frozenset(pair for pair in unrealised_pairs if ports & set(pair))
+        for group in self._port_names.format_pair_lists(unrealised_pairs):
             yield f"delete {group}"
-        for group in self._names.format_lists(pairs.pairs):
+        for group in self._port_names.format_pair_lists(pairs.pairs):
             yield f"add {group} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return the circuits of the hardware, and an error if it reports pairs of the step as failed."""
         read_back = self._read_after_step(step)
-        failed_pairs = self._last_tables.failed & self._find_untuned(step)
+        failed_pairs = self._last_tables.failed_circuits & self._find_untuned_pairs(step)
         if not failed_pairs:
             return read_back, None
-        names = ", ".join(map(self._names.name_pair, sorted(failed_pairs)))
+        names = ", ".join(map(self._port_names.name_pair, sorted(failed_pairs)))
         return read_back, DeviceError(
             f"the device reports {names} as failed",
             device_code=codec.FAILED,
@@ -250,24 +257,26 @@ class SonicOcs(SwitchDriver):
         """Return the circuits of the hardware, without circuits that the step adds and that are not tuned."""
         tables = self._retry(self._read_tables)
         return Snapshot(
-            self._make_circuits(tables.hardware_circuits - self._find_untuned(step)), self._clock.now()
+            self._make_circuits(tables.hardware_circuits - self._find_untuned_pairs(step)), self._clock.now()
         )
 
-    def _find_untuned(self, step: Step) -> frozenset[Pair]:
-        return step.pairs.pairs - self._last_tables.tuned if step.kind == "add" else frozenset()
+    def _find_untuned_pairs(self, step: Step) -> frozenset[Pair]:
+        return step.pairs.pairs - self._last_tables.tuned_circuits if step.kind == "add" else frozenset()
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True while the hardware differs from the configuration.
 
         The wait for a pair ends when the hardware reports the pair as failed, or when it has not begun to tune the pair
         before the timeout.
         """
-        del read_back
+        del snapshot
         if step.kind == "remove":
-            return bool(step.pairs.pairs & self._last_tables.ghosts)
+            return bool(step.pairs.pairs & self._last_tables.ghost_circuits)
         lagging_pairs = (
             step.pairs.pairs
-            & self._last_tables.configured - self._last_tables.tuned - self._last_tables.failed
+            & self._last_tables.configured_circuits
+            - self._last_tables.tuned_circuits
+            - self._last_tables.failed_circuits
         )
         if lagging_pairs & self._last_tables.hardware_circuits:
             return True
@@ -275,13 +284,13 @@ class SonicOcs(SwitchDriver):
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Block ports or return them to normal, and verify them by reading back. Raise `DeviceError`."""
-        planning.check_known(ports, self.capabilities, device=self.address)
+        planning.check_ports_exist(ports, self.capabilities, device=self.address)
         port_mode = "normal" if is_open else "force_blocked"
         with self._write_lock, self._session.lock():
             self._session.make_ready()
             for port in sorted(ports):
                 guard()
-                command = f"{self._config} port state {self._names.name_port(port)} {port_mode}"
+                command = f"{self._config_command} port state {self._port_names.name_port(port)} {port_mode}"
                 self._session.ask(command, codec.check_silent)
         ports_after = self.ports() if ports else {}
         goal = PortState.ENABLED if is_open else PortState.DISABLED

@@ -73,12 +73,12 @@ def read_options(address: Address) -> Options:
         (typical_s, max(typical_s, address.read_seconds("longest_s", MOVE_TIME_S[1]))),
         poll_s=address.read_seconds("poll_s", POLL_S),
         idle_limit_s=address.read_seconds("idle_s", IDLE_LIMIT_S),
-        allow_locked=_is_on(address, "force", default=False),
-        has_echo=_is_on(address, "echo", default=True),
+        allow_locked=_parse_flag(address, "force", default=False),
+        has_echo=_parse_flag(address, "echo", default=True),
     )
 
 
-def _is_on(address: Address, option: str, *, default: bool) -> bool:
+def _parse_flag(address: Address, option: str, *, default: bool) -> bool:
     text = address.options.get(option, str(int(default)))
     if text not in {"0", "1"}:
         raise AddressError(f"option {option} must be 0 or 1, not {text!r}", device=str(address))

@@ -44,7 +44,7 @@ class CommandSet:
     the letter `making`, and not yet removed a circuit whose status begins with the letter `clearing`. On a device
     without these letters, a circuit exists once it is allocated.
 
-    >>> [command for command, _ in CommandSet().connect_commands(1, 2)]
+    >>> [command for command, _ in CommandSet().make_connect_commands(1, 2)]
     ['unlock --force -in 1', 'unlock --force -out 2', 'connect --force -in 1 -out 2']
     """
 
@@ -58,7 +58,7 @@ class CommandSet:
     making: str = "C"
     clearing: str = "D"
 
-    def connect_commands(self, source: int, output: int) -> tuple[Command, ...]:
+    def make_connect_commands(self, source: int, output: int) -> tuple[Command, ...]:
         """Return the commands that connect the input of one port to the output of another."""
         return (
             (f"{self.unlock} -in {source}", False),
@@ -66,7 +66,7 @@ class CommandSet:
             (f"{self.connect} -in {source} -out {output}", True),
         )
 
-    def disconnect_commands(self, source: int, output: int) -> tuple[Command, ...]:
+    def make_disconnect_commands(self, source: int, output: int) -> tuple[Command, ...]:
         """Return the commands that remove a circuit.
 
         They unlock both directions of both ports: according to the public driver, some devices refuse to unallocate a
@@ -97,7 +97,7 @@ class Cell:
     """One output in the table: the letters of its status, and the number of its input (meaningless if it is free)."""
 
     status: str
-    number: int
+    input_number: int
 
     @property
     def is_allocated(self) -> bool:
@@ -249,12 +249,12 @@ class Numbering:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class OutputTable:
     """All outputs of a frame in one read.
 
     >>> cells = (Cell("AL", 1), Cell("CU", 0), Cell("UL", 2))
-    >>> table = Table(cells, CommandSet())
-    >>> table.connections, table.pending[0].pair, table.outputs[6]
+    >>> table = OutputTable(cells, CommandSet())
+    >>> table.connections, table.pending_moves[0].pair, table.output_states[6]
     (CrossConnects({2: 4}), (1, 5), <PortState.LOCKED: 'locked'>)
     """
 
@@ -285,7 +285,7 @@ class Table:
         return connections
 
     @property
-    def pending(self) -> tuple[PendingMove, ...]:
+    def pending_moves(self) -> tuple[PendingMove, ...]:
         """Moves that the robot has not made yet; the table does not show their users."""
         making_indices = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
         clearing_indices = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
@@ -295,7 +295,7 @@ class Table:
         )
 
     @property
-    def outputs(self) -> dict[int, PortState]:
+    def output_states(self) -> dict[int, PortState]:
         """The state of every output, by our numbers."""
         return {
             self.numbering.get_output_port(n): self._decode_state(cell) for n, cell in enumerate(self.cells)
@@ -305,7 +305,7 @@ class Table:
         """Return the states of the outputs that cannot be used. With `allow_locked`, locked outputs can be used."""
         return {
             port: state
-            for port, state in self.outputs.items()
+            for port, state in self.output_states.items()
             if state is not PortState.ENABLED and not (allow_locked and state is PortState.LOCKED)
         }
 
@@ -317,7 +317,7 @@ class Table:
         return PortState.ENABLED if is_known else PortState.FAILED
 
     def _make_pair(self, output: int) -> tuple[int, int]:
-        return self.numbering.get_input_port(self.cells[output].number), self.numbering.get_output_port(
+        return self.numbering.get_input_port(self.cells[output].input_number), self.numbering.get_output_port(
             output
         )
 

@@ -30,7 +30,7 @@ from ocs_drivers.protocols.cli_session import CliSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport, make_connection_lost
 from ocs_drivers.vendors.telescent import codec
-from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading, Numbering, Table
+from ocs_drivers.vendors.telescent.codec import CommandSet, InputReading, Numbering, OutputTable
 
 _T = TypeVar("_T")
 
@@ -60,18 +60,18 @@ class Options:
 
 
 @dataclass(slots=True)
-class _Move:
+class _MoveState:
     """State of one step: its start, and its longest time.
 
     `was_commanded` is True once the robot was commanded to move, `was_pending` once the table showed it as pending.
-    `uncertainty` is an error after which it is uncertain whether the robot moves.
+    `uncertain_move_error` is an error after which it is uncertain whether the robot moves.
     """
 
     start_s: float
-    allowed_s: float = 0.0
+    time_limit_s: float = 0.0
     was_commanded: bool = False
     was_pending: bool = False
-    uncertainty: OcsError | None = None
+    uncertain_move_error: OcsError | None = None
 
 
 class TelescentCli(SwitchDriver):
@@ -107,7 +107,7 @@ class TelescentCli(SwitchDriver):
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
         self.poll_s = self._options.poll_s
         self._numbering = Numbering(0)
-        self._move = _Move(clock.now())
+        self._move = _MoveState(clock.now())
 
     # -- reading
 
@@ -141,8 +141,8 @@ class TelescentCli(SwitchDriver):
             return False
         return True
 
-    def _decode_table(self, lines: tuple[str, ...]) -> Table:
-        return Table(codec.decode_cells(lines, self._commands), self._commands)
+    def _decode_table(self, lines: tuple[str, ...]) -> OutputTable:
+        return OutputTable(codec.decode_cells(lines, self._commands), self._commands)
 
     def _decode_input(self, lines: tuple[str, ...]) -> InputReading:
         return codec.decode_input(lines, self._commands)
@@ -150,10 +150,10 @@ class TelescentCli(SwitchDriver):
     def _read(self) -> Snapshot:
         table = self._read_table()
         unfit_ports = table.find_unfit_ports(allow_locked=self._options.allow_locked)
-        return Snapshot(table.connections, self._clock.now(), unfit=unfit_ports, pending=table.pending)
+        return Snapshot(table.connections, self._clock.now(), unfit=unfit_ports, pending=table.pending_moves)
 
-    def _read_table(self) -> Table:
-        return self._ask_twice(self._commands.table, self._decode_whole_table)
+    def _read_table(self) -> OutputTable:
+        return self._ask_twice(self._commands.table, self._decode_complete_table)
 
     def _ask_twice(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
         """Return the answer to a query. Send it again after a timeout, because a garbled prompt also causes one."""
@@ -162,7 +162,7 @@ class TelescentCli(SwitchDriver):
         except Timeout:
             return self._session.ask_with_retry(command, decode)
 
-    def _decode_whole_table(self, lines: tuple[str, ...]) -> Table:
+    def _decode_complete_table(self, lines: tuple[str, ...]) -> OutputTable:
         table, size = self._decode_table(lines), self._numbering.port_count
         if len(table.cells) != size:
             raise ProtocolDesync(
@@ -184,7 +184,7 @@ class TelescentCli(SwitchDriver):
             }
         return {
             port: PortInfo(port, side, state, name=self._numbering.get_name(port))
-            for side, states in ((Side.IN, inputs), (Side.OUT, table.outputs))
+            for side, states in ((Side.IN, inputs), (Side.OUT, table.output_states))
             for port, state in states.items()
         }
 
@@ -204,16 +204,16 @@ class TelescentCli(SwitchDriver):
         """Read the inputs of the step again before the first write, because the last read may be minutes old."""
         self._session.make_ready()
         for source, output in step.pairs.items():
-            self._check_as_expected(step, source, output)
+            self._check_input(step, source, output)
         super()._prepare_step(step, guard)
 
-    def _check_as_expected(self, step: Step, source: int, output: int) -> None:
+    def _check_input(self, step: Step, source: int, output: int) -> None:
         reading = self._retry(lambda: self._read_input(source))
-        expected = (
+        expected_output = (
             self._numbering.convert_to_device_pair((source, output))[1] if step.kind == "remove" else None
         )
-        actual = reading.output if reading.is_allocated else None
-        if actual != expected:
+        actual_output = reading.output if reading.is_allocated else None
+        if actual_output != expected_output:
             raise transaction.make_conflict(step.before, self.read().connections, device=self._address)
         if reading.is_reserved and not self._options.allow_locked:
             raise planning.make_unfit_error(
@@ -227,17 +227,19 @@ class TelescentCli(SwitchDriver):
         (pair,) = step.pairs.items()
         source, output = self._numbering.convert_to_device_pair(pair)
         commands = (
-            self._commands.connect_commands if step.kind == "add" else self._commands.disconnect_commands
+            self._commands.make_connect_commands
+            if step.kind == "add"
+            else self._commands.make_disconnect_commands
         )
-        self._move = _Move(self._clock.now())
-        for number, (command, moves) in enumerate(commands(source, output)):
+        self._move = _MoveState(self._clock.now())
+        for number, (command, moves_robot) in enumerate(commands(source, output)):
             if number and not self._move.was_commanded:  # once the robot moves, it is too late to stop
                 guard()
-            self._send_command(command, moves=moves)
-            if self._move.uncertainty:
+            self._send_command(command, moves_robot=moves_robot)
+            if self._move.uncertain_move_error:
                 return
 
-    def _send_command(self, command: str, *, moves: bool) -> None:
+    def _send_command(self, command: str, *, moves_robot: bool) -> None:
         """Send one command.
 
         If the connection breaks during a command that moves the robot, the device may have received the command. If the
@@ -248,16 +250,16 @@ class TelescentCli(SwitchDriver):
         try:
             self._session.ask(command, self._check_accepted)
         except TransportError as error:
-            if not moves:
+            if not moves_robot:
                 raise make_connection_lost(
                     self._address, f"before the robot was commanded to move: {error.problem}"
                 ) from error
-            move.uncertainty = error
+            move.uncertain_move_error = error
         except (DeviceError, RobotFault) as refusal:
             if not move.was_commanded:
                 raise
-            move.uncertainty = refusal
-        move.was_commanded = move.was_commanded or moves
+            move.uncertain_move_error = refusal
+        move.was_commanded = move.was_commanded or moves_robot
 
     def _check_accepted(self, lines: tuple[str, ...]) -> None:
         codec.check_accepted(lines, self._commands)
@@ -270,38 +272,39 @@ class TelescentCli(SwitchDriver):
         """Return equal pauses between reads, because a robot is always slow."""
         return repeat(self.poll_s)
 
-    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:
         """Return True if the robot may still make the move, so that the caller reads again.
 
         Return False once the move was pending and no longer is. After the longest time, raise the refusal of the second
         move of a removal, `Timeout` if the connection broke and the move was never pending, or else `RobotFault`.
         """
-        move, pending = self._move, read_back.pending
+        move, pending = self._move, snapshot.pending
         is_at_work = any(pending_move.pair in step.pairs.pairs for pending_move in pending)
         if move.was_pending and not is_at_work:
             return False
         move.was_pending = move.was_pending or is_at_work
         typical_s, longest_s = self._options.move_time_s
-        move_s = 2 * typical_s if move.uncertainty and not move.was_pending else longest_s
-        move.allowed_s = max(move.allowed_s, move_s * (1 + len(pending)))
-        if self._clock.now() - move.start_s < move.allowed_s:
+        move_s = 2 * typical_s if move.uncertain_move_error and not move.was_pending else longest_s
+        move.time_limit_s = max(move.time_limit_s, move_s * (1 + len(pending)))
+        if self._clock.now() - move.start_s < move.time_limit_s:
             return True
         raise self._make_overdue_error(move)
 
-    def _make_overdue_error(self, move: _Move) -> OcsError:
+    def _make_overdue_error(self, move: _MoveState) -> OcsError:
         # The device refused the second move of a removal, and the time of the first move is up.
-        if isinstance(move.uncertainty, DeviceError | RobotFault):
-            return move.uncertainty
-        if move.uncertainty and not move.was_pending:
+        if isinstance(move.uncertain_move_error, DeviceError | RobotFault):
+            return move.uncertain_move_error
+        if move.uncertain_move_error and not move.was_pending:
             return Timeout(
-                f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device received "
-                f"it: {move.uncertainty.problem}",
+                f"the move was not made within {move.time_limit_s:.3g} s, and it is not certain that the device"
+                " received "
+                f"it: {move.uncertain_move_error.problem}",
                 device=self._address,
-                sent=move.uncertainty.sent,
+                sent=move.uncertain_move_error.sent,
                 hint="The move may still happen: check the device, then read and plan again.",
             )
         return RobotFault(
-            f"the robot has not made the move within {move.allowed_s:.3g} s",
+            f"the robot has not made the move within {move.time_limit_s:.3g} s",
             device=self._address,
             hint="Have the robot inspected and homed from its console; this driver never homes it. Then run "
             "`testbed switch ADDRESS read`.",

@@ -58,7 +58,7 @@ class PeriodicJob:
         return sum(burst.volume_mbit for burst in self.bursts)
 
     @property
-    def fraction(self) -> float:
+    def communication_fraction(self) -> float:
         """Share of the period in which the job communicates."""
         return sum(burst.length_ms for burst in self.bursts) / self.period_ms
 

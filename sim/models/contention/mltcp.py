@@ -19,23 +19,23 @@ def compute_shift(gap: float, burst: float, slope: float, intercept: float) -> f
 
 
 def compute_gaps(
-    first_offset: float, burst: float, slope: float, intercept: float, iterations: int
+    first_offset: float, burst: float, slope: float, intercept: float, iteration_count: int
 ) -> tuple[float, ...]:
-    """Return `first_offset`, and the gap after each of `iterations` iterations.
+    """Return `first_offset`, and the gap after each of `iteration_count` iterations.
 
     >>> [round(gap, 4) for gap in compute_gaps(0.01, 1.0, 1.75, 0.25, 5)]
     [0.01, 0.0748, 0.3926, 0.838, 0.9764, 0.997]
     """
     sequence = [first_offset]
-    for _ in range(iterations):
+    for _ in range(iteration_count):
         sequence.append(sequence[-1] + compute_shift(sequence[-1], burst, slope, intercept))
     return tuple(sequence)
 
 
-def count_iterations_until_apart(gap: float, slope: float, intercept: float, part: float = 0.99) -> int:
-    """Return the number of iterations until a gap, in units of the burst, reaches `part`."""
+def count_iterations_to_gap(gap: float, slope: float, intercept: float, gap_fraction: float = 0.99) -> int:
+    """Return the number of iterations until a gap, in units of the burst, reaches `gap_fraction`."""
     count = 0
-    while gap < part:
+    while gap < gap_fraction:
         gap += compute_shift(gap, 1.0, slope, intercept)
         count += 1
     return count

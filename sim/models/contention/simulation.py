@@ -41,19 +41,19 @@ class Holding:
 class Setting:
     """Conditions of a simulation: start times, held periods, and variation of the computation.
 
-    `jitter` is the standard deviation of the computing time of an iteration, divided by the mean. `trace_rows` is the
-    maximum number of events whose rates are recorded.
+    `jitter` is the standard deviation of the computing time of an iteration, divided by the mean. `max_trace_rows` is
+    the maximum number of events whose rates are recorded.
     """
 
     starts_ms: tuple[float, ...] = ()
     holding: Holding | None = None
     jitter: float = 0.0
     seed: int = 0
-    trace_rows: int = 0
+    max_trace_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contention:
+class ContentionResult:
     """Result of a simulation: `begins_ms` (jobs, iterations + 1), `alignments` (jobs,), and the recorded rates.
 
     A job with fewer iterations than others has NaN in its first columns, and its begins in the last columns.
@@ -71,14 +71,14 @@ class Contention:
         times_ms: Floats = np.diff(self.begins_ms, axis=1)
         return times_ms
 
-    def mean_ms(self, warm_up: int = 0) -> Floats:
-        """Return the mean iteration time of each job, without the first `warm_up` columns."""
-        means_ms: Floats = np.nanmean(self.iteration_ms[:, warm_up:], axis=1)
+    def compute_mean_ms(self, warm_up_count: int = 0) -> Floats:
+        """Return the mean iteration time of each job, without the first `warm_up_count` columns."""
+        means_ms: Floats = np.nanmean(self.iteration_ms[:, warm_up_count:], axis=1)
         return means_ms
 
-    def p99_ms(self, warm_up: int = 0) -> Floats:
-        """Return the 99th percentile of the iteration times of each job, without the first `warm_up` columns."""
-        percentiles_ms: Floats = np.nanpercentile(self.iteration_ms[:, warm_up:], 99, axis=1)
+    def compute_p99_ms(self, warm_up_count: int = 0) -> Floats:
+        """Return the 99th percentile of the iteration times of each job, without the first `warm_up_count` columns."""
+        percentiles_ms: Floats = np.nanpercentile(self.iteration_ms[:, warm_up_count:], 99, axis=1)
         return percentiles_ms
 
 
@@ -88,7 +88,7 @@ def simulate(
     iterations: int | Sequence[int],
     sharing: Sharing = FAIR,
     setting: Setting | None = None,
-) -> Contention:
+) -> ContentionResult:
     """Simulate jobs until each has completed `iterations`, one number for all or one per job.
 
     Jobs that are ahead continue until then.
@@ -103,17 +103,17 @@ def simulate(
     max_iterations = int(iteration_counts.max(initial=0))
     program = _make_program(jobs, capacities_gbps, sharing, setting, max_iterations)
     begins_ms = np.full((job_count, max_iterations + 1), np.nan)
-    trace = np.zeros((setting.trace_rows, job_count + 1))
+    trace = np.zeros((setting.max_trace_rows, job_count + 1))
     state = State(
         phase=np.zeros(job_count, np.int64),
         left_ms=np.zeros(job_count),
-        left=np.zeros(job_count),
-        sent=np.zeros(job_count),
-        rate=np.zeros(job_count),
+        left_mbit=np.zeros(job_count),
+        sent_mbit=np.zeros(job_count),
+        rate_gbps=np.zeros(job_count),
         iteration=max_iterations - iteration_counts,
         slot=np.zeros(job_count, np.int64),
-        aligned=np.zeros(job_count, np.int64),
-        active=np.zeros(job_count, np.bool_),
+        alignment_count=np.zeros(job_count, np.int64),
+        is_active=np.zeros(job_count, np.bool_),
     )
     holding = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
@@ -123,7 +123,7 @@ def simulate(
     starved_names = [job.name for job, row in zip(jobs, begins_ms, strict=True) if np.isnan(row[-1])]
     if starved_names:
         raise ValueError(f"job {starved_names[0]!r} gets no bandwidth: raise its priority class")
-    return Contention(begins_ms, state.aligned, trace[:rows, 0], trace[:rows, 1:])
+    return ContentionResult(begins_ms, state.alignment_count, trace[:rows, 0], trace[:rows, 1:])
 
 
 def _make_program(
@@ -166,15 +166,17 @@ def _split_into_phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
     edges_ms = [0.0, *(burst.end_ms for burst in job.bursts)]
     bursts = zip(edges_ms, job.bursts, strict=False)
     phases = [(max(burst.start_ms - end, 0.0), burst.volume_mbit, burst.gbps) for end, burst in bursts]
-    rest_ms = job.period_ms - edges_ms[-1]
-    return [*phases, (rest_ms, 0.0, 0.0)] if rest_ms > 1e-9 * job.period_ms or not phases else phases
+    remaining_ms = job.period_ms - edges_ms[-1]
+    return (
+        [*phases, (remaining_ms, 0.0, 0.0)] if remaining_ms > 1e-9 * job.period_ms or not phases else phases
+    )
 
 
 def _compute_offsets(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
 
 
-def list_link_rates(result: Contention, user_jobs: Sequence[int]) -> list[tuple[float, float, Floats]]:
+def list_link_rates(result: ContentionResult, user_jobs: Sequence[int]) -> list[tuple[float, float, Floats]]:
     """Return begin, end and the rates of the jobs `user_jobs` for each interval of constant rates."""
     intervals_ms = pairwise(result.times_ms)
     return [
@@ -193,11 +195,11 @@ def sweep(
     intercept: float = 1.0,
     starts_ms: ArrayLike = 0.0,
     iterations: int = 300,
-    warm_up: int = 100,
+    warm_up_count: int = 100,
 ) -> Floats:
     """Return the mean iteration times, (..., jobs), of jobs that compute, then send at full rate on one link.
 
-    The last axis of each array is the jobs; the arrays are broadcast against each other. The first `warm_up` of
+    The last axis of each array is the jobs; the arrays are broadcast against each other. The first `warm_up_count` of
     `iterations` do not count.
 
     >>> sweep([100.0, 100.0], [[0.3, 0.3], [0.4, 0.4]]).round(6).tolist()
@@ -216,5 +218,5 @@ def sweep(
         ]
         sharing = Sharing(tuple(shares), slope=slope, intercept=intercept)
         result = simulate(jobs, [1.0], iterations, sharing, Setting(starts_ms=tuple(starts)))
-        means[index] = result.mean_ms(warm_up)
+        means[index] = result.compute_mean_ms(warm_up_count)
     return means.reshape(shape)

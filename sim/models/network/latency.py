@@ -32,8 +32,8 @@ Integers = NDArray[np.int64]
 class Latency:
     """Constants of the time model; the module docstring has the sources of the defaults.
 
-    `software_s` is the software time of a host for each message; the packet simulator has none. Set `relay_s`
-    and `software_s` to model measured hosts.
+    `software_delay_s` is the software time of a host for each message; the packet simulator has none. Set
+    `relay_delay_s` and `software_delay_s` to model measured hosts.
 
     >>> round(Latency().compute_head_s(6, relays=0) * 1e6, 3)  # six links there and back
     12.0
@@ -41,24 +41,29 @@ class Latency:
     15.574
     """
 
-    link_s: float = 1e-6
+    link_delay_s: float = 1e-6
     packet_bytes: int = 8936
-    handshakes: int = 1
-    acknowledged: bool = True
-    relay_s: float = 0.0
-    software_s: float = 0.0
-    single_round_bytes: int = 9000
+    handshake_count: int = 1
+    has_acknowledgement: bool = True
+    relay_delay_s: float = 0.0
+    software_delay_s: float = 0.0
+    max_single_round_bytes: int = 9000
 
     def __post_init__(self) -> None:
-        times = {"link_s": self.link_s, "relay_s": self.relay_s, "software_s": self.software_s}
+        times = {
+            "link_s": self.link_delay_s,
+            "relay_s": self.relay_delay_s,
+            "software_s": self.software_delay_s,
+        }
         for name, value in times.items():
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{name} is {value}: a latency must be finite and 0 s or more")
         if self.packet_bytes < 1:
             raise ValueError(f"packet_bytes is {self.packet_bytes}: it must be at least 1")
-        if min(self.handshakes, self.single_round_bytes) < 0:
+        if min(self.handshake_count, self.max_single_round_bytes) < 0:
             raise ValueError(
-                f"handshakes is {self.handshakes} and single_round_bytes {self.single_round_bytes}: both must be 0 "
+                f"handshakes is {self.handshake_count} and single_round_bytes {self.max_single_round_bytes}: both"
+                " must be 0 "
                 "or more"
             )
 
@@ -76,7 +81,7 @@ class Latency:
 
         Arguments are numbers or arrays.
         """
-        return self.software_s + self.handshakes * 2 * self._compute_one_way_s(hops, relays)
+        return self.software_delay_s + self.handshake_count * 2 * self._compute_one_way_s(hops, relays)
 
     def compute_tail_s(self, hops: Any, relays: Any, crossing_s: Any) -> Any:
         """Return the time from the departure of the last byte until it has arrived and, by default, is acknowledged.
@@ -84,20 +89,20 @@ class Latency:
         `crossing_s` is the time to send one packet over the other links of the path (store and forward). Arguments are
         numbers or arrays.
         """
-        flights = 2 if self.acknowledged else 1
+        flights = 2 if self.has_acknowledgement else 1
         return crossing_s + flights * self._compute_one_way_s(hops, relays)
 
     def _compute_one_way_s(self, hops: Any, relays: Any) -> Any:
-        return hops * self.link_s + relays * self.relay_s
+        return hops * self.link_delay_s + relays * self.relay_delay_s
 
 
 NO_LATENCY = Latency(
-    link_s=0.0,
+    link_delay_s=0.0,
     packet_bytes=1,
-    handshakes=0,
-    acknowledged=False,
-    relay_s=0.0,
-    software_s=0.0,
-    single_round_bytes=0,
+    handshake_count=0,
+    has_acknowledgement=False,
+    relay_delay_s=0.0,
+    software_delay_s=0.0,
+    max_single_round_bytes=0,
 )
 """Zero latency, so that only bytes take time: for closed forms, lower bounds and tests."""

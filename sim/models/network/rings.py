@@ -76,14 +76,14 @@ class RingTraffic:
     size_bytes: float
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Number of consecutive messages: n-1 to reduce and scatter, n-1 to gather."""
         return 2 * (len(self.members) - 1)
 
     @property
     def bytes_per_hop(self) -> float:
         """Bytes that every member sends to the next member: 2(n-1)/n of the ring's part."""
-        return self.steps / len(self.members) * self.size_bytes
+        return self.step_count / len(self.members) * self.size_bytes
 
 
 def compute_allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
@@ -190,4 +190,4 @@ def _sum_step_times_s(ring: RingTraffic, rings_by_member: Counter[int], network:
     """Return the time of messages besides their bytes, over all steps of a ring."""
     flight_s = max(network.compute_path_latency_s(len(path)) for path in ring.paths)
     ring_count = max(rings_by_member[member] for member in ring.members)
-    return ring.steps * (flight_s + ring_count * network.message_overhead_s)
+    return ring.step_count * (flight_s + ring_count * network.message_overhead_s)

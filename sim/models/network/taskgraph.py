@@ -76,7 +76,7 @@ class TaskGraph:
     Raise `ValueError` if the graph is inconsistent, exceeds the limits, or has a cycle.
     """
 
-    nodes: int
+    node_count: int
     kind: Integers
     device: Integers
     time_s: Floats
@@ -90,10 +90,12 @@ class TaskGraph:
     exchanges: tuple[Exchange, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.nodes < 1:
-            raise ValueError(f"a graph of {self.nodes} nodes: at least 1 is needed")
-        if self.nodes > MAX_NODES:
-            raise ValueError(f"a graph of {self.nodes} nodes is too large: at most {MAX_NODES} are possible")
+        if self.node_count < 1:
+            raise ValueError(f"a graph of {self.node_count} nodes: at least 1 is needed")
+        if self.node_count > MAX_NODES:
+            raise ValueError(
+                f"a graph of {self.node_count} nodes is too large: at most {MAX_NODES} are possible"
+            )
         columns = ("device", "time_s", "size_bytes", "source", "target", "group")
         lengths = {name: getattr(self, name).shape for name in columns}
         wrong_shapes = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
@@ -118,31 +120,31 @@ class TaskGraph:
 class TaskGraphBuilder:
     """Builder of a task graph; methods that add a task return its number, for use in `after`.
 
-    >>> job = TaskGraphBuilder(nodes=2)
+    >>> job = TaskGraphBuilder(node_count=2)
     >>> forward = job.add_compute(0, 1e-3)
-    >>> move = job.add_transfer(0, 1, 1_000_000, after=[forward])
+    >>> move = job.add_transfer(0, 1, 1_000_000, predecessors=[forward])
     >>> job.build().transfer_bytes
     1000000
     """
 
-    def __init__(self, nodes: int) -> None:
-        self._nodes = nodes
+    def __init__(self, node_count: int) -> None:
+        self._nodes = node_count
         self._rows: list[tuple[int, int, float, int, int, int, int]] = []
         self._groups: list[tuple[int, ...]] = []
         self._exchanges: list[Exchange] = []
         self._position_of: dict[int, int] = {}
-        self._before: list[int] = []
-        self._after: list[int] = []
+        self._predecessor: list[int] = []
+        self._successor: list[int] = []
 
-    def add_compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
+    def add_compute(self, device: int, time_s: float, *, predecessors: list[int] | None = None) -> int:
         """Add computation on a device; any device number is valid, by convention the number of the node."""
-        return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
+        return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), predecessors)
 
     def add_transfer(
-        self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None
+        self, source: int, target: int, size_bytes: int, *, predecessors: list[int] | None = None
     ) -> int:
         """Add a transfer from one node to another."""
-        return self._add((Kind.TRANSFER, -1, 0.0, size_bytes, source, target, -1), after)
+        return self._add((Kind.TRANSFER, -1, 0.0, size_bytes, source, target, -1), predecessors)
 
     def add_allreduce(
         self,
@@ -150,30 +152,32 @@ class TaskGraphBuilder:
         size_bytes: int,
         *,
         time_s: float = 0.0,
-        after: list[int] | None = None,
+        predecessors: list[int] | None = None,
     ) -> int:
         """Add an AllReduce of `size_bytes` over the members, after `time_s` of local work."""
         self._groups.append(tuple(members))
-        return self._add((Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), after)
+        return self._add(
+            (Kind.ALLREDUCE, -1, time_s, size_bytes, -1, -1, len(self._groups) - 1), predecessors
+        )
 
-    def add_exchange(self, transfers: Exchange, *, after: list[int] | None = None) -> int:
+    def add_exchange(self, transfers: Exchange, *, predecessors: list[int] | None = None) -> int:
         """Add transfers that begin together, as one task. For equal transfers, pass the same object each time."""
         position = self._position_of.setdefault(id(transfers), len(self._exchanges))
         if position == len(self._exchanges):
             self._exchanges.append(transfers)
         total_bytes = int(transfers.size_bytes.sum())
-        return self._add((Kind.EXCHANGE, -1, 0.0, total_bytes, -1, -1, position), after)
+        return self._add((Kind.EXCHANGE, -1, 0.0, total_bytes, -1, -1, position), predecessors)
 
-    def add_barrier(self, *, after: list[int]) -> int:
+    def add_barrier(self, *, predecessors: list[int]) -> int:
         """Add a task that only waits."""
-        return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), after)
+        return self._add((Kind.BARRIER, -1, 0.0, 0, -1, -1, -1), predecessors)
 
     def build(self) -> TaskGraph:
         """Return the checked graph. Raise `ValueError` as `TaskGraph` does."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 7
         kind, device, time_s, size_bytes, source, target, group = columns
         return TaskGraph(
-            nodes=self._nodes,
+            node_count=self._nodes,
             kind=np.array(kind, dtype=np.int64),
             device=np.array(device, dtype=np.int64),
             time_s=np.array(time_s, dtype=np.float64),
@@ -182,17 +186,17 @@ class TaskGraphBuilder:
             target=np.array(target, dtype=np.int64),
             group=np.array(group, dtype=np.int64),
             groups=tuple(self._groups),
-            before=np.array(self._before, dtype=np.int64),
-            after=np.array(self._after, dtype=np.int64),
+            before=np.array(self._predecessor, dtype=np.int64),
+            after=np.array(self._successor, dtype=np.int64),
             exchanges=tuple(self._exchanges),
         )
 
-    def _add(self, row: tuple[int, int, float, int, int, int, int], after: list[int] | None) -> int:
+    def _add(self, row: tuple[int, int, float, int, int, int, int], predecessors: list[int] | None) -> int:
         self._rows.append(row)
         number = len(self._rows) - 1
-        if after:
-            self._before.extend(after)
-            self._after.extend([number] * len(after))
+        if predecessors:
+            self._predecessor.extend(predecessors)
+            self._successor.extend([number] * len(predecessors))
         return number
 
 
@@ -207,8 +211,8 @@ def _check_tasks(graph: TaskGraph) -> None:
         f"more than {MAX_BYTES} bytes": graph.size_bytes > MAX_BYTES,
         "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),
-        f"a node outside 0..{graph.nodes - 1}": is_transfer
-        & ((endpoints < 0) | (endpoints >= graph.nodes)).any(axis=0),
+        f"a node outside 0..{graph.node_count - 1}": is_transfer
+        & ((endpoints < 0) | (endpoints >= graph.node_count)).any(axis=0),
         "no group": is_allreduce & ((graph.group < 0) | (graph.group >= len(graph.groups))),
         "no transfers": is_exchange & ((graph.group < 0) | (graph.group >= len(graph.exchanges))),
     }
@@ -217,18 +221,22 @@ def _check_tasks(graph: TaskGraph) -> None:
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
     # A link carries a transfer once, and an AllReduce at most in each of its 2(g - 1) rounds.
-    if graph.size_bytes @ np.where(is_allreduce, 2.0 * graph.nodes, 1.0) > float(1 << 62):
+    if graph.size_bytes @ np.where(is_allreduce, 2.0 * graph.node_count, 1.0) > float(1 << 62):
         raise ValueError("the sizes of the graph overflow when added: give them in a larger unit")
     for number, (source, target, size_bytes) in enumerate(graph.exchanges):
         endpoints = np.concatenate([source, target])
-        if endpoints.size and (endpoints.min() < 0 or endpoints.max() >= graph.nodes or size_bytes.min() < 0):
+        if endpoints.size and (
+            endpoints.min() < 0 or endpoints.max() >= graph.node_count or size_bytes.min() < 0
+        ):
             raise ValueError(
-                f"exchange {number} must name nodes of 0..{graph.nodes - 1} and sizes of 0 or more"
+                f"exchange {number} must name nodes of 0..{graph.node_count - 1} and sizes of 0 or more"
             )
     for number, members in enumerate(graph.groups):
-        has_invalid_member = not members or min(members) < 0 or max(members) >= graph.nodes
+        has_invalid_member = not members or min(members) < 0 or max(members) >= graph.node_count
         if has_invalid_member or len(set(members)) != len(members):
-            raise ValueError(f"group {number} {members} must name different nodes of 0..{graph.nodes - 1}")
+            raise ValueError(
+                f"group {number} {members} must name different nodes of 0..{graph.node_count - 1}"
+            )
 
 
 def _check_edges(graph: TaskGraph) -> None:
@@ -287,7 +295,7 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
         raise ValueError(
             f"task {columns['task_id'][task]} names device {columns['task_device'][task]}, which is not in device_id"
         )
-    endpoints = _find_ends(columns, device, is_transfer, nodes + switches)
+    endpoints = _find_endpoints(columns, device, is_transfer, nodes + switches)
     used_devices = np.unique(device[is_compute])
     first = columns["next_ptr"].astype(np.int64)
     groups = tuple(
@@ -295,7 +303,7 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
     )
     before, after = _find_edges(columns, first, is_allreduce)
     return TaskGraph(
-        nodes=nodes,
+        node_count=nodes,
         kind=kind,
         device=np.where(is_compute, np.searchsorted(used_devices, device), -1),
         time_s=np.where(is_transfer, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
@@ -336,7 +344,9 @@ def _find_positions(ids: Any, wanted_ids: Any) -> Integers:
     return positions
 
 
-def _find_ends(columns: Mapping[str, Any], device: Integers, is_transfer: Any, vertices: int) -> Integers:
+def _find_endpoints(
+    columns: Mapping[str, Any], device: Integers, is_transfer: Any, vertices: int
+) -> Integers:
     """Return the source and target of each transfer, (2, tasks), -1 for other tasks.
 
     Raise `ValueError` if a transfer is on a device that is not a network.
@@ -345,11 +355,11 @@ def _find_ends(columns: Mapping[str, Any], device: Integers, is_transfer: Any, v
     types = columns["device_type"][device[is_transfer]]
     is_misplaced = ~np.isin(types, _NETWORK_TYPES)
     if is_misplaced.any():
-        place = int(np.argmax(is_misplaced))
-        task = int(np.flatnonzero(is_transfer)[place])
+        transfer_index = int(np.argmax(is_misplaced))
+        task = int(np.flatnonzero(is_transfer)[transfer_index])
         raise ValueError(
             f"task {columns['task_id'][task]} is a transfer, but its device {columns['task_device'][task]} has type "
-            f"{types[place]}, not a network's type, {' or '.join(map(str, _NETWORK_TYPES))}"
+            f"{types[transfer_index]}, not a network's type, {' or '.join(map(str, _NETWORK_TYPES))}"
         )
     pair = columns["device_property"][device[is_transfer]].astype(np.int64)
     endpoints[:, is_transfer] = np.stack([pair // vertices, pair % vertices])

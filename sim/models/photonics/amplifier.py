@@ -44,9 +44,9 @@ def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     >>> f"{amplify_v(soft, 0.5):.4f} {amplify_v(soft, 0.001):.5f}"
     '3.5355 0.01000'
     """
-    linear = amplifier.gain * np.asarray(input_v, dtype=np.float64)
-    overdrive = np.power(np.abs(linear / amplifier.saturation_v), 2.0 * amplifier.sharpness)
-    output: Array = linear / np.power(1.0 + overdrive, 0.5 / amplifier.sharpness)
+    linear_v = amplifier.gain * np.asarray(input_v, dtype=np.float64)
+    overdrive = np.power(np.abs(linear_v / amplifier.saturation_v), 2.0 * amplifier.sharpness)
+    output: Array = linear_v / np.power(1.0 + overdrive, 0.5 / amplifier.sharpness)
     return output
 
 

@@ -55,8 +55,8 @@ def quantise_voltages(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDA
     [-8, 0, 3, 7]
     """
     half_range = 1 << (converter.bits - 1)
-    nearest = np.rint(np.asarray(voltage_v, dtype=np.float64) / converter.step_v)
-    return np.clip(nearest, -half_range, half_range - 1).astype(np.int64)
+    nearest_code = np.rint(np.asarray(voltage_v, dtype=np.float64) / converter.step_v)
+    return np.clip(nearest_code, -half_range, half_range - 1).astype(np.int64)
 
 
 def compute_voltages_v(converter: Converter, code: npt.ArrayLike) -> Array:

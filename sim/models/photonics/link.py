@@ -50,25 +50,25 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Deviations in LSB: `noises` of light and receiver, by their names in `noise.NOISE_SOURCES`, and `converter`."""
+    """Deviations in LSB: `noises_lsb` of light and receiver, by name in `noise.NOISE_SOURCES`, and `converter_lsb`."""
 
-    noises: Mapping[str, float]
-    converter: float
+    noises_lsb: Mapping[str, float]
+    converter_lsb: float
 
     @property
-    def total(self) -> float:
+    def total_lsb(self) -> float:
         """Deviation of all noise: root of the sum of squares, because the sources are independent."""
-        return math.hypot(*self.noises.values(), self.converter)
+        return math.hypot(*self.noises_lsb.values(), self.converter_lsb)
 
     @property
     def accuracy_percent(self) -> float:
         """Accuracy, 100 - 100 x RMSE of the normalised result, if noise is its only error."""
-        return 100.0 - 100.0 * self.total / FULL_SCALE_LSB
+        return 100.0 - 100.0 * self.total_lsb / FULL_SCALE_LSB
 
     @property
     def equivalent_bits(self) -> float:
         """Bits of an ideal quantiser with the same error: log2(255 / (sqrt(12) total))."""
-        return math.log2(FULL_SCALE_LSB / (math.sqrt(12.0) * self.total))
+        return math.log2(FULL_SCALE_LSB / (math.sqrt(12.0) * self.total_lsb))
 
 
 def compute_budget(link: Link, level: float = 1.0) -> Budget:
@@ -80,7 +80,10 @@ def compute_budget(link: Link, level: float = 1.0) -> Budget:
 
     >>> for level in (1.0, 0.5, 0.0):
     ...     b = compute_budget(Link(), level)
-    ...     print({name: round(lsb, 3) for name, lsb in b.noises.items()}, f"{b.converter:.3f} {b.total:.3f}")
+    ...     print(
+    ...         {name: round(lsb, 3) for name, lsb in b.noises_lsb.items()},
+    ...         f"{b.converter_lsb:.3f} {b.total_lsb:.3f}",
+    ...     )
     {'shot': 0.289, 'thermal': 0.323, 'intensity': 1.613} 0.144 1.676
     {'shot': 0.204, 'thermal': 0.323, 'intensity': 0.806} 0.144 0.904
     {'shot': 0.001, 'thermal': 0.323, 'intensity': 0.0} 0.144 0.353
@@ -92,8 +95,8 @@ def compute_budget(link: Link, level: float = 1.0) -> Budget:
         for name, variance_a2 in noise.NOISE_SOURCES.items()
     }
     return Budget(
-        noises={name: math.sqrt(variance) * lsb_per_a for name, variance in variances.items()},
-        converter=FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.used_range_share),
+        noises_lsb={name: math.sqrt(variance) * lsb_per_a for name, variance in variances.items()},
+        converter_lsb=FULL_SCALE_LSB / (math.sqrt(12.0) * 2.0**link.effective_bits * link.used_range_share),
     )
 
 
@@ -108,9 +111,9 @@ def compute_standard_error_lsb(link: Link, level: float = 1.0, count: int = 8) -
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
     sample = compute_budget(link, level)
-    correlated_noise_lsb = math.sqrt(sample.total**2 - sample.converter**2)
+    correlated_noise_lsb = math.sqrt(sample.total_lsb**2 - sample.converter_lsb**2)
     light = pole.compute_standard_error(correlated_noise_lsb, link.correlation, count)
-    return math.hypot(light, pole.compute_standard_error(sample.converter, 0.0, count))
+    return math.hypot(light, pole.compute_standard_error(sample.converter_lsb, 0.0, count))
 
 
 def compute_snr_db(link: Link, level: float = 1.0) -> float:
@@ -119,4 +122,4 @@ def compute_snr_db(link: Link, level: float = 1.0) -> float:
     >>> f"{compute_snr_db(Link()):.1f}"
     '43.6'
     """
-    return 2.0 * convert_power_ratio_to_db(FULL_SCALE_LSB / compute_budget(link, level).total)
+    return 2.0 * convert_power_ratio_to_db(FULL_SCALE_LSB / compute_budget(link, level).total_lsb)

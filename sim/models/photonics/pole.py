@@ -56,22 +56,23 @@ def compute_decay(pole_hz: float, rate_hz: float) -> float:
     return math.exp(-2.0 * math.pi * pole_hz / rate_hz)
 
 
-def filter_staircase(levels: npt.ArrayLike, decay: float, previous: float | None = None) -> Array:
+def filter_staircase(levels: npt.ArrayLike, decay: float, previous_output: float | None = None) -> Array:
     """Return the response (samples,) of a pole to a staircase, exact at the end of each step.
 
     y[n] = decay * y[n-1] + (1 - decay) * x[n], with the `decay` from `compute_decay`. The input `levels` (samples,) is
-    constant at x[n] from sample n-1 to sample n; before the first sample the output is `previous` (default: x[0]).
+    constant at x[n] from sample n-1 to sample n; before the first sample the output is `previous_output` (default:
+    x[0]).
 
     By hand, from 0 to 1 with a decay of 1/2: 1 - 1/2, 1 - 1/4, 1 - 1/8.
 
-    >>> filter_staircase([1.0, 1.0, 1.0], 0.5, previous=0.0).tolist()
+    >>> filter_staircase([1.0, 1.0, 1.0], 0.5, previous_output=0.0).tolist()
     [0.5, 0.75, 0.875]
     """
     checks.check_within(0.0, 1.0, decay=decay)
     x = np.asarray(levels, dtype=np.float64)
     if not len(x):
         return x.copy()
-    start = float(x[0]) if previous is None else previous
+    start = float(x[0]) if previous_output is None else previous_output
     return start + accumulate((1.0 - decay) * (x - start), decay)
 
 
@@ -91,17 +92,19 @@ def accumulate(drive: npt.ArrayLike, decay: float) -> Array:
     return y
 
 
-def interpolate_response(ends: npt.ArrayLike, levels: npt.ArrayLike, decay: float, fraction: float) -> Array:
+def interpolate_response(
+    end_values: npt.ArrayLike, levels: npt.ArrayLike, decay: float, fraction: float
+) -> Array:
     """Return the response a `fraction` (0 to 1) of a sample after each sample, as for a skewed sampling clock.
 
-    Exact for a staircase. `ends` are y[n] of `filter_staircase`, and `levels` are x[n+1], the steps that follow:
+    Exact for a staircase. `end_values` are y[n] of `filter_staircase`, and `levels` are x[n+1], the steps that follow:
     y(n + f) = x[n+1] + (y[n] - x[n+1]) * decay^f. By hand, from 0 towards 1, half a sample with a decay of 1/4:
 
     >>> interpolate_response([0.0], [1.0], 0.25, 0.5).tolist()
     [0.5]
     """
     checks.check_within(0.0, 1.0, fraction=fraction)
-    y, x = np.asarray(ends, dtype=np.float64), np.asarray(levels, dtype=np.float64)
+    y, x = np.asarray(end_values, dtype=np.float64), np.asarray(levels, dtype=np.float64)
     values: Array = x + (y - x) * decay**fraction
     return values
 

@@ -17,14 +17,14 @@ DEFAULT_BASE = 0xA000_0000
 SPAN_BYTES = 64 * 1024
 PROCESSOR_ADDRESSES = range(0xF900_0000, 0x1_0000_0000)
 """Registers of the processor, which pynq sets when it loads a bitstream."""
-_FIRST_BUFFER = 0x6000_0000
+_FIRST_BUFFER_ADDRESS = 0x6000_0000
 _PAGE_BYTES = 4096
 _LIMIT_BYTES = 256 * 1024 * 1024
-FIRMWARE = "/lib/firmware/"
-_MANAGER = "/sys/class/fpga_manager/fpga0/"
+FIRMWARE_FOLDER = "/lib/firmware/"
+_FPGA_MANAGER_FOLDER = "/sys/class/fpga_manager/fpga0/"
 
 
-class NoRegister(Exception):
+class NoRegisterError(Exception):
     """An access to an address without a register. A real board would stop responding; the twin reports the error."""
 
 
@@ -48,26 +48,29 @@ class AddressSpace:
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self._lock = threading.Lock()
-        self._processor: dict[int, int] = {}
+        self._processor_words: dict[int, int] = {}
         self._bus = slot.make_bus()
 
     def read32(self, address: int) -> int:
-        """Return the word at `address`. Raise `NoRegister` if there is none, or `BusError` if the datapath fails."""
+        """Return the word at `address`.
+
+        Raise `NoRegisterError` if there is none, or `BusError` if the datapath fails.
+        """
         with self._lock:
             if address in self.slot.addresses:
                 return self._bus.read32(address - self.slot.base)
             if address in PROCESSOR_ADDRESSES:
-                return self._processor.get(address, 0)
+                return self._processor_words.get(address, 0)
         raise self._make_error(address)
 
     def write32(self, address: int, value: int) -> None:
-        """Write a word at `address`. Raise `NoRegister` if there is none, or `BusError` if the datapath fails."""
+        """Write a word at `address`. Raise `NoRegisterError` if there is none, or `BusError` if the datapath fails."""
         with self._lock:
             if address in self.slot.addresses:
                 self._bus.write32(address - self.slot.base, value)
                 return
             if address in PROCESSOR_ADDRESSES:
-                self._processor[address] = value
+                self._processor_words[address] = value
                 return
         raise self._make_error(address)
 
@@ -82,9 +85,11 @@ class AddressSpace:
         with self._lock:
             self._bus.close()
 
-    def _make_error(self, address: int) -> NoRegister:
+    def _make_error(self, address: int) -> NoRegisterError:
         last = self.slot.addresses[-1]
-        return NoRegister(f"no register at {address:#x}: the datapath is at {self.slot.base:#x} to {last:#x}")
+        return NoRegisterError(
+            f"no register at {address:#x}: the datapath is at {self.slot.base:#x} to {last:#x}"
+        )
 
 
 class BufferRequestError(Exception):
@@ -94,7 +99,7 @@ class BufferRequestError(Exception):
 @dataclass(slots=True)
 class _Buffer:
     address: int
-    cacheable: bool
+    is_cacheable: bool
     data: bytearray
 
 
@@ -104,7 +109,7 @@ class Buffers:
     def __init__(self) -> None:
         self._buffers: dict[str, _Buffer] = {}
         self._numbers = itertools.count(1)
-        self._next_address = _FIRST_BUFFER
+        self._next_address = _FIRST_BUFFER_ADDRESS
 
     def allocate(self, size: int, *, cacheable: bool) -> str:
         """Allocate a buffer of `size` zero bytes, and return its identifier.
@@ -143,7 +148,7 @@ class Buffers:
 
     def is_cacheable(self, name: str) -> bool:
         """Return whether a buffer was allocated as cacheable. Raise `BufferRequestError` if it does not exist."""
-        return self._find_buffer(name).cacheable
+        return self._find_buffer(name).is_cacheable
 
     def free(self, name: str) -> None:
         """Free a buffer. Raise `BufferRequestError` if it does not exist."""
@@ -162,14 +167,14 @@ class BoardFiles:
     To load a bitstream, write its file to `/lib/firmware`, then its name to the file `firmware` of the FPGA manager.
     """
 
-    def __init__(self, board: str, on_load: Callable[[], None]) -> None:
+    def __init__(self, board_name: str, on_load: Callable[[], None]) -> None:
         self._on_load = on_load
         self._files = {
             "/proc/version": b"Linux version 6.6.0-simulated (lightbed, SIMULATED) aarch64\n",
-            "/proc/device-tree/chosen/pynq_board": board.encode() + b"\0",
-            f"{_MANAGER}state": b"operating\n",
-            f"{_MANAGER}flags": b"0\n",
-            f"{_MANAGER}firmware": b"",
+            "/proc/device-tree/chosen/pynq_board": board_name.encode() + b"\0",
+            f"{_FPGA_MANAGER_FOLDER}state": b"operating\n",
+            f"{_FPGA_MANAGER_FOLDER}flags": b"0\n",
+            f"{_FPGA_MANAGER_FOLDER}firmware": b"",
         }
 
     def exists(self, path: str) -> bool:
@@ -183,9 +188,9 @@ class BoardFiles:
     def write(self, path: str, content: bytes) -> None:
         """Create or replace a file. A write to the manager's file `firmware` loads the bitstream that it names."""
         self._files[path] = content
-        if path == f"{_MANAGER}firmware":
-            if self.read(FIRMWARE + content.decode(errors="replace").strip()):
+        if path == f"{_FPGA_MANAGER_FOLDER}firmware":
+            if self.read(FIRMWARE_FOLDER + content.decode(errors="replace").strip()):
                 self._on_load()
-                self._files[f"{_MANAGER}state"] = b"operating\n"
+                self._files[f"{_FPGA_MANAGER_FOLDER}state"] = b"operating\n"
             else:
-                self._files[f"{_MANAGER}state"] = b"firmware request error\n"
+                self._files[f"{_FPGA_MANAGER_FOLDER}state"] = b"firmware request error\n"

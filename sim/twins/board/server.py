@@ -21,18 +21,27 @@ from pynq.remote import (
 )
 
 from fpga.bus import BusError
-from sim.twins.board.memory import AddressSpace, BoardFiles, BufferRequestError, Buffers, NoRegister, Slot
+from sim.twins.board.memory import (
+    AddressSpace,
+    BoardFiles,
+    BufferRequestError,
+    Buffers,
+    NoRegisterError,
+    Slot,
+)
 
-BOARD = "ZCU111 SIMULATED"
+BOARD_NAME = "ZCU111 SIMULATED"
 _CHUNK_BYTES = 2 * 1024 * 1024
 
 
 class BoardServer:
     """Server of a simulated board, and a context manager that starts and closes it. Needs pynq 4 and its gRPC."""
 
-    def __init__(self, slot: Slot, *, host: str = "127.0.0.1", port: int = 0, board: str = BOARD) -> None:
+    def __init__(
+        self, slot: Slot, *, host: str = "127.0.0.1", port: int = 0, board_name: str = BOARD_NAME
+    ) -> None:
         self.space = AddressSpace(slot)
-        self.files = BoardFiles(board, self.space.reload)
+        self.files = BoardFiles(board_name, self.space.reload)
         self.buffers = Buffers()
         self._address = f"{host}:{port}"
         self._server = import_module("grpc").server(ThreadPoolExecutor(max_workers=4))
@@ -69,27 +78,27 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
     def __init__(self, space: AddressSpace) -> None:
         self._space = space
         self._mappings: dict[str, tuple[int, int]] = {}
-        self._numbers = itertools.count(1)
+        self._mapping_numbers = itertools.count(1)
 
     def get_mmio(self, request: Any, context: Any) -> Any:
         """Map `length` bytes from `base_addr`, and return the identifier of the mapping."""
-        name = f"mmio-{next(self._numbers)}"
+        name = f"mmio-{next(self._mapping_numbers)}"
         self._mappings[name] = (request.base_addr, request.length)
         return mmio_pb2.GetMmioResponse(status=True, mmio_id=name)
 
     def read(self, request: Any, context: Any) -> Any:
         """Read up to 4 bytes of one word. The response message cannot hold more."""
         try:
-            address = self._address(request.mmio_id, request.offset, request.length)
+            address = self._find_address(request.mmio_id, request.offset, request.length)
             word = self._space.read32(address)
-        except (BusError, NoRegister, ValueError) as error:
+        except (BusError, NoRegisterError, ValueError) as error:
             return mmio_pb2.ReadResponse(status=False, msg=str(error))
         return mmio_pb2.ReadResponse(status=True, data=word & ((1 << 8 * request.length) - 1))
 
     def write(self, request: Any, context: Any) -> Any:
         """Write words at consecutive addresses."""
         try:
-            address = self._address(request.mmio_id, request.offset, 4)
+            address = self._find_address(request.mmio_id, request.offset, 4)
             size, free_bytes = len(request.data), self._mappings[request.mmio_id][1] - request.offset
             if size % 4 or size > free_bytes:
                 raise ValueError(
@@ -98,11 +107,11 @@ class MmioService(mmio_pb2_grpc.MmioServicer):  # type: ignore[misc]  # pynq has
             for offset_in_data in range(0, len(request.data), 4):
                 word = int.from_bytes(request.data[offset_in_data : offset_in_data + 4], "little")
                 self._space.write32(address + offset_in_data, word)
-        except (BusError, NoRegister, ValueError) as error:
+        except (BusError, NoRegisterError, ValueError) as error:
             return mmio_pb2.WriteResponse(status=False, msg=str(error))
         return mmio_pb2.WriteResponse(status=True)
 
-    def _address(self, name: str, offset: int, length: int) -> int:
+    def _find_address(self, name: str, offset: int, length: int) -> int:
         if name not in self._mappings:
             raise ValueError(f"no mapping {name!r}")
         base, size = self._mappings[name]

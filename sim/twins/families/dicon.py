@@ -25,7 +25,7 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated DiCon. Size 2x16 means two 1x8 switches. Raise `SettingError` for invalid settings."""
     settings.check_options("separate_lines", "forgets_path", "identity", "baud")
     style = Style(
-        ends=b"\r",
+        line_end_bytes=b"\r",
         answer_end="\r",
         separator="\r" if settings.read_flag("separate_lines") else ";",
         remembers_path=not settings.read_flag("forgets_path"),
@@ -57,18 +57,18 @@ class _Commands:
     def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
-            "ROUTe#:SCAN": self._select,
+            "ROUTe#:SCAN": self._select_channel,
             "ROUTe#:SCAN?": lambda numbers, _: str(self._wrong_reply.get_channel(numbers[0])),
-            "ROUTe#:SCAN:NEXT": self._select_next,
+            "ROUTe#:SCAN:NEXT": self._select_next_channel,
             "ROUTe#:OPEN:STATE?": lambda numbers, _: str(int(self._device.get_channel(numbers[0]) == 0)),
         }
 
-    def _select(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = parse_whole_numbers(texts, 1)
-        self._device.select_channel(numbers[0], channel)
+    def _select_channel(self, header_numbers: Sequence[int], parameters: Sequence[str]) -> None:
+        (channel,) = parse_whole_numbers(parameters, 1)
+        self._device.select_channel(header_numbers[0], channel)
 
-    def _select_next(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
+    def _select_next_channel(self, header_numbers: Sequence[int], parameters: Sequence[str]) -> None:
         """Move a bank to its next channel, or from its last channel to the first."""
-        del texts
-        bank = numbers[0]
+        del parameters
+        bank = header_numbers[0]
         self._device.select_channel(bank, self._device.get_channel(bank) % self._device.channel_count + 1)

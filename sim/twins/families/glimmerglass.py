@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from sim.twins.frontends.tl1 import Command, Denial, Framing, Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1 import Command, Denial, Framing, Handler, TextLines, Tl1Frontend, Tl1Session
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Connections, WhenOccupied
+from sim.twins.switch.matrix import Connections, OccupiedPolicy
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.control import Request
@@ -40,23 +40,23 @@ INPUT_BASE, OUTPUT_BASE = 10_000, 20_000
 PAGE_BYTES = 3960
 """Maximum size of the data lines of a page, inferred from the pages of a capture of 2016."""
 
-Release = Literal["2016", "2005"]
-Reports = Literal["no", "others", "yes"]
+FirmwareRelease = Literal["2016", "2005"]
+ReportPolicy = Literal["no", "others", "yes"]
 
 _PORT_RANGE = r"\d{5}(?:&&\d{5})?"
 _PORT_LIST = re.compile(rf"{_PORT_RANGE}(?:&{_PORT_RANGE})*")
-_MAX_LIST = 4096
+_MAX_LIST_PORTS = 4096
 
 
 def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated Glimmerglass switch. Raise `SettingError` for an invalid option."""
     settings.check_options("opmode", "moving", "rows", "echo", "greeting", "reports", "when_occupied")
-    occupied_policy = cast("WhenOccupied", settings.read_choice("when_occupied", "reject", "replace"))
-    device = settings.make_device(switch_time_s=DEFAULT_SWITCH_TIME_S, when_occupied=occupied_policy)
+    occupied_policy = cast("OccupiedPolicy", settings.read_choice("when_occupied", "reject", "replace"))
+    device = settings.make_device(switch_time_s=DEFAULT_SWITCH_TIME_S, occupied_policy=occupied_policy)
     tl1 = GlimmerglassTl1(
         device,
         account=settings.get_account("admin", "admin"),
-        system={
+        system_fields={
             "SerialNumber": settings.serial_number,
             "SystemType": "System100",
             "ChassisType": "GG100",
@@ -64,63 +64,64 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
             "LicensedPortMatrix": f"{settings.input_count}x{settings.output_count}",
         },
         behaviour=Behaviour(
-            waits=settings.read_choice("opmode", "sync", "async") == "sync",
-            moving=settings.options.get("moving", "moving"),
-            reports=cast("Reports", settings.read_choice("reports", "others", "yes", "no")),
-            release=cast("Release", settings.read_choice("rows", "2016", "2005")),
+            waits_for_motion=settings.read_choice("opmode", "sync", "async") == "sync",
+            moving_state=settings.options.get("moving", "moving"),
+            report_policy=cast("ReportPolicy", settings.read_choice("reports", "others", "yes", "no")),
+            release=cast("FirmwareRelease", settings.read_choice("rows", "2016", "2005")),
         ),
     )
     greeting = (
         TERMINAL_SETUP if settings.read_choice("greeting", "prompt", "terminal") == "terminal" else ""
     ) + PROMPT
-    has_echo = settings.read_choice("echo", "yes", "no") == "yes"
+    echoes_input = settings.read_choice("echo", "yes", "no") == "yes"
     frontends = {
         "tl1": Frontend(
             "glimmerglass+tl1",
-            lambda line: tl1.serve(line, greeting=greeting.encode(), echo=has_echo),
+            lambda line: tl1.serve(line, greeting=greeting.encode(), echoes_input=echoes_input),
             enforces_max_sessions=False,
         )
     }
-    return SwitchTwin(device, frontends, expire_logins=tl1.expire, faults=tl1.list_faults())
+    return SwitchTwin(device, frontends, expire_logins=tl1.expire_sessions, faults=tl1.list_faults())
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
     """Behaviour that published documents leave open, or that differs between releases.
 
-    With `waits`, a change without OPMODE is answered after the mirrors have stopped (SYNC), otherwise at once. `moving`
-    is the CONNSTATE of a circuit whose mirrors move. `reports` selects the sessions that get reports of a change: none
-    (`no`), all except its author (`others`), or all (`yes`). `release` selects the format of the rows.
+    With `waits_for_motion`, a change without OPMODE is answered after the mirrors have stopped (SYNC), otherwise at
+    once. `moving_state` is the CONNSTATE of a circuit whose mirrors move. `report_policy` selects the sessions that
+    get reports of a change: none (`no`), all except its author (`others`), or all (`yes`). `release` selects the
+    format of the rows.
     """
 
-    waits: bool = True
-    moving: str = "moving"
-    reports: Reports = "others"
-    release: Release = "2016"
+    waits_for_motion: bool = True
+    moving_state: str = "moving"
+    report_policy: ReportPolicy = "others"
+    release: FirmwareRelease = "2016"
 
 
 class GlimmerglassTl1(Tl1Frontend):
     """The TL1 interface of one switch, with a prompt after every answer."""
 
-    framing = Framing(before="\r\n\n   ", after=PROMPT, before_report="\r\n\n   ")
-    noise = ("REPT ALM FIBER", "10001:CL,PWRLOW,NSA,,,:threshold; crossed")
+    framing = Framing(block_prefix="\r\n\n   ", block_suffix=PROMPT, report_prefix="\r\n\n   ")
+    noise_report = ("REPT ALM FIBER", "10001:CL,PWRLOW,NSA,,,:threshold; crossed")
 
     def __init__(
         self,
         device: SwitchDevice,
         *,
         account: tuple[str, str],
-        system: Mapping[str, str],
+        system_fields: Mapping[str, str],
         behaviour: Behaviour,
     ) -> None:
-        super().__init__(device, account=account, own_reports=behaviour.reports == "yes")
+        super().__init__(device, account=account, sends_own_reports=behaviour.report_policy == "yes")
         self.numbering = Numbering(device.matrix.input_count, device.matrix.output_count)
-        self._system = system
+        self._system_fields = system_fields
         self._behaviour = behaviour
         self._remaining_wrong_tags = 0
         self._monitoring_period = "10"
         self._user_of_input: dict[int, str] = {}
-        if behaviour.reports != "no":
+        if behaviour.report_policy != "no":
             device.add_listener(
                 lambda change: self.report_changes(change, ("DLT-CRS-FIBER", "ENT-CRS-FIBER"))
             )
@@ -129,7 +130,9 @@ class GlimmerglassTl1(Tl1Frontend):
         """Return the command handlers of a logged-in session, by verb."""
         return {
             "RTRV-HDR": lambda _: (),
-            "RTRV-SYSTEM-INFO": lambda _: [f"GGN:{name}={value}" for name, value in self._system.items()],
+            "RTRV-SYSTEM-INFO": lambda _: [
+                f"GGN:{name}={value}" for name, value in self._system_fields.items()
+            ],
             "RTRV-CFG-FIBER": lambda command: [
                 self._format_port_row(port) for port in self._parse_ports(command.aid)
             ],
@@ -137,7 +140,7 @@ class GlimmerglassTl1(Tl1Frontend):
                 self._format_circuit_row(port) for port in self._parse_ports(command.aid)
             ],
             "RTRV-PORT-POWER": lambda command: [
-                f"GGN:PORTID={self.numbering.find_number(port)},PORTPOWER={self._read_power(port):.3f}"
+                f"GGN:PORTID={self.numbering.find_number(port)},PORTPOWER={self._read_power_dbm(port):.3f}"
                 for port in self._parse_ports(command.aid)
             ],
             "RTRV-SIGTYPE-FIBER": lambda command: [
@@ -149,9 +152,9 @@ class GlimmerglassTl1(Tl1Frontend):
             "ED-PARAM": self._edit_parameter,
         }
 
-    def split_into_pages(self, lines: Lines) -> list[Lines]:
+    def split_into_pages(self, lines: TextLines) -> list[TextLines]:
         """Split the lines of an answer into pages of at most `PAGE_BYTES`."""
-        pages: list[Lines] = []
+        pages: list[TextLines] = []
         first_line, page_bytes = 0, 0
         for number, line in enumerate(lines):
             length = len(line) + len('   ""\r\n')
@@ -196,12 +199,12 @@ class GlimmerglassTl1(Tl1Frontend):
         number = self.numbering.find_number(port) % INPUT_BASE
         return self.device.labels.get(port, "" if self._behaviour.release == "2005" else f"{side}{number}")
 
-    def _read_power(self, port: int) -> float:
+    def _read_power_dbm(self, port: int) -> float:
         """Return the power reading of a port in dBm. Without light, a monitor reads noise."""
         return max(self.device.read_power_dbm(port), compute_noise_dbm(self.numbering.find_number(port)))
 
     def _is_lit(self, port: int) -> bool:
-        return self._read_power(port) > compute_noise_dbm(self.numbering.find_number(port))
+        return self._read_power_dbm(port) > compute_noise_dbm(self.numbering.find_number(port))
 
     def _format_port_row(self, port: int) -> str:
         health = "good" if self.device.matrix.get_state(port) == "E" else "bad"
@@ -217,36 +220,36 @@ class GlimmerglassTl1(Tl1Frontend):
         }
         return format_circuit_row(
             self._behaviour.release,
-            self._make_end(ports_by_side.get(True)),
-            self._make_end(ports_by_side.get(False)),
+            self._make_circuit_end(ports_by_side.get(True)),
+            self._make_circuit_end(ports_by_side.get(False)),
             self._find_state(ports_by_side[True], ports_by_side[False])
             if len(ports_by_side) == 2
-            else State(),
+            else CircuitState(),
         )
 
-    def _make_end(self, port: int | None) -> End:
+    def _make_circuit_end(self, port: int | None) -> CircuitEnd:
         if port is None:
-            return End()
-        return End(self.numbering.find_number(port), self._find_name(port), self._read_power(port))
+            return CircuitEnd()
+        return CircuitEnd(self.numbering.find_number(port), self._find_name(port), self._read_power_dbm(port))
 
-    def _find_state(self, source: int, output: int) -> State:
+    def _find_state(self, source: int, output: int) -> CircuitState:
         user = self._user_of_input.get(source, "")
         if self.device.is_moving(source):
-            return State(self._behaviour.moving, user=user)
+            return CircuitState(self._behaviour.moving_state, user=user)
         if self._is_lit(source) and self._is_lit(output):
-            return State("steady", user=user)
-        return State("fault", "initial_connection_timer_expired", user)
+            return CircuitState("steady", user=user)
+        return CircuitState("fault", "initial_connection_timer_expired", user)
 
     # -- changes
 
-    async def _connect(self, command: Command, session: Tl1Session) -> Lines:
+    async def _connect(self, command: Command, session: Tl1Session) -> TextLines:
         inputs, outputs = self._parse_port_lists(command.aid)
         connections = self.device.matrix.plan_connections(inputs, outputs)
-        waits = self._should_wait(command)
+        must_wait = self._should_wait(command)
         self._user_of_input |= dict.fromkeys(inputs, session.user)
-        return await self._change(connections, must_wait=waits)
+        return await self._change_connections(connections, must_wait=must_wait)
 
-    async def _disconnect(self, command: Command) -> Lines:
+    async def _disconnect(self, command: Command) -> TextLines:
         matrix = self.device.matrix
         if command.aid.lower() == "all":
             connections = matrix.plan_full_removal()
@@ -254,12 +257,12 @@ class GlimmerglassTl1(Tl1Frontend):
             connections = matrix.plan_removal(*self._parse_port_lists(command.aid))
         else:
             connections = matrix.plan_port_removal(self.numbering.parse_ports(command.aid))
-        return await self._change(connections, must_wait=self._should_wait(command))
+        return await self._change_connections(connections, must_wait=self._should_wait(command))
 
-    async def _change(self, connections: Connections, *, must_wait: bool) -> Lines:
+    async def _change_connections(self, connections: Connections, *, must_wait: bool) -> TextLines:
         """Change the connections, unless the fault `drop_command` discards the command."""
         if not self.device.faults.must_drop_command():
-            motion = self.device.change(connections)
+            motion = self.device.change_connections(connections)
             if motion is not None and must_wait:
                 await self.device.wait_idle()
         return ()
@@ -268,7 +271,7 @@ class GlimmerglassTl1(Tl1Frontend):
         mode = command.keywords.get("OPMODE", "").upper()
         if mode not in {"", "SYNC", "ASYNC"}:
             raise Denial("IDNV", f"no OPMODE {mode[:40]}")
-        return self._behaviour.waits if not mode else mode == "SYNC"
+        return self._behaviour.waits_for_motion if not mode else mode == "SYNC"
 
     def _parse_port_lists(self, aid: str) -> tuple[list[int], list[int]]:
         inputs, comma, outputs = aid.partition(",")
@@ -276,10 +279,10 @@ class GlimmerglassTl1(Tl1Frontend):
             raise Denial("IIAC", "inputs and outputs are needed")
         return self.numbering.parse_ports(inputs), self.numbering.parse_ports(outputs)
 
-    def _edit_parameter(self, command: Command) -> Lines:
-        if command.keyword("NAME").upper() != "POWERMONITORINGPERIOD":
+    def _edit_parameter(self, command: Command) -> TextLines:
+        if command.get_keyword("NAME").upper() != "POWERMONITORINGPERIOD":
             raise Denial("IDNV", "no such parameter")
-        self._monitoring_period = command.keyword("VAL")
+        self._monitoring_period = command.get_keyword("VAL")
         return ()
 
 
@@ -315,57 +318,64 @@ class Numbering:
         if not _PORT_LIST.fullmatch(text):
             raise Denial("IIAC", f"{text[:40]!r} is not a list of ports")
         ports: list[int] = []
-        for part in re.split(r"(?<!&)&(?!&)", text)[:_MAX_LIST]:
+        for part in re.split(r"(?<!&)&(?!&)", text)[:_MAX_LIST_PORTS]:
             first, _, last = part.partition("&&")
             ports += [self.find_port(number) for number in range(int(first), int(last or first) + 1)]
         return ports
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class CircuitEnd:
     """One end of a circuit row: a port with its name and power reading. The default means no port."""
 
     number: int = 0
     name: str = ""
-    dbm: float | None = None
+    power_dbm: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CircuitState:
     """State of a circuit, the cause of this state, and the user who made the circuit."""
 
-    word: str = "single"
+    status: str = "single"
     cause: str = "none"
     user: str = ""
 
 
-def format_circuit_row(release: Release, source: End, output: End, state: State) -> str:
+def format_circuit_row(
+    release: FirmwareRelease, source: CircuitEnd, output: CircuitEnd, state: CircuitState
+) -> str:
     """Return a row of `RTRV-CRS-FIBER` for a circuit, or for a port without a circuit.
 
-    >>> format_circuit_row("2005", End(10001, "", -49.162), End(), State()).partition(",CONNID=")[2]
+    >>> format_circuit_row("2005", CircuitEnd(10001, "", -49.162), CircuitEnd(), CircuitState()).partition(
+    ...     ",CONNID="
+    ... )[2]
     '0,CONNSTATE=single,CONNCAUSE=none,INPWR=-49.162,OUTPWR=0.000,PWRLOSS=0.000,CONNLOCK=0,CONNLOCKUSER='
     """
-    loss_db = None if source.dbm is None or output.dbm is None else source.dbm - output.dbm
+    loss_db = (
+        None if source.power_dbm is None or output.power_dbm is None else source.power_dbm - output.power_dbm
+    )
     powers = (
-        format_power(release, source.dbm),
-        format_power(release, output.dbm),
+        format_power(release, source.power_dbm),
+        format_power(release, output.power_dbm),
         format_power(release, loss_db),
     )
     if release == "2005":
         return (
             f"GGN:IPORTID={source.number},IPORTNAME={source.name},OPORTID={output.number},OPORTNAME={output.name},"
-            f"CONNID=0,CONNSTATE={state.word},CONNCAUSE={state.cause},INPWR={powers[0]},OUTPWR={powers[1]},"
+            f"CONNID=0,CONNSTATE={state.status},CONNCAUSE={state.cause},INPWR={powers[0]},OUTPWR={powers[1]},"
             f"PWRLOSS={powers[2]},CONNLOCK=0,CONNLOCKUSER={state.user}"
         )
     name = source.name if source.number and output.number else ""
     return (
-        f"GGN:{_show_end('I', source, powers[0])},{_show_end('O', output, powers[1])},SIGBAND=1550,PWRLOSS={powers[2]},"
-        f"CONNID=0,CONNNAME={name},CONNSTATE={state.word},CONNCAUSE={state.cause},"
+        f"GGN:{_format_circuit_end('I', source, powers[0])},{_format_circuit_end('O', output, powers[1])},"
+        f"SIGBAND=1550,PWRLOSS={powers[2]},"
+        f"CONNID=0,CONNNAME={name},CONNSTATE={state.status},CONNCAUSE={state.cause},"
         f"CONNLOCK=0,CONNLOCKUSER={state.user}"
     )
 
 
-def _show_end(side: str, end: End, power: str) -> str:
+def _format_circuit_end(side: str, end: CircuitEnd, power: str) -> str:
     group = "OpenGroup" if end.number else ""
     return (
         f"{side}PORTID={end.number},{side}PORTGROUP={group},{side}PORTNAME={end.name},{side}PORTCOMMENT=,"
@@ -373,7 +383,7 @@ def _show_end(side: str, end: End, power: str) -> str:
     )
 
 
-def format_power(release: Release, dbm: float | None) -> str:
+def format_power(release: FirmwareRelease, dbm: float | None) -> str:
     """Return the text of a power reading in dBm, or the text for a missing port (None).
 
     >>> format_power("2016", -12.05), format_power("2016", None), format_power("2005", None)
@@ -384,7 +394,7 @@ def format_power(release: Release, dbm: float | None) -> str:
     return "NA" if dbm is None else f"{dbm:.2f}"
 
 
-def format_port_row(release: Release, number: int, name: str, health: str) -> str:
+def format_port_row(release: FirmwareRelease, number: int, name: str, health: str) -> str:
     """Return a row of `RTRV-CFG-FIBER`.
 
     >>> format_port_row("2005", 10064, "from stack #4", "good")

@@ -18,7 +18,7 @@ from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line
 
-CORD_TIME_S = 30.0
+CORD_MOVE_TIME_S = 30.0
 _PORT_PATTERN = r"(\d+)(?: \([^)]*\))?"
 _REMOVE_PATTERN = re.compile(rf"\d+\. Remove the cord from input {_PORT_PATTERN} to output {_PORT_PATTERN}\.")
 _CONNECT_PATTERN = re.compile(rf"\d+\. Connect input {_PORT_PATTERN} to output {_PORT_PATTERN}\.")
@@ -29,14 +29,14 @@ _NO_ANSWER = b""
 def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated panel. `switch_time_s` is the duration of a move. Raise `SettingError` for any option."""
     settings.check_options()
-    cord_time_s = CORD_TIME_S if settings.switch_time_s is None else settings.switch_time_s
+    cord_move_time_s = CORD_MOVE_TIME_S if settings.switch_time_s is None else settings.switch_time_s
     device = settings.make_device(switch_time_s=0.0)
     device.switch_time_s = 0.0  # the device itself adds no delay to the person's move
-    person = Person(device, cord_time_s=cord_time_s)
+    person = Person(device, cord_move_time_s=cord_move_time_s)
     frontend = Frontend(
         "manual",
         person.serve,
-        file="panel.json",
+        file_name="panel.json",
         options={"size": f"{settings.input_count}x{settings.output_count}", "name": f"SIM{settings.name}"},
     )
     return SwitchTwin(device, {"operator": frontend}, faults=person.list_faults())
@@ -45,10 +45,10 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
 class Person:
     """The person at one panel, who serves all clients."""
 
-    def __init__(self, device: SwitchDevice, *, cord_time_s: float) -> None:
+    def __init__(self, device: SwitchDevice, *, cord_move_time_s: float) -> None:
         self._device = device
         self._matrix = device.matrix
-        self._cord_time_s = cord_time_s
+        self._cord_move_time_s = cord_move_time_s
         self._remaining_mistakes = 0
         self._remaining_refusals = 0
 
@@ -67,40 +67,42 @@ class Person:
 
     async def serve(self, client: Line) -> None:
         """Serve one client until it disconnects."""
-        rest = b""
+        incomplete_line = b""
         while data := await client.read():
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, incomplete_line = (incomplete_line + data).split(b"\n")
             for text in lines:
                 await client.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
-        removal, connection, query = (
+        removal, connection, query_match = (
             pattern.fullmatch(text) for pattern in (_REMOVE_PATTERN, _CONNECT_PATTERN, _QUESTION_PATTERN)
         )
-        if query:
-            output = self._matrix.connections.get(int(query[1]))
+        if query_match:
+            output = self._matrix.connections.get(int(query_match[1]))
             return b"none\n" if output is None else f"{output}\n".encode()
-        order = removal or connection
-        if order is None:
+        move_match = removal or connection
+        if move_match is None:
             return _NO_ANSWER  # the driver also sends remarks and the list of all moves, which need no answer
-        await self._device.clock.sleep(self._cord_time_s)
+        await self._device.clock.sleep(self._cord_move_time_s)
         try:
-            self._move_cord(int(order[1]), int(order[2]), is_connect=connection is not None)
+            self._move_cord(int(move_match[1]), int(move_match[2]), must_connect=connection is not None)
         except (MatrixRefusal, PersonRefusal) as refusal:
             return f"no {refusal}\n".encode()
         return b"done\n"
 
-    def _move_cord(self, source: int, output: int, *, is_connect: bool) -> None:
+    def _move_cord(self, source: int, output: int, *, must_connect: bool) -> None:
         if self._remaining_refusals:
             self._remaining_refusals -= 1
             self._device.faults.fire_counts["refuses"] += 1
             raise PersonRefusal("I cannot reach it")
         if self._device.faults.must_drop_command():
             return
-        if not is_connect:
-            self._device.change(self._matrix.plan_removal([source], [output]))
+        if not must_connect:
+            self._device.change_connections(self._matrix.plan_removal([source], [output]))
             return
-        self._device.change(self._matrix.plan_connections([source], [self._choose_output(output)]))
+        self._device.change_connections(
+            self._matrix.plan_connections([source], [self._choose_output(output)])
+        )
 
     def _choose_output(self, output: int) -> int:
         """Return `output`, or with the fault `mistake` the nearest other free output."""

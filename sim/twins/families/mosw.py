@@ -31,12 +31,14 @@ LOWEST_READING_DBM = -100.0
 
 def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated mOSW. Size 2x16 means two 1x8 switches. Raise `SettingError` for an invalid option or size."""
-    reply = settings.check_options("close_reply").read_choice("close_reply", "channel", "pair", "triple")
+    close_reply = settings.check_options("close_reply").read_choice(
+        "close_reply", "channel", "pair", "triple"
+    )
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply = WrongReply(device)
     serial = settings.serial_number
     errors = ErrorQueue()
-    commands = _Commands(device, wrong_reply, reply, errors)
+    commands = _Commands(device, wrong_reply, close_reply, errors)
     table = {**commands.make_handlers(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
     instrument = Instrument(table, Style(answer_end="\n"), errors)
     options = {"banks": str(device.bank_count), "channels": str(device.channel_count)}
@@ -47,16 +49,18 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
 class _Commands:
     """Commands of one device."""
 
-    def __init__(self, device: BankDevice, wrong_reply: WrongReply, reply: str, errors: ErrorQueue) -> None:
+    def __init__(
+        self, device: BankDevice, wrong_reply: WrongReply, close_reply: str, errors: ErrorQueue
+    ) -> None:
         self._device = device
         self._wrong_reply = wrong_reply
-        self._reply = reply
+        self._close_reply = close_reply
         self._errors = errors
 
     def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
         return {
-            "ROUTe:CLOSe": self._close,
+            "ROUTe:CLOSe": self._close_channel,
             "ROUTe:CLOSe?": self._query_channel,
             "ROUTe:MONitor?": self._query_power,
             "SYSTem:ERRor[:NEXT]?": lambda *_: self._errors.pop(),
@@ -64,22 +68,24 @@ class _Commands:
             "*OPC?": lambda *_: "1",
         }
 
-    def _close(self, numbers: Sequence[int], texts: Sequence[str]) -> None:
-        del numbers
-        bank, common_port, channel = parse_whole_numbers(texts, 3)
+    def _close_channel(self, header_numbers: Sequence[int], parameters: Sequence[str]) -> None:
+        del header_numbers
+        bank, common_port, channel = parse_whole_numbers(parameters, 3)
         if common_port != 1:
             raise ScpiError(-222, "common port 1 is the only one")
         self._device.select_channel(bank, channel)
 
-    def _query_channel(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
-        del numbers
-        (bank,) = parse_whole_numbers(texts, 1)
+    def _query_channel(self, header_numbers: Sequence[int], parameters: Sequence[str]) -> str:
+        del header_numbers
+        (bank,) = parse_whole_numbers(parameters, 1)
         channel = self._wrong_reply.get_channel(bank)
-        return {"pair": f"{bank}, {channel}", "triple": f"{bank},1,{channel}"}.get(self._reply, str(channel))
+        return {"pair": f"{bank}, {channel}", "triple": f"{bank},1,{channel}"}.get(
+            self._close_reply, str(channel)
+        )
 
-    def _query_power(self, numbers: Sequence[int], texts: Sequence[str]) -> str:
-        del numbers
-        (bank,) = parse_whole_numbers(texts, 1)
+    def _query_power(self, header_numbers: Sequence[int], parameters: Sequence[str]) -> str:
+        del header_numbers
+        (bank,) = parse_whole_numbers(parameters, 1)
         self._device.get_output(bank, 1)
         dbm = self._device.read_power_dbm(bank)
         return f"0, {LOWEST_READING_DBM if dbm <= DARK_FLOOR_DBM else dbm:.3f}"

@@ -22,7 +22,7 @@ from sim.twins.switch.twin import Frontend, SwitchTwin
 
 DEFAULT_SWITCH_TIME_S = 0.02
 
-_ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
+_LINE_ENDS = {"lf": "\n", "cr": "\r", "crlf": "\r\n"}
 
 Dialect = Callable[[TwinSettings, BankDevice, WrongReply], Mapping[str, Handler]]
 """Returns the command handlers of a dialect by header."""
@@ -32,22 +32,22 @@ Dialect = Callable[[TwinSettings, BankDevice, WrongReply], Mapping[str, Handler]
 class _Options:
     """Values of the options."""
 
-    make: str
+    vendor: str
     header: str
-    end: str
+    line_end: str
     baud: int
     has_errors: bool
     has_identity: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Make:
+class _VendorProfile:
     """Commands of a make, its line ending, and the rate of its serial line in bit/s."""
 
     make_handlers: Callable[
         [_Options, TwinSettings, BankDevice, WrongReply, ErrorQueue], Mapping[str, Handler]
     ]
-    end: str
+    line_end: str
     baud: int
     answer_end: str = ""  # if empty, answers end like commands
 
@@ -57,15 +57,15 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     unit_options = _parse_options(settings)
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply, errors = WrongReply(device), ErrorQueue()
-    make = _MAKES[unit_options.make]
-    table = make.make_handlers(unit_options, settings, device, wrong_reply, errors)
-    end = _ENDS[unit_options.end]
-    answer_end = end if "end" in settings.options else make.answer_end or end
+    profile = _VENDOR_PROFILES[unit_options.vendor]
+    table = profile.make_handlers(unit_options, settings, device, wrong_reply, errors)
+    end = _LINE_ENDS[unit_options.line_end]
+    answer_end = end if "end" in settings.options else profile.answer_end or end
     instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
     options = {
         "banks": str(device.bank_count),
         "channels": str(device.channel_count),
-        **_address_options(unit_options),
+        **_make_address_options(unit_options),
     }
     scheme, serve = "scpi-1xn", instrument.serve
     frontends = {
@@ -77,23 +77,27 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
 
 def _parse_options(settings: TwinSettings) -> _Options:
     settings.check_options("make", "header", "end", "errors", "identity", "baud")
-    make = settings.read_choice("make", *_MAKES)
-    default = "ROUTe#:CHANnel" if settings.input_count > 1 else "ROUTe:CHANnel"
+    vendor = settings.read_choice("make", *_VENDOR_PROFILES)
+    default_header = "ROUTe#:CHANnel" if settings.input_count > 1 else "ROUTe:CHANnel"
     return _Options(
-        make,
-        settings.options.get("header", default).removeprefix(":"),
-        settings.read_choice("end", _MAKES[make].end, *_ENDS),
-        int(settings.read_number("baud", _MAKES[make].baud)),
+        vendor,
+        settings.options.get("header", default_header).removeprefix(":"),
+        settings.read_choice("end", _VENDOR_PROFILES[vendor].line_end, *_LINE_ENDS),
+        int(settings.read_number("baud", _VENDOR_PROFILES[vendor].baud)),
         settings.read_choice("errors", "yes", "no") == "yes",
         settings.read_choice("identity", "yes", "no") == "yes",
     )
 
 
-def _address_options(unit_options: _Options) -> dict[str, str]:
+def _make_address_options(unit_options: _Options) -> dict[str, str]:
     """Return the query parameters of the address. They tell the driver the commands of this make."""
-    options = {} if unit_options.end == _MAKES[unit_options.make].end else {"end": unit_options.end}
-    if unit_options.make != "scpi":
-        return {**options, "preset": unit_options.make}
+    options = (
+        {}
+        if unit_options.line_end == _VENDOR_PROFILES[unit_options.vendor].line_end
+        else {"end": unit_options.line_end}
+    )
+    if unit_options.vendor != "scpi":
+        return {**options, "preset": unit_options.vendor}
     header = unit_options.header.replace("#", "{bank}")
     options |= {"set": f":{header} {{channel}}", "query": f":{header}?"}
     options |= {"errors": ":SYSTem:ERRor?"} if unit_options.has_errors else {}
@@ -107,9 +111,9 @@ def _make_scpi_table(
     wrong_reply: WrongReply,
     errors: ErrorQueue,
 ) -> Mapping[str, Handler]:
-    def select(numbers: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = parse_whole_numbers(texts, 1)
-        device.select_channel(numbers[0] if numbers else 1, channel)
+    def select(header_numbers: Sequence[int], parameters: Sequence[str]) -> None:
+        (channel,) = parse_whole_numbers(parameters, 1)
+        device.select_channel(header_numbers[0] if header_numbers else 1, channel)
 
     serial = settings.serial_number
     table: dict[str, Handler] = {
@@ -143,7 +147,7 @@ def make_thorlabs_table(
 ) -> Mapping[str, Handler]:
     """Return the commands of a Thorlabs OSW: `S 2` selects, `S?` -> `2`."""
     del settings
-    return {"S": _make_select(device), "S?": lambda *_: str(wrong_reply.get_channel(1))}
+    return {"S": _make_select_handler(device), "S?": lambda *_: str(wrong_reply.get_channel(1))}
 
 
 def make_dicon_table(
@@ -156,7 +160,7 @@ def make_dicon_table(
     """
     serial = settings.serial_number
     return {
-        "I#": _make_select(device, park=0),
+        "I#": _make_select_handler(device, park_number=0),
         "I#?": lambda *_: f"\n{wrong_reply.get_channel(1)}",
         "CF?": lambda *_: f"\n1,{device.channel_count}",
         "ID?": lambda *_: f"\nDiCon MEMS 1x{device.channel_count} {serial}",
@@ -170,7 +174,7 @@ def make_jds_table(
     """Return the commands of a JDS SB: `CLOSE 3` selects, `CLOSE?`, `OPC?` and `IDN?` query, `RESET` opens."""
     serial = settings.serial_number
     return {
-        "CLOSE": _make_select(device, park=0),
+        "CLOSE": _make_select_handler(device, park_number=0),
         "CLOSE?": lambda *_: str(wrong_reply.get_channel(1)),
         "OPC?": lambda *_: "0" if device.is_moving(1) else "1",
         "IDN?": lambda *_: f"JDS FITEL SB 1x{device.channel_count} {serial}",
@@ -184,12 +188,12 @@ def make_santec_table(
     """Return the commands of a Santec SX1. `CLOSe 3` selects a channel, and `CLOSe` alone selects the next."""
     serial = settings.serial_number
 
-    def close(_: Sequence[int], texts: Sequence[str]) -> None:
+    def close(_: Sequence[int], parameters: Sequence[str]) -> None:
         next_channel = device.get_channel(1) % device.channel_count + 1
-        device.select_channel(1, parse_whole_numbers(texts, 1)[0] if texts else next_channel)
+        device.select_channel(1, parse_whole_numbers(parameters, 1)[0] if parameters else next_channel)
 
-    def select_module(_: Sequence[int], texts: Sequence[str]) -> None:
-        parse_whole_numbers(texts, 1)  # there is only one module, so every number selects it
+    def select_module(_: Sequence[int], parameters: Sequence[str]) -> None:
+        parse_whole_numbers(parameters, 1)  # there is only one module, so every number selects it
 
     return {
         "CLOSe": close,
@@ -207,12 +211,15 @@ def make_santec_table(
     }
 
 
-def _make_select(device: BankDevice, park: int | None = None) -> Handler:
-    """Return the handler of a command that selects the channel in its parameter. The number `park` opens the switch."""
+def _make_select_handler(device: BankDevice, park_number: int | None = None) -> Handler:
+    """Return the handler of a command that selects the channel in its parameter.
 
-    def select(_: Sequence[int], texts: Sequence[str]) -> None:
-        (channel,) = parse_whole_numbers(texts, 1)
-        if channel == park:
+    The number `park_number` opens the switch.
+    """
+
+    def select(_: Sequence[int], parameters: Sequence[str]) -> None:
+        (channel,) = parse_whole_numbers(parameters, 1)
+        if channel == park_number:
             device.park_bank(1)
         else:
             device.select_channel(1, channel)
@@ -234,11 +241,11 @@ def _wrap_dialect(make_table: Dialect) -> Callable[..., Mapping[str, Handler]]:
     return make_handlers
 
 
-_MAKES: Mapping[str, _Make] = {
-    "scpi": _Make(_make_scpi_table, "lf", 9600),
-    "leoni-eol": _Make(_wrap_dialect(make_leoni_table), "crlf", 57600),
-    "thorlabs-osw": _Make(_wrap_dialect(make_thorlabs_table), "lf", 115200, "\r\n"),
-    "dicon-module": _Make(_wrap_dialect(make_dicon_table), "cr", 115200, "\r\n"),
-    "jds-sb": _Make(_wrap_dialect(make_jds_table), "lf", 9600),
-    "santec-sx1": _Make(_wrap_dialect(make_santec_table), "lf", 9600),
+_VENDOR_PROFILES: Mapping[str, _VendorProfile] = {
+    "scpi": _VendorProfile(_make_scpi_table, "lf", 9600),
+    "leoni-eol": _VendorProfile(_wrap_dialect(make_leoni_table), "crlf", 57600),
+    "thorlabs-osw": _VendorProfile(_wrap_dialect(make_thorlabs_table), "lf", 115200, "\r\n"),
+    "dicon-module": _VendorProfile(_wrap_dialect(make_dicon_table), "cr", 115200, "\r\n"),
+    "jds-sb": _VendorProfile(_wrap_dialect(make_jds_table), "lf", 9600),
+    "santec-sx1": _VendorProfile(_wrap_dialect(make_santec_table), "lf", 9600),
 }

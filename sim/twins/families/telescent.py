@@ -29,9 +29,9 @@ from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.control import Reply, Request, Verb
 
-MOVE_S = 60.0
-HOMING_S = 60.0
-IDLE_S = 180.0
+MOVE_TIME_S = 60.0
+HOMING_TIME_S = 60.0
+IDLE_TIMEOUT_S = 180.0
 
 _OPTIONS = (
     "motion",
@@ -45,7 +45,7 @@ _OPTIONS = (
     "homing_s",
 )
 
-COLUMNS = 12
+COLUMN_COUNT = 12
 
 _GREEN, _YELLOW, _RESET = "\x1b[32m", "\x1b[33m", "\x1b[0m"
 _CELL_WIDTH = 8
@@ -61,15 +61,17 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
         )
     device = settings.make_patch_panel()
     if settings.read_choice("when_occupied", "reject", "replace") == "replace":
-        device.matrix.when_occupied = "replace"
+        device.matrix.occupied_policy = "replace"
     robot = Robot(
-        device, move_s=settings.get_switch_time_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
+        device,
+        move_s=settings.get_switch_time_s(MOVE_TIME_S),
+        homing_s=settings.read_number("homing_s", HOMING_TIME_S),
     )
     frame = Frame(
         device,
         robot,
-        simplex_unlock=settings.read_choice("simplex_unlock", "fails", "works") == "works",
-        unallocates_queued=settings.read_choice("unallocate_queued", "reject", "after") == "after",
+        allows_simplex_unlock=settings.read_choice("simplex_unlock", "fails", "works") == "works",
+        unallocates_queued_circuits=settings.read_choice("unallocate_queued", "reject", "after") == "after",
     )
     faults = CliFaults(device.faults)
     cli = _make_command_line(settings, frame, faults)
@@ -84,7 +86,7 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     return SwitchTwin(
         device,
         {"cli": frontend},
-        expire_logins=cli.expire,
+        expire_logins=cli.expire_sessions,
         verbs={**robot.make_verbs(), **_make_verbs(robot)},
         faults={**robot.list_faults(), **faults.list_faults()},
         on_boot=frame.unlocked_ports.clear,
@@ -94,7 +96,7 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
 def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
     has_colour = settings.read_choice("colour", "yes", "no") == "yes"
     printer = Printer(
-        colour=has_colour,
+        has_colour=has_colour,
         shows_motion=settings.read_choice("motion", "hidden", "shown") == "shown",
         frames_errors=settings.read_choice("errors", "frame", "exception") == "frame",
     )
@@ -104,15 +106,15 @@ def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) 
         f"{user}@{host}> ",
         user=user,
         greeting="Network Topology Manager (SIMULATED)",
-        colour=has_colour,
-        unknown=printer.format_error("unknown command"),
+        has_colour=has_colour,
+        unknown_command_text=printer.format_error("unknown command"),
     )
     return CliFrontend(
         Commands(frame, printer).make_handlers(),
         style,
         clock=settings.clock,
         faults=faults,
-        idle_timeout_s=settings.read_number("idle_s", IDLE_S),
+        idle_timeout_s=settings.read_number("idle_s", IDLE_TIMEOUT_S),
     )
 
 
@@ -120,12 +122,12 @@ def _make_verbs(robot: Robot) -> Mapping[str, Verb]:
     """Return verbs for a technician at the robot. The published driver has no commands for homing and enabling."""
 
     def home(_: Request) -> Reply:
-        robot.home()
+        robot.start_homing()
         return {"homing": True}
 
     def enable(_: Request) -> Reply:
-        robot.enable()
-        return {"enabled": robot.enabled}
+        robot.enable_jobs()
+        return {"enabled": robot.is_enabled}
 
     return {"home_robot": home, "enable_robot": enable}
 
@@ -133,55 +135,60 @@ def _make_verbs(robot: Robot) -> Mapping[str, Verb]:
 class Frame:
     """A frame with one arm: its locks and its requests to the arm.
 
-    A port of the device has a number from 0, an input and an output. `find_sides` converts the number to port numbers
-    of the simulator (inputs 1..N, outputs N+1..2N).
+    A port of the device has a number from 0, an input and an output. `find_input_and_output` converts the number to
+    port numbers of the simulator (inputs 1..N, outputs N+1..2N).
 
     Both ends of a circuit are locked. `unlock` unlocks them until the next circuit on them is finished, even if that is
     the same circuit. The public driver relies on this: it connects without checking the current circuit, and waits
     until the circuit is allocated and locked. A port without a circuit is locked only by the fault `lock_port`.
 
-    With `simplex_unlock`, `unallocate` needs only one direction of a port unlocked. With `unallocates_queued`,
-    `unallocate` accepts a circuit that is still queued: the arm first makes the circuit, then removes it.
+    With `simplex_unlock`, `queue_removal` needs only one direction of a port unlocked. With `unallocates_queued`,
+    `queue_removal` accepts a circuit that is still queued: the arm first makes the circuit, then removes it.
     """
 
     def __init__(
-        self, device: SwitchDevice, robot: Robot, *, simplex_unlock: bool, unallocates_queued: bool = False
+        self,
+        device: SwitchDevice,
+        robot: Robot,
+        *,
+        allows_simplex_unlock: bool,
+        unallocates_queued_circuits: bool = False,
     ) -> None:
         self.device = device
         self.robot = robot
         self.unlocked_ports: set[int] = set()
-        self._simplex_unlock = simplex_unlock
-        self._unallocates_queued = unallocates_queued
-        device.add_listener(self._lock_again)
-        robot.listen(self._lock_skipped)
+        self._allows_simplex_unlock = allows_simplex_unlock
+        self._unallocates_queued_circuits = unallocates_queued_circuits
+        device.add_listener(self._relock_changed_ports)
+        robot.add_listener(self._relock_skipped_circuit)
 
     @property
-    def size(self) -> int:
+    def port_count(self) -> int:
         """Number of ports."""
         return self.device.matrix.input_count
 
     def find_input(self, number: int) -> int:
         """Return the input of port `number`. Raise `CommandError` if the port does not exist."""
-        if number >= self.size:
-            raise CommandError(f"port {number} does not exist; ports are 0 to {self.size - 1}")
+        if number >= self.port_count:
+            raise CommandError(f"port {number} does not exist; ports are 0 to {self.port_count - 1}")
         return number + 1
 
     def find_output(self, number: int) -> int:
         """Return the output of port `number`. Raise `CommandError` if the port does not exist."""
-        return self.find_input(number) + self.size
+        return self.find_input(number) + self.port_count
 
-    def find_sides(self, number: int) -> tuple[int, int]:
+    def find_input_and_output(self, number: int) -> tuple[int, int]:
         """Return input and output of port `number`. Raise `CommandError` if the port does not exist."""
         return self.find_input(number), self.find_output(number)
 
     def find_number(self, port: int) -> int:
         """Return the number of the port that an input or output belongs to."""
-        return (port - 1) % self.size
+        return (port - 1) % self.port_count
 
     def is_locked(self, port: int) -> bool:
         """Return True if an input or output is locked now."""
         if self.device.matrix.find_peer(port) is None:
-            return port in self.device.matrix.locked
+            return port in self.device.matrix.locked_ports
         return port not in self.unlocked_ports
 
     def find_job(self, output: int) -> Job | None:
@@ -192,12 +199,12 @@ class Frame:
 
     def unlock(self, *ports: int) -> None:
         """Unlock inputs or outputs, even if the fault `lock_port` locks them."""
-        self.device.matrix.locked.difference_update(ports)
+        self.device.matrix.locked_ports.difference_update(ports)
         self.unlocked_ports.update(ports)
 
-    def connect(self, pair: Pair, user: str) -> None:
+    def queue_connection(self, pair: Pair, user: str) -> None:
         """Queue a move that makes a circuit. Raise `CommandError` for a locked or unusable port, or a stopped arm."""
-        self._check_arm()
+        self._check_arm_is_running()
         for port in pair:
             if self.is_locked(port):
                 raise CommandError(f"port {self.find_number(port)} is locked")
@@ -205,9 +212,9 @@ class Frame:
             self.device.matrix.plan_connections([pair[0]], [pair[1]])
         except MatrixRefusal as refusal:
             raise CommandError(f"{refusal.reason.name}: port {self.find_number(refusal.port)}") from None
-        self.robot.submit("connect", pair, user=user, source="CLI")
+        self.robot.submit_job("connect", pair, user=user, source="CLI")
 
-    def unallocate(self, port: int, user: str) -> None:
+    def queue_removal(self, port: int, user: str) -> None:
         """Queue a move that removes the circuit of an input or output, if it has one.
 
         Raise `CommandError` if the port is locked, or the arm is jammed or disabled. Unless `unallocates_queued`, also
@@ -216,11 +223,13 @@ class Frame:
         pair = self._find_circuit(port)
         if pair is None:
             return
-        self._check_arm()
-        required_ports = (port,) if self._simplex_unlock else self.find_sides(self.find_number(port))
+        self._check_arm_is_running()
+        required_ports = (
+            (port,) if self._allows_simplex_unlock else self.find_input_and_output(self.find_number(port))
+        )
         if not self.unlocked_ports.issuperset(required_ports):
             raise CommandError(f"port {self.find_number(port)} is not unlocked")
-        self.robot.submit("disconnect", pair, user=user, source="CLI")
+        self.robot.submit_job("disconnect", pair, user=user, source="CLI")
 
     def _find_circuit(self, port: int) -> Pair | None:
         """Return the circuit that an input or output will have after all queued jobs, or None.
@@ -233,19 +242,19 @@ class Frame:
             return None if peer is None else (min(port, peer), max(port, peer))
         if jobs[-1].kind == "disconnect":
             return None
-        if not self._unallocates_queued:
+        if not self._unallocates_queued_circuits:
             raise CommandError(f"port {self.find_number(port)} has a connect in the queue of the robot")
         return jobs[-1].pair
 
-    def _check_arm(self) -> None:
-        if self.robot.jammed or not self.robot.enabled:
+    def _check_arm_is_running(self) -> None:
+        if self.robot.is_jammed or not self.robot.is_enabled:
             raise CommandError("robot fault: homing required before the next move")
 
-    def _lock_again(self, change: Change) -> None:
-        for pair in (*change.removed, *change.added):
+    def _relock_changed_ports(self, change: Change) -> None:
+        for pair in (*change.removed_pairs, *change.added_pairs):
             self.unlocked_ports.difference_update(pair)
 
-    def _lock_skipped(self, event: Event, job: Job | None) -> None:
+    def _relock_skipped_circuit(self, event: Event, job: Job | None) -> None:
         """Lock a circuit again if its job was skipped because the circuit exists already."""
         if event == "skipped" and job is not None and job.kind == "connect":
             self.unlocked_ports.difference_update(job.pair)
@@ -270,20 +279,20 @@ class Printer:
     - the first letter is F for a failed output, and C or D for an output with a queued connect or disconnect
     """
 
-    colour: bool
+    has_colour: bool
     shows_motion: bool
     frames_errors: bool
 
     def format_table(self, frame: Frame) -> str:
         """Return the table of all outputs, with twelve outputs in a row."""
-        heading = "".join(f"C{column + 1}".ljust(_CELL_WIDTH) for column in range(COLUMNS))
+        heading = "".join(f"C{column + 1}".ljust(_CELL_WIDTH) for column in range(COLUMN_COUNT))
         rows = [" " * _CELL_WIDTH + heading.rstrip()]
-        for first_output in range(0, frame.size, COLUMNS):
+        for first_output in range(0, frame.port_count, COLUMN_COUNT):
             cells = [
                 self._format_cell(frame, n)
-                for n in range(first_output, min(first_output + COLUMNS, frame.size))
+                for n in range(first_output, min(first_output + COLUMN_COUNT, frame.port_count))
             ]
-            rows.append(f"R{first_output // COLUMNS}#N".ljust(_CELL_WIDTH) + " ".join(cells))
+            rows.append(f"R{first_output // COLUMN_COUNT}#N".ljust(_CELL_WIDTH) + " ".join(cells))
         return "\n".join(rows)
 
     def format_input_state(self, frame: Frame, number: int) -> str:
@@ -305,7 +314,7 @@ class Printer:
         output = frame.find_output(number)
         letter, target = self._find_entry(frame, output)
         text = f"{letter}{'L' if frame.is_locked(output) else 'U'}{target}"
-        if not self.colour:
+        if not self.has_colour:
             return text.ljust(_CELL_WIDTH - 1)
         return f"{_GREEN if letter == 'U' else _YELLOW}{text}{_RESET}".ljust(_CELL_WIDTH + 8)
 
@@ -317,7 +326,7 @@ class Printer:
         peer = frame.device.matrix.find_peer(output)
         if peer is not None:
             return "A", frame.find_number(peer)
-        return ("F" if output in frame.device.matrix.failed else "U"), frame.find_number(output)
+        return ("F" if output in frame.device.matrix.failed_ports else "U"), frame.find_number(output)
 
 
 class Commands:
@@ -332,72 +341,72 @@ class Commands:
         force = r"(?:\s+--force)?"
         side = r"(?:\s+-(?P<side>in|out))?"
         return {
-            r"switchstate": self._make_query(lambda _: self._printer.format_table(self._frame)),
-            r"switchstate\s+input\s+(?P<port>\d+)": self._make_query(
+            r"switchstate": self._make_query_handler(lambda _: self._printer.format_table(self._frame)),
+            r"switchstate\s+input\s+(?P<port>\d+)": self._make_query_handler(
                 lambda typed: self._printer.format_input_state(self._frame, int(typed.match["port"]))
             ),
-            rf"unlock{force}{side}\s+(?P<port>\d+)": self._make_change(
+            rf"unlock{force}{side}\s+(?P<port>\d+)": self._make_change_handler(
                 lambda typed: self._frame.unlock(*self._find_ports(typed)), self._names_locked_port
             ),
-            rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._make_change(
+            rf"connect{force}\s+-in\s+(?P<source>\d+)\s+-out\s+(?P<output>\d+)": self._make_change_handler(
                 self._connect
             ),
-            rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._make_change(
+            rf"connect{force}\s+(?P<source>\d+)\s+(?P<output>\d+)": self._make_change_handler(
                 self._connect_both_ways
             ),
-            rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_change(self._unallocate),
+            rf"unallocate{force}{side}\s+(?P<port>\d+)": self._make_change_handler(self._unallocate),
         }
 
-    def _make_query(self, make_answer: Callable[[TypedCommand], str]) -> Handler:
+    def _make_query_handler(self, make_answer: Callable[[TypedCommand], str]) -> Handler:
         """Return the handler of a query. It returns a refusal in the device's format."""
 
-        def handler(typed: TypedCommand) -> str:
+        def handler(command: TypedCommand) -> str:
             try:
-                return make_answer(typed)
+                return make_answer(command)
             except CommandError as error:
                 return self._printer.format_error(str(error))
 
         return handler
 
-    def _make_change(
+    def _make_change_handler(
         self,
         execute_change: Callable[[TypedCommand], None],
         has_effect: Callable[[TypedCommand], bool] = lambda _: True,
     ) -> Handler:
         """Return the handler of a change. The fault `drop_command` discards the change if `has_effect` is true."""
 
-        def answer(typed: TypedCommand) -> str:
-            if has_effect(typed) and self._frame.device.faults.must_drop_command():
+        def answer(command: TypedCommand) -> str:
+            if has_effect(command) and self._frame.device.faults.must_drop_command():
                 return ""
-            execute_change(typed)
+            execute_change(command)
             return "OK"
 
-        return self._make_query(answer)
+        return self._make_query_handler(answer)
 
-    def _names_locked_port(self, typed: TypedCommand) -> bool:
+    def _names_locked_port(self, command: TypedCommand) -> bool:
         """Return True if an unlock command names a locked input or output."""
-        return any(map(self._frame.is_locked, self._find_ports(typed)))
+        return any(map(self._frame.is_locked, self._find_ports(command)))
 
-    def _connect(self, typed: TypedCommand) -> None:
+    def _connect(self, command: TypedCommand) -> None:
         pair = (
-            self._frame.find_input(int(typed.match["source"])),
-            self._frame.find_output(int(typed.match["output"])),
+            self._frame.find_input(int(command.match["source"])),
+            self._frame.find_output(int(command.match["output"])),
         )
-        self._frame.connect(pair, typed.user)
+        self._frame.queue_connection(pair, command.user)
 
-    def _connect_both_ways(self, typed: TypedCommand) -> None:
+    def _connect_both_ways(self, command: TypedCommand) -> None:
         """Queue two circuits: from the input of each port to the output of the other."""
-        self._connect(typed)
-        target_number, source_number = int(typed.match["output"]), int(typed.match["source"])
-        self._frame.connect(
-            (self._frame.find_input(target_number), self._frame.find_output(source_number)), typed.user
+        self._connect(command)
+        target_number, source_number = int(command.match["output"]), int(command.match["source"])
+        self._frame.queue_connection(
+            (self._frame.find_input(target_number), self._frame.find_output(source_number)), command.user
         )
 
-    def _unallocate(self, typed: TypedCommand) -> None:
-        for port in self._find_ports(typed):
-            self._frame.unallocate(port, typed.user)
+    def _unallocate(self, command: TypedCommand) -> None:
+        for port in self._find_ports(command):
+            self._frame.queue_removal(port, command.user)
 
-    def _find_ports(self, typed: TypedCommand) -> tuple[int, ...]:
+    def _find_ports(self, command: TypedCommand) -> tuple[int, ...]:
         """Return the input, the output, or both, of the port that a command names."""
-        source, output = self._frame.find_sides(int(typed.match["port"]))
-        return {"in": (source,), "out": (output,)}.get(typed.match["side"] or "", (source, output))
+        source, output = self._frame.find_input_and_output(int(command.match["port"]))
+        return {"in": (source,), "out": (output,)}.get(command.match["side"] or "", (source, output))

@@ -86,14 +86,14 @@ Handler = Callable[[TypedCommand], str | CommandOutput | Awaitable[str | Command
 class CliStyle:
     """Texts and behaviour of a command line.
 
-    - `prompt`: printed unchanged, in blue if `colour`.
+    - `prompt`: printed unchanged, in blue if `has_colour`.
     - `account`: user name and password of a login on the command line, as over telnet. None if the connection has its
       own login (SSH).
     - `user`: the user if `account` is None.
-    - `login`, `login_failure`: prompt of the login, and text after a wrong login.
+    - `login_prompt`, `login_failure_text`: prompt of the login, and text after a wrong login.
     - `page_rows`: number of lines of a page; 0 disables paging.
-    - `unknown`, `unknown_status`: output and exit status of an unknown command.
-    - `noise`: line that the fault `noise` inserts into a table.
+    - `unknown_command_text`, `unknown_command_status`: output and exit status of an unknown command.
+    - `noise_line`: line that the fault `noise_line` inserts into a table.
     - `exit_commands`: commands that end the session.
     """
 
@@ -101,14 +101,14 @@ class CliStyle:
     user: str = "admin"
     account: tuple[str, str] | None = None
     greeting: str = ""
-    login: str = "login: "
-    echo: bool = True
-    colour: bool = False
+    login_prompt: str = "login: "
+    echoes_input: bool = True
+    has_colour: bool = False
     page_rows: int = 0
-    unknown: str = "unknown command"
-    unknown_status: int = 0
-    login_failure: str = "Login incorrect"
-    noise: str = "%% LOG: temperature of the shelf is 31 C"
+    unknown_command_text: str = "unknown command"
+    unknown_command_status: int = 0
+    login_failure_text: str = "Login incorrect"
+    noise_line: str = "%% LOG: temperature of the shelf is 31 C"
     exit_commands: frozenset[str] = frozenset({"exit", "quit", "logout"})
 
 
@@ -116,7 +116,7 @@ class CliStyle:
 class CliFaults:
     """Faults of tables on a command line: numbers of next tables that will be truncated or contain noise."""
 
-    device: LineFaults
+    line_faults: LineFaults
     truncated_tables: int = 0
     noisy_tables: int = 0
 
@@ -140,12 +140,12 @@ class CliFaults:
             return rows
         if self.truncated_tables:
             self.truncated_tables -= 1
-            self.device.fire_counts["truncate_table"] += 1
+            self.line_faults.fire_counts["truncate_table"] += 1
             complete_count = len(rows) // 2
             rows = [*rows[:complete_count], rows[complete_count][: len(rows[complete_count]) // 2]]
         if self.noisy_tables:
             self.noisy_tables -= 1
-            self.device.fire_counts["noise"] += 1
+            self.line_faults.fire_counts["noise"] += 1
             rows = [*rows[:2], noise, *rows[2:]]
         return rows
 
@@ -183,9 +183,9 @@ class CliFrontend:
         """Number of logged-in sessions."""
         return sum(bool(session.user) for session in self._sessions)
 
-    async def serve(self, line: Terminal, has_echo: Callable[[], bool] | None = None) -> None:
+    async def serve(self, terminal: Terminal, has_echo: Callable[[], bool] | None = None) -> None:
         """Serve one client until its session ends. `has_echo` takes precedence over `style.echo`."""
-        session = _Session(self, line, has_echo or (lambda: self.style.echo))
+        session = _Session(self, terminal, has_echo or (lambda: self.style.echoes_input))
         self._sessions.append(session)
         try:
             await session.run()
@@ -196,34 +196,34 @@ class CliFrontend:
         """Print unsolicited lines to every logged-in session, directly after the prompt, as in captures of a ROME."""
         for session in self._sessions:
             if session.user:
-                session.print("".join(f"{line}\r\n" for line in lines))
+                session.send_text("".join(f"{line}\r\n" for line in lines))
 
-    def expire(self) -> int:
+    def expire_sessions(self) -> int:
         """End all sessions, and return their number."""
         for session in self._sessions:
             session.end()
         return len(self._sessions)
 
-    async def execute(self, line: Terminal, command: str) -> int:
+    async def execute(self, terminal: Terminal, command: str) -> int:
         """Execute one command without a shell, so without greeting, echo and prompt. Return its exit status."""
-        status = self.style.unknown_status
+        status = self.style.unknown_command_status
 
         async def answer() -> bytes:
             nonlocal status
-            output = await self.run(command.strip(), self.style.user)
+            output = await self.run_line(command.strip(), self.style.user)
             status = output.status
             return _format_rows(self.apply_faults(output)).encode()
 
-        await line.respond(answer)
+        await terminal.respond(answer)
         return status
 
-    async def run(self, line: str, user: str, status: int = 0) -> CommandOutput:
+    async def run_line(self, line: str, user: str, status: int = 0) -> CommandOutput:
         """Execute a line, and return its output. `status` is the exit status of the previous command."""
         return await self._interpreter(line, status, lambda command: self._execute_command(command, user))
 
     def apply_faults(self, output: CommandOutput) -> list[str]:
         """Return the lines of an output, with active faults of tables."""
-        return self.faults.apply_table_faults(output.text.splitlines(), self.style.noise)
+        return self.faults.apply_table_faults(output.text.splitlines(), self.style.noise_line)
 
     async def _execute_command(self, command: str, user: str) -> CommandOutput:
         for pattern, handler in self._commands:
@@ -232,34 +232,34 @@ class CliFrontend:
                 result = handler(TypedCommand(match, user, self.name))
                 output = result if isinstance(result, str | CommandOutput) else await result
                 return CommandOutput(output) if isinstance(output, str) else output
-        return CommandOutput(self.style.unknown, self.style.unknown_status)
+        return CommandOutput(self.style.unknown_command_text, self.style.unknown_command_status)
 
 
 class _Session:
     """The session of one client. `user` is empty until the client has logged in."""
 
-    def __init__(self, frontend: CliFrontend, line: Terminal, has_echo: Callable[[], bool]) -> None:
+    def __init__(self, frontend: CliFrontend, terminal: Terminal, has_echo: Callable[[], bool]) -> None:
         self.user = ""
         self._last_status = 0
         self._frontend = frontend
         self._style = frontend.style
-        self._line = line
+        self._terminal = terminal
         self._echoes = has_echo
-        self._keyboard = Keyboard()
-        self._lines: list[str] = []
-        self._reading: asyncio.Task[bytes] | None = None
+        self._line_editor = LineEditor()
+        self._complete_lines: list[str] = []
+        self._read_task: asyncio.Task[bytes] | None = None
         self._last_activity_s = frontend.clock.now()
-        self._ended = asyncio.Event()
+        self._end_event = asyncio.Event()
 
-    def print(self, text: str) -> None:
+    def send_text(self, text: str) -> None:
         """Send text to the client at once."""
-        self._line.send(text.encode())
+        self._terminal.send(text.encode())
 
     def end(self) -> None:
         """End the session, as the device does."""
-        self._ended.set()
-        if self._reading is not None:
-            self._reading.cancel()
+        self._end_event.set()
+        if self._read_task is not None:
+            self._read_task.cancel()
 
     async def run(self) -> None:
         """Run the session: login, greeting and commands, until it ends."""
@@ -275,7 +275,7 @@ class _Session:
         """End the session after `idle_timeout_s` without input."""
         limit_s, clock = self._frontend.idle_timeout_s, self._frontend.clock
         while limit_s is not None:
-            if self._reading is None:  # a command is running, so the session is not idle
+            if self._read_task is None:  # a command is running, so the session is not idle
                 self._last_activity_s = clock.now()
             remaining_s = self._last_activity_s + limit_s - clock.now()
             if remaining_s <= 0:
@@ -284,7 +284,7 @@ class _Session:
             await clock.sleep(remaining_s)
 
     async def _execute_lines(self) -> None:
-        self.print(
+        self.send_text(
             _format_rows([self._style.greeting] if self._style.greeting else []) + self._format_prompt()
         )
         while (command := await self._read_line()) is not None:
@@ -292,31 +292,31 @@ class _Session:
                 return
             prompt = self._format_prompt().encode()
             try:
-                await self._line.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
+                await self._terminal.respond(lambda command=command: self._answer(command), prompt)  # type: ignore[misc]
             except SessionEnded as ending:
-                self.print(str(ending))
+                self.send_text(str(ending))
                 return
 
     async def _login(self) -> str:
         """Return the user who logged in. The name is empty if the client disconnected, or failed three times."""
         for _ in range(3):
-            self.print(self._style.login)
+            self.send_text(self._style.login_prompt)
             user = await self._read_line()
-            self.print("Password: ")
+            self.send_text("Password: ")
             password = await self._read_line(is_secret=True)
             if user is None or password is None:
                 return ""
             if (user, password) == self._style.account:
                 return user
-            self.print(f"{self._style.login_failure}\r\n")
+            self.send_text(f"{self._style.login_failure_text}\r\n")
         return ""
 
     def _format_prompt(self) -> str:
         prompt = self._style.prompt
-        return f"{_BLUE}{prompt}{_RESET}" if self._style.colour else prompt
+        return f"{_BLUE}{prompt}{_RESET}" if self._style.has_colour else prompt
 
     async def _answer(self, command: str) -> bytes:
-        output = await self._frontend.run(command.strip(), self.user, self._last_status)
+        output = await self._frontend.run_line(command.strip(), self.user, self._last_status)
         self._last_status = output.status
         text = _format_rows(await self._show_pages(self._frontend.apply_faults(output)))
         if output.ends_session:
@@ -330,46 +330,46 @@ class _Session:
         """
         page_length = self._style.page_rows
         while page_length and len(rows) > page_length:
-            self.print(_format_rows(rows[:page_length]) + _PAGER)
+            self.send_text(_format_rows(rows[:page_length]) + _PAGER)
             rows = rows[page_length:]
             key = await self._read()
-            self.print("\b" * len(_PAGER) + " " * len(_PAGER) + "\b" * len(_PAGER))
+            self.send_text("\b" * len(_PAGER) + " " * len(_PAGER) + "\b" * len(_PAGER))
             if not key or key in {b"q", b"\x03"}:
                 return ()
         return rows
 
     async def _read_line(self, *, is_secret: bool = False) -> str | None:
         """Return the next line that the client typed, or None if the client disconnected or the session has ended."""
-        while not self._lines:
+        while not self._complete_lines:
             data = await self._read()
             if not data:
                 return None
             echo_text = "".join(self._accept_input(data, is_secret=is_secret))
             if self._echoes() or is_secret:
-                self.print(echo_text)
-        return self._lines.pop(0)
+                self.send_text(echo_text)
+        return self._complete_lines.pop(0)
 
     def _accept_input(self, data: bytes, *, is_secret: bool) -> Iterator[str]:
         """Store the lines that `data` completes, and yield the echo. Of a secret line, echo only the line end."""
-        for echo, line in self._keyboard.feed(data):
+        for echo, line in self._line_editor.feed(data):
             if line is not None:
-                self._lines.append(line)
+                self._complete_lines.append(line)
             if line is not None or not is_secret:
                 yield echo
 
     async def _read(self) -> bytes:
         """Return the next input, or empty bytes if the client disconnected or the session has ended."""
-        if self._ended.is_set():
+        if self._end_event.is_set():
             return b""
-        self._reading = asyncio.get_running_loop().create_task(self._line.read())
+        self._read_task = asyncio.get_running_loop().create_task(self._terminal.read())
         try:
-            return await self._reading
+            return await self._read_task
         except asyncio.CancelledError:
-            if not self._ended.is_set():
+            if not self._end_event.is_set():
                 raise
             return b""
         finally:
-            self._reading = None
+            self._read_task = None
             self._last_activity_s = self._frontend.clock.now()
 
 
@@ -377,7 +377,7 @@ def _format_rows(rows: Sequence[str]) -> str:
     return "".join(f"{row}\r\n" for row in rows)
 
 
-class Keyboard:
+class LineEditor:
     """Converts typed bytes to lines and their echo, as a terminal does: with backspace, Ctrl-C and UTF-8."""
 
     def __init__(self) -> None:

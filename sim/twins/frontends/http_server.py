@@ -33,17 +33,17 @@ _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request for a handler. `captured` holds the decoded groups of the route's pattern."""
+    """A request for a handler. `captured_groups` holds the decoded groups of the route's pattern."""
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
-    captured: tuple[str, ...] = ()
+    captured_groups: tuple[str, ...] = ()
     user: str = ""
 
-    def json(self) -> Any:
+    def parse_json(self) -> Any:
         """Return the body as JSON. Raise `HttpRefusal` (400) if it is not JSON, or nested too deeply."""
         try:
             return json.loads(self.body)
@@ -66,14 +66,16 @@ class HttpRefusal(Exception):
     def __init__(self, status: int, reason: Any = "", headers: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(f"{status}: {reason}")
         self.status = status
-        self.why = reason
+        self.reason = reason
         self.headers = tuple(headers)
 
-    def answer(self) -> HttpAnswer:
+    def make_answer(self) -> HttpAnswer:
         """Return the refusal as an answer: plain text, or JSON if `reason` is not a string."""
-        if isinstance(self.why, str):
-            return HttpAnswer(self.status, self.why.encode(), (("Content-Type", "text/plain"), *self.headers))
-        return make_json_answer(self.why, self.status, headers=self.headers)
+        if isinstance(self.reason, str):
+            return HttpAnswer(
+                self.status, self.reason.encode(), (("Content-Type", "text/plain"), *self.headers)
+            )
+        return make_json_answer(self.reason, self.status, headers=self.headers)
 
 
 def make_json_answer(
@@ -117,14 +119,14 @@ class HttpServer:
         routes: Iterable[Route],
         *,
         accounts: Mapping[str, str] | None = None,
-        read_only: Collection[str] = (),
-        cookie: str | None = None,
+        read_only_users: Collection[str] = (),
+        cookie_name: str | None = None,
         realm: str = "switch",
     ) -> None:
         self._routes = [(route, re.compile(route.pattern)) for route in routes]
         self._accounts = accounts
-        self._read_only = frozenset(read_only)
-        self._cookie = cookie
+        self._read_only_users = frozenset(read_only_users)
+        self._cookie_name = cookie_name
         self._realm = realm
         self._sessions: dict[str, str] = {}
 
@@ -139,21 +141,21 @@ class HttpServer:
         connection = _ServerConnection()
         while (request := await connection.next_request(line)) is not None:
             await line.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
-            if not connection.may_continue():
+            if not connection.prepare_next_request():
                 break
 
     async def answer(self, request: HttpRequest) -> HttpAnswer:
         """Return the answer to one request. A refusal by the handler becomes an answer."""
         try:
             user, headers = self._authenticate(request)
-            if request.method not in _READ_METHODS and user in self._read_only:
+            if request.method not in _READ_METHODS and user in self._read_only_users:
                 raise HttpRefusal(403, f"user {user} may only read")
             handler, path_groups = self._find_route(request)
             decoded_groups = tuple(unquote(group or "") for group in path_groups)
-            pending_answer = handler(replace(request, captured=decoded_groups, user=user))
+            pending_answer = handler(replace(request, captured_groups=decoded_groups, user=user))
             answer = await pending_answer if isawaitable(pending_answer) else pending_answer
         except HttpRefusal as refusal:
-            return refusal.answer()
+            return refusal.make_answer()
         return HttpAnswer(answer.status, answer.body, (*answer.headers, *headers))
 
     def _find_route(self, request: HttpRequest) -> tuple[Handler, tuple[str, ...]]:
@@ -182,16 +184,16 @@ class HttpServer:
                 raise self._make_challenge("the session has expired")
             return self._sessions[cookie], ()
         user = self._check_password(request)
-        if self._cookie is None:
+        if self._cookie_name is None:
             return user, ()
         token = secrets.token_hex(16)
         self._sessions[token] = user
-        return user, (("Set-Cookie", f"{self._cookie}={token}; Path=/; HttpOnly"),)
+        return user, (("Set-Cookie", f"{self._cookie_name}={token}; Path=/; HttpOnly"),)
 
     def _read_cookie(self, request: HttpRequest) -> str | None:
         for pair in request.headers.get("cookie", "").split(";"):
             name, _, value = pair.strip().partition("=")
-            if self._cookie is not None and name == self._cookie:
+            if self._cookie_name is not None and name == self._cookie_name:
                 return value
         return None
 
@@ -247,7 +249,7 @@ class _ServerConnection:
 
     def _make_refusal(self, status: int, reason: str) -> HttpRequest:
         """Store a refusal for `answer`, and return an empty request. The connection closes after the answer."""
-        self._rejection = HttpRefusal(status, reason, [("Connection", "close")]).answer()
+        self._rejection = HttpRefusal(status, reason, [("Connection", "close")]).make_answer()
         return HttpRequest("", "")
 
     async def answer(
@@ -268,7 +270,7 @@ class _ServerConnection:
         events = [head, h11.Data(data=body), h11.EndOfMessage()]
         return b"".join(self._connection.send(event) or b"" for event in events)
 
-    def may_continue(self) -> bool:
+    def prepare_next_request(self) -> bool:
         """Prepare the connection for the next request. Return False if the connection must close."""
         try:
             self._connection.start_next_cycle()

@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 1 << 16
 NO_ERROR = '0, "No error"'
 
 _PIECE_PATTERN = re.compile(r"[A-Za-z]+|\W")
-_PIECE_PATTERNS = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
+_SYMBOL_PATTERNS = {"[": "(?:", "]": ")?", "#": r"(\d{0,4})"}
 _QUEUE_LENGTH = 16
 _ERROR_NUMBERS: Mapping[Reason, int] = {
     Reason.NO_SUCH_PORT: -222,
@@ -100,41 +100,41 @@ class ErrorQueue:
 class LineReader:
     """Splits a byte stream into lines. Any of the bytes `ends` ends a line. Chunks of the stream may have any size."""
 
-    def __init__(self, ends: bytes) -> None:
-        self._end = re.compile(b"[" + re.escape(ends) + b"]")
-        self._rest = b""
+    def __init__(self, line_end_bytes: bytes) -> None:
+        self._line_end_pattern = re.compile(b"[" + re.escape(line_end_bytes) + b"]")
+        self._incomplete_line = b""
 
     def feed(self, data: bytes) -> list[str]:
         """Return the nonempty lines that `data` completes, stripped of white space.
 
         Drop an unfinished line of more than `MAX_LINE_BYTES`.
         """
-        *lines, self._rest = self._end.split(self._rest + data)
-        if len(self._rest) > MAX_LINE_BYTES:
-            self._rest = b""
+        *lines, self._incomplete_line = self._line_end_pattern.split(self._incomplete_line + data)
+        if len(self._incomplete_line) > MAX_LINE_BYTES:
+            self._incomplete_line = b""
         return [text for line in lines if (text := line.decode("latin-1").strip())]
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class MessageUnit:
     """One command of a line: the header as received, and the parameters as text."""
 
     header: str
     parameters: tuple[str, ...]
 
 
-def split_units(line: str) -> list[Unit]:
+def split_units(line: str) -> list[MessageUnit]:
     """Return the commands of one line.
 
     >>> split_units("ROUT6:SCAN 2;SCAN?")
-    [Unit(header='ROUT6:SCAN', parameters=('2',)), Unit(header='SCAN?', parameters=())]
+    [MessageUnit(header='ROUT6:SCAN', parameters=('2',)), MessageUnit(header='SCAN?', parameters=())]
     """
     return [_parse_unit(text.strip()) for text in line.split(";") if text.strip()]
 
 
-def _parse_unit(text: str) -> Unit:
+def _parse_unit(text: str) -> MessageUnit:
     header, *rest = text.split(None, 1)
-    return Unit(header, tuple(part.strip() for part in rest[0].split(",")) if rest else ())
+    return MessageUnit(header, tuple(part.strip() for part in rest[0].split(",")) if rest else ())
 
 
 @lru_cache(maxsize=256)
@@ -149,11 +149,11 @@ def compile_header(definition: str) -> re.Pattern[str]:
     True
     """
     pieces = _PIECE_PATTERN.findall(definition)
-    pattern = "".join(_PIECE_PATTERNS.get(piece) or _match_either_form(piece) for piece in pieces)
+    pattern = "".join(_SYMBOL_PATTERNS.get(piece) or _make_form_pattern(piece) for piece in pieces)
     return re.compile(pattern, re.IGNORECASE)
 
 
-def _match_either_form(piece: str) -> str:
+def _make_form_pattern(piece: str) -> str:
     short_piece = piece.rstrip("abcdefghijklmnopqrstuvwxyz")
     rest = piece[len(short_piece) :]
     return f"{re.escape(short_piece)}(?:{rest})?" if rest else re.escape(piece)
@@ -167,11 +167,12 @@ Handler = Callable[[Sequence[int], Sequence[str]], str | None]
 class Style:
     """Line endings and separators of an instrument.
 
-    Any of the bytes `ends` ends a line of commands, and `answer_end` ends an answer. `separator` joins the answers to
-    several queries of one line. With `remembers_path`, the path of the last header also applies to the next line.
+    Any of the bytes `line_end_bytes` ends a line of commands, and `answer_end` ends an answer. `separator` joins the
+    answers to several queries of one line. With `remembers_path`, the path of the last header also applies to the next
+    line.
     """
 
-    ends: bytes = b"\n"
+    line_end_bytes: bytes = b"\n"
     answer_end: str = "\r\n"
     separator: str = ";"
     remembers_path: bool = False
@@ -187,12 +188,12 @@ class Instrument:
 
     async def serve(self, line: Line) -> None:
         """Serve one client until it disconnects."""
-        reader, session = LineReader(self.style.ends), _Session(self)
+        reader, session = LineReader(self.style.line_end_bytes), _Session(self)
         while data := await line.read():
             for text in reader.feed(data):
                 await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
 
-    def find_handler(self, unit: Unit, path: str) -> tuple[Handler, tuple[int, ...], str]:
+    def find_handler(self, unit: MessageUnit, path: str) -> tuple[Handler, tuple[int, ...], str]:
         """Return the handler, the numbers in the header, and the path that the next header may omit.
 
         Look a header up below `path` first, then from the root. Raise `ScpiError` (-113) if the header is unknown.
@@ -213,24 +214,24 @@ class _Session:
 
     def __init__(self, instrument: Instrument) -> None:
         self._instrument = instrument
-        self._path = ""
+        self._header_path = ""
 
     async def execute(self, line: str) -> bytes:
         """Execute one line, and return its encoded answer. The answer is empty if no command of the line has one."""
         style = self._instrument.style
         if not style.remembers_path:
-            self._path = ""
+            self._header_path = ""
         answers = [answer for unit in split_units(line) if (answer := self._run_command(unit)) is not None]
         return (style.separator.join(answers) + style.answer_end).encode() if answers else b""
 
-    def _run_command(self, unit: Unit) -> str | None:
+    def _run_command(self, unit: MessageUnit) -> str | None:
         errors = self._instrument.errors
         try:
-            handler, numbers, path = self._instrument.find_handler(unit, self._path)
+            handler, numbers, path = self._instrument.find_handler(unit, self._header_path)
             if not unit.header.startswith(
                 "*"
             ):  # common commands leave the path unchanged (SCPI-99, chapter 6)
-                self._path = path
+                self._header_path = path
             return handler(numbers, unit.parameters)
         except MatrixRefusal as refusal:
             errors.push(make_error(refusal))
@@ -239,11 +240,11 @@ class _Session:
         return None
 
 
-def parse_whole_numbers(texts: Sequence[str], count: int) -> list[int]:
+def parse_whole_numbers(parameters: Sequence[str], count: int) -> list[int]:
     """Return `count` parameters as nonnegative integers of up to six digits. Raise `ScpiError` if they are invalid."""
-    if len(texts) != count:
-        raise ScpiError(-109 if len(texts) < count else -108)
-    for text in texts:
+    if len(parameters) != count:
+        raise ScpiError(-109 if len(parameters) < count else -108)
+    for text in parameters:
         if not (text.isascii() and text.isdecimal() and len(text) <= 6):
             raise ScpiError(-224, text[:40])
-    return [int(text) for text in texts]
+    return [int(text) for text in parameters]

@@ -28,14 +28,14 @@ _MAX_PIECE_BYTES = 4096
 
 
 class TelnetLine:
-    """A `Line` to a telnet client. `echo` is True if the device echoes the input."""
+    """A `Line` to a telnet client. `echoes_input` is True if the device echoes the input."""
 
     def __init__(self, line: Line) -> None:
-        self.echo = True
+        self.echoes_input = True
         self._line = line
-        self._rest = b""
+        self._unparsed_bytes = b""
 
-    def greet(self) -> None:
+    def send_option_requests(self) -> None:
         """Send the initial option requests."""
         self._line.send(GREETING)
 
@@ -50,7 +50,7 @@ class TelnetLine:
                 self._line.send(answer)
             if text:
                 return text
-            if len(self._rest) > _MAX_PIECE_BYTES:
+            if len(self._unparsed_bytes) > _MAX_PIECE_BYTES:
                 break
         return b""
 
@@ -64,20 +64,24 @@ class TelnetLine:
 
     def _parse_input(self, received_bytes: bytes) -> tuple[bytes, bytes]:
         text, answer, end = b"", b"", 0
-        unparsed_bytes = self._rest + received_bytes
+        unparsed_bytes = self._unparsed_bytes + received_bytes
         while piece := _PIECE_PATTERN.match(unparsed_bytes, end):
             end = piece.end()
             text += piece["data"] or piece["iac"] or b""
             if piece["verb"]:
-                answer += self._answer(piece["verb"][0], piece["option"][0])
-        self._rest = unparsed_bytes[end:]
+                answer += self._answer_option(piece["verb"][0], piece["option"][0])
+        self._unparsed_bytes = unparsed_bytes[end:]
         return text, answer
 
-    def _answer(self, verb: int, option: int) -> bytes:
+    def _answer_option(self, verb: int, option: int) -> bytes:
         # Acknowledge only a change of the echo. Otherwise both ends could answer each other forever (RFC 854).
         if option == ECHO and verb in {DO, DONT}:
-            previous_echo, self.echo = self.echo, verb == DO
-            return b"" if previous_echo == self.echo else bytes([IAC, WILL if self.echo else WONT, ECHO])
+            previous_echo, self.echoes_input = self.echoes_input, verb == DO
+            return (
+                b""
+                if previous_echo == self.echoes_input
+                else bytes([IAC, WILL if self.echoes_input else WONT, ECHO])
+            )
         if verb == DO and option != SUPPRESS_GO_AHEAD:
             return bytes([IAC, WONT, option])
         if verb == WILL and option not in {TERMINAL_TYPE, WINDOW_SIZE}:
@@ -90,7 +94,7 @@ def make_telnet_server(frontend: CliFrontend) -> Callable[[Line], Awaitable[None
 
     async def serve(line: Line) -> None:
         telnet = TelnetLine(line)
-        telnet.greet()
-        await frontend.serve(telnet, lambda: telnet.echo and frontend.style.echo)
+        telnet.send_option_requests()
+        await frontend.serve(telnet, lambda: telnet.echoes_input and frontend.style.echoes_input)
 
     return serve

@@ -60,7 +60,7 @@ class Command:
     positional: tuple[str, ...]
     keywords: Mapping[str, str]
 
-    def keyword(self, name: str) -> str:
+    def get_keyword(self, name: str) -> str:
         """Return the value of a required keyword. Raise `Denial` (IPMS) if it is missing."""
         if name not in self.keywords:
             raise Denial("IPMS", f"{name} is missing")
@@ -91,10 +91,10 @@ class CommandReader:
         return [command for command in commands if command]
 
 
-def parse(text: str) -> Command:
+def parse_command(text: str) -> Command:
     """Parse a command (without its `;`). Any text is accepted.
 
-    >>> command = parse('ENT-PATCH:"ocs1":1&2,17&18:7:')
+    >>> command = parse_command('ENT-PATCH:"ocs1":1&2,17&18:7:')
     >>> command.verb, command.tid, command.aid, command.ctag
     ('ENT-PATCH', 'ocs1', '1&2,17&18', '7')
 
@@ -138,21 +138,21 @@ def unquote(text: str) -> str:
 class Framing:
     """Texts that a family sends before the device name, and after the terminator, of each block or report."""
 
-    before: str = "\r\n   "
-    after: str = ""
-    before_report: str = "\r\n   "
-    after_report: str = ""
+    block_prefix: str = "\r\n   "
+    block_suffix: str = ""
+    report_prefix: str = "\r\n   "
+    report_suffix: str = ""
 
-    def answer(
-        self, name: str, tag: str, pages: Sequence[Sequence[str]], now: datetime, *, note: str = ""
+    def format_answer(
+        self, name: str, tag: str, pages: Sequence[Sequence[str]], now: datetime, *, comment: str = ""
     ) -> bytes:
-        """Return the frame of a completed command: a block for each page. The last block contains `note`."""
+        """Return the frame of a completed command: a block for each page. The last block contains `comment`."""
         bodies = [_quote_rows(page) for page in pages]
-        bodies[-1] += [note] if note else []
-        ends = [">"] * (len(bodies) - 1) + [";"]
+        bodies[-1] += [comment] if comment else []
+        terminators = [">"] * (len(bodies) - 1) + [";"]
         return b"".join(
             self._encode_block(name, f"M  {tag} COMPLD", body, now, end)
-            for body, end in zip(bodies, ends, strict=True)
+            for body, end in zip(bodies, terminators, strict=True)
         )
 
     def format_denial(self, name: str, tag: str, denial_error: Denial, now: datetime) -> bytes:
@@ -161,15 +161,15 @@ class Framing:
             name, f"M  {tag} DENY", [f"   {denial_error.code}", f"   /* {denial_error} */"], now
         )
 
-    def report(self, name: str, tag: int, event: str, lines: Iterable[str], now: datetime) -> bytes:
+    def format_report(self, name: str, tag: int, event: str, lines: Iterable[str], now: datetime) -> bytes:
         """Return the frame of an autonomous message, such as `REPT DBCHG`."""
-        text = self.before_report + _format_block(name, f"A  {tag} {event}", _quote_rows(lines), now, ";")
-        return (text + self.after_report).encode("latin-1", "replace")
+        text = self.report_prefix + _format_block(name, f"A  {tag} {event}", _quote_rows(lines), now, ";")
+        return (text + self.report_suffix).encode("latin-1", "replace")
 
     def _encode_block(
-        self, name: str, head: str, body: Iterable[str], now: datetime, end: str = ";"
+        self, name: str, head: str, body: Iterable[str], now: datetime, terminator: str = ";"
     ) -> bytes:
-        text = self.before + _format_block(name, head, body, now, end) + self.after
+        text = self.block_prefix + _format_block(name, head, body, now, terminator) + self.block_suffix
         return text.encode("latin-1", "replace")
 
 
@@ -177,12 +177,12 @@ def _quote_rows(lines: Iterable[str]) -> list[str]:
     return [f'   "{line}"' for line in lines]
 
 
-def _format_block(name: str, head: str, body: Iterable[str], now: datetime, end: str) -> str:
-    return "\r\n".join([f"{name or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, end])
+def _format_block(name: str, head: str, body: Iterable[str], now: datetime, terminator: str) -> str:
+    return "\r\n".join([f"{name or '( nil )'} {now:%y-%m-%d %H:%M:%S}", head, *body, terminator])
 
 
-Lines = Sequence[str]
-Handler = Callable[[Command], Lines | Awaitable[Lines]]
+TextLines = Sequence[str]
+Handler = Callable[[Command], TextLines | Awaitable[TextLines]]
 Send = Callable[[bytes], None]
 
 
@@ -200,10 +200,10 @@ class Tl1Frontend(ABC):
     """
 
     framing: ClassVar[Framing] = Framing()
-    not_logged_in: ClassVar[tuple[str, str]] = ("PLNA", "login not active")
-    login_denied: ClassVar[str] = "login incorrect"
-    unknown_command: ClassVar[str] = "no command {verb}"
-    noise: ClassVar[tuple[str, str]] = ("", "")
+    login_required_denial: ClassVar[tuple[str, str]] = ("PLNA", "login not active")
+    login_denied_text: ClassVar[str] = "login incorrect"
+    unknown_command_text: ClassVar[str] = "no command {verb}"
+    noise_report: ClassVar[tuple[str, str]] = ("", "")
     """Event and line of an unrelated report, for the fault `report_noise`."""
 
     def __init__(
@@ -212,16 +212,16 @@ class Tl1Frontend(ABC):
         *,
         account: tuple[str, str],
         page_rows: int = 0,
-        own_reports: bool = True,
+        sends_own_reports: bool = True,
     ) -> None:
         self.device = device
-        self._own_reports = own_reports
+        self._sends_own_reports = sends_own_reports
         self.page_rows = page_rows
         self.idle_timeout_s = 0.0
         self.sessions: list[Tl1Session] = []
         self._account = account
         self._report_count = 0
-        self._noisy_commands = 0
+        self._noisy_command_count = 0
 
     # -- for families
 
@@ -237,12 +237,12 @@ class Tl1Frontend(ABC):
         """Raise `Denial` if a command names another device. By default, accept any name."""
         del command
 
-    def format_welcome(self, session: Tl1Session) -> Lines:
+    def format_welcome(self, session: Tl1Session) -> TextLines:
         """Return the lines that answer a login."""
         del session
         return ()
 
-    def answer_comment(self, command: Command) -> str:
+    def make_answer_comment(self, command: Command) -> str:
         """Return the comment of the answer to a command. The default has no comment."""
         del command
         return ""
@@ -251,16 +251,16 @@ class Tl1Frontend(ABC):
         """Return the tag of the answer to a command."""
         return command.ctag
 
-    def describe(self, refusal: MatrixRefusal) -> str:
+    def describe_refusal(self, refusal: MatrixRefusal) -> str:
         """Return the comment that explains why the switch refuses."""
         return str(refusal)
 
     # -- sessions
 
     async def serve(
-        self, line: Line, *, greeting: bytes = b"", prompt: bytes = b"", echo: bool = False
+        self, line: Line, *, greeting: bytes = b"", prompt: bytes = b"", echoes_input: bool = False
     ) -> None:
-        """Serve one client until it disconnects. With `echo`, send each command back before its answer."""
+        """Serve one client until it disconnects. With `echoes_input`, send each command back before its answer."""
         session = Tl1Session(self, line.send)
         self.sessions.append(session)
         if greeting:
@@ -269,18 +269,18 @@ class Tl1Frontend(ABC):
             reader = CommandReader()
             while data := await line.read():
                 for text in reader.feed(data):
-                    if echo:
+                    if echoes_input:
                         line.send(f"{text};\r\n".encode("latin-1"))
                     await line.respond(lambda text=text: session.execute(text), prompt)  # type: ignore[misc]
         finally:
             self.sessions.remove(session)
 
-    def expire(self) -> int:
+    def expire_sessions(self) -> int:
         """Log all sessions out, without closing their connections. Return the number of sessions logged out."""
-        logged_in = [session for session in self.sessions if session.user]
-        for session in logged_in:
+        logged_in_sessions = [session for session in self.sessions if session.user]
+        for session in logged_in_sessions:
             session.user = ""
-        return len(logged_in)
+        return len(logged_in_sessions)
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
         """Return the user of a login command. Raise `Denial` for a wrong account or too many sessions."""
@@ -290,21 +290,23 @@ class Tl1Frontend(ABC):
             self.device.faults.fire_counts["max_sessions"] += 1
             raise Denial("SROF", "maximum number of sessions reached")
         if (command.aid, command.positional[0]) != self._account:
-            raise Denial("PICC", self.login_denied)
+            raise Denial("PICC", self.login_denied_text)
         return command.aid
 
     # -- frames
 
-    def split_into_pages(self, lines: Lines) -> list[Lines]:
+    def split_into_pages(self, lines: TextLines) -> list[TextLines]:
         """Split the lines of an answer into blocks of `page_rows` lines. If that is 0, return one block."""
         size = self.page_rows or max(len(lines), 1)
         return [lines[start : start + size] for start in range(0, len(lines), size)] or [()]
 
-    def answer(self, command: Command, lines: Lines) -> bytes:
+    def format_answer(self, command: Command, lines: TextLines) -> bytes:
         """Return the frame of a completed command."""
-        tag, note = self.choose_tag(command), self.answer_comment(command)
+        tag, comment = self.choose_tag(command), self.make_answer_comment(command)
         now = read_local_time()
-        return self.framing.answer(self.device.name, tag, self.split_into_pages(lines), now, note=note)
+        return self.framing.format_answer(
+            self.device.name, tag, self.split_into_pages(lines), now, comment=comment
+        )
 
     def format_denial(self, command: Command, denial_error: Denial) -> bytes:
         """Return the frame of a refused command."""
@@ -314,7 +316,7 @@ class Tl1Frontend(ABC):
 
     def make_denial(self, refusal: MatrixRefusal) -> Denial:
         """Return the TL1 denial for a command that the switch refuses."""
-        return Denial(_ERROR_CODES.get(refusal.reason, "SNVS"), self.describe(refusal))
+        return Denial(_ERROR_CODES.get(refusal.reason, "SNVS"), self.describe_refusal(refusal))
 
     # -- autonomous reports
 
@@ -323,15 +325,15 @@ class Tl1Frontend(ABC):
 
         `verbs` are the commands that remove and add a circuit. Without `own_reports`, skip the author of the change.
         """
-        author = None if self._own_reports else _author.get()
+        author = None if self._sends_own_reports else _author.get()
         listening_sessions = (
             session for session in self.sessions if session.user and not session.is_silenced
         )
         listeners = [session.send for session in listening_sessions if session is not author]
         if not listeners:  # only count the reports, to save the time of formatting them
-            self._report_count += len(change.removed) + len(change.added)
+            self._report_count += len(change.removed_pairs) + len(change.added_pairs)
             return
-        for verb, pairs in zip(verbs, (change.removed, change.added), strict=True):
+        for verb, pairs in zip(verbs, (change.removed_pairs, change.added_pairs), strict=True):
             for pair in pairs:
                 self.report(listeners, event, self.format_change(self._report_count + 1, verb, pair))
 
@@ -346,7 +348,9 @@ class Tl1Frontend(ABC):
     def report(self, listeners: Sequence[Send], event: str, line: str) -> None:
         """Send an autonomous message, with the next report number, to each listener."""
         self._report_count += 1
-        data = self.framing.report(self.device.name, self._report_count, event, [line], read_local_time())
+        data = self.framing.format_report(
+            self.device.name, self._report_count, event, [line], read_local_time()
+        )
         for send in listeners:
             send(data)
 
@@ -357,14 +361,14 @@ class Tl1Frontend(ABC):
         return Fault(self._set_noise, lambda _: self._set_noise(None))
 
     def _set_noise(self, request: Request | None) -> None:
-        self._noisy_commands = request.get_integer("count", 1) if request else 0
+        self._noisy_command_count = request.get_integer("count", 1) if request else 0
 
-    def make_noise(self, send: Send) -> None:
+    def send_noise(self, send: Send) -> None:
         """Send one unrelated report if the fault `report_noise` is set."""
-        if self._noisy_commands:
-            self._noisy_commands -= 1
+        if self._noisy_command_count:
+            self._noisy_command_count -= 1
             self.device.faults.fire_counts["report_noise"] += 1
-            self.report([send], *self.noise)
+            self.report([send], *self.noise_report)
 
 
 _author: ContextVar[Tl1Session | None] = ContextVar("author", default=None)
@@ -385,7 +389,7 @@ class Tl1Session:
 
     async def execute(self, text: str) -> bytes:
         """Execute one command, and return its encoded answer."""
-        command = parse(text)
+        command = parse_command(text)
         author = _author.set(self)
         try:
             lines = await self._run_command(command)
@@ -395,15 +399,15 @@ class Tl1Session:
             return self._frontend.format_denial(command, denied)
         finally:
             _author.reset(author)
-        self._frontend.make_noise(self.send)
-        return self._frontend.answer(command, lines)
+        self._frontend.send_noise(self.send)
+        return self._frontend.format_answer(command, lines)
 
-    def silence(self, *, silenced: bool) -> Lines:
+    def set_silenced(self, *, is_silenced: bool) -> TextLines:
         """Silence autonomous reports to this session, or enable them again. Return an empty answer."""
-        self.is_silenced = silenced
+        self.is_silenced = is_silenced
         return ()
 
-    async def _run_command(self, command: Command) -> Lines:
+    async def _run_command(self, command: Command) -> TextLines:
         self._frontend.check_target(command)
         if command.verb == "ACT-USER":
             self.user = self._frontend.check_account(self, command)
@@ -413,13 +417,13 @@ class Tl1Session:
         if limit_s and idle_s > limit_s:
             self.user = ""
         if not self.user:
-            raise Denial(*self._frontend.not_logged_in)
+            raise Denial(*self._frontend.login_required_denial)
         self._last_activity_s = self._clock.now()
         if command.verb == "CANC-USER":
             self.user = ""
             return ()
         verb = self._frontend.find_canonical_verb(command.verb)
         if verb not in self._table:
-            raise Denial("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
+            raise Denial("ICNV", self._frontend.unknown_command_text.format(verb=verb[:40]))
         lines = self._table[verb](command)
         return lines if isinstance(lines, Sequence) else await lines

@@ -32,10 +32,10 @@ def parse_interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
     """
     offset = 0
     while offset + _HEADER.size <= len(data):
-        length, kind, *_ = _HEADER.unpack_from(data, offset)
+        length, message_type, *_ = _HEADER.unpack_from(data, offset)
         if length < _HEADER.size or offset + length > len(data):
             return
-        if kind == _RTM_NEWLINK and length >= _HEADER.size + _LINK.size:
+        if message_type == _RTM_NEWLINK and length >= _HEADER.size + _LINK.size:
             _, _, _, flags, _ = _LINK.unpack_from(data, offset + _HEADER.size)
             name = _parse_name(data[offset + _HEADER.size + _LINK.size : offset + length])
             if name:
@@ -46,10 +46,10 @@ def parse_interface_states(data: bytes) -> Iterator[tuple[str, bool]]:
 def _parse_name(attributes: bytes) -> str:
     offset = 0
     while offset + _ATTRIBUTE.size <= len(attributes):
-        length, kind = _ATTRIBUTE.unpack_from(attributes, offset)
+        length, attribute_type = _ATTRIBUTE.unpack_from(attributes, offset)
         if length < _ATTRIBUTE.size:
             return ""
-        if kind == _IFLA_IFNAME:
+        if attribute_type == _IFLA_IFNAME:
             return (
                 attributes[offset + _ATTRIBUTE.size : offset + length].rstrip(b"\0").decode(errors="replace")
             )

@@ -21,23 +21,26 @@ _LOGIN_COMMENT = "root@lab"
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A key pair in OpenSSH format. `private` is the content of a file, and `public` a line without line ending."""
+    """A key pair in OpenSSH format.
 
-    private: str
-    public: str
+    `private_key` is the content of a file, and `public_key` a line without line ending.
+    """
+
+    private_key: str
+    public_key: str
 
 
 @dataclass(frozen=True, slots=True)
 class LabKeys:
-    """Keys of a lab: `login` is the key of root on every host, and `servers` maps host names to server keys."""
+    """Keys of a lab: `login_key` is the key of root on every host, and `server_keys` maps host names to server keys."""
 
-    login: KeyPair
-    servers: Mapping[str, KeyPair]
+    login_key: KeyPair
+    server_keys: Mapping[str, KeyPair]
 
 
-def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
+def make_keys(hosts: Sequence[str], tool_paths: Mapping[str, str]) -> LabKeys:
     """Generate all keys of a lab. Raise `KernelFault` with the error output of the tools."""
-    command = f"{tools['ssh-keygen']} -q -t ed25519 -N ''"
+    command = f"{tool_paths['ssh-keygen']} -q -t ed25519 -N ''"
     lines = [
         "set -eu; mount -t tmpfs -o mode=700,size=4m tmpfs /run; cd /run",
         *(
@@ -46,7 +49,7 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
         ),
     ]
     process = subprocess.run(
-        [tools["unshare"], "--mount", "--propagation", "private", "/bin/sh", "-s"],
+        [tool_paths["unshare"], "--mount", "--propagation", "private", "/bin/sh", "-s"],
         input="\n".join((*lines, "")),
         capture_output=True,
         text=True,
@@ -54,12 +57,12 @@ def make_keys(hosts: Sequence[str], tools: Mapping[str, str]) -> LabKeys:
         check=False,
         env={"PATH": SEARCH_PATH},
     )
-    pairs = [
+    key_pairs = [
         KeyPair(private_key, public_key) for private_key, public_key in _KEY_PAIR.findall(process.stdout)
     ]
-    if process.returncode != 0 or len(pairs) != len(hosts) + 1:
+    if process.returncode != 0 or len(key_pairs) != len(hosts) + 1:
         raise KernelFault(f"ssh-keygen made no keys for the hosts: {process.stderr.strip()}", code="host")
-    return LabKeys(pairs[0], dict(zip(hosts, pairs[1:], strict=True)))
+    return LabKeys(key_pairs[0], dict(zip(hosts, key_pairs[1:], strict=True)))
 
 
 def make_ssh_files(
@@ -71,10 +74,10 @@ def make_ssh_files(
     is the public key of the operator.
     """
     return {
-        f"{ETC_FOLDER}/ssh_host_ed25519_key": keys.servers[spec.name].private,
-        f"{ETC_FOLDER}/authorized_keys": f"{authorized_key}\n{keys.login.public}\n",
-        f"{HOME_FOLDER}/.ssh/id_ed25519": keys.login.private,
-        f"{HOME_FOLDER}/.ssh/id_ed25519.pub": f"{keys.login.public}\n",
+        f"{ETC_FOLDER}/ssh_host_ed25519_key": keys.server_keys[spec.name].private_key,
+        f"{ETC_FOLDER}/authorized_keys": f"{authorized_key}\n{keys.login_key.public_key}\n",
+        f"{HOME_FOLDER}/.ssh/id_ed25519": keys.login_key.private_key,
+        f"{HOME_FOLDER}/.ssh/id_ed25519.pub": f"{keys.login_key.public_key}\n",
         f"{HOME_FOLDER}/.ssh/known_hosts": "".join(_format_known_host(host, keys) for host in hosts),
         f"{HOME_FOLDER}/.ssh/config": "".join(
             f"Host {host.name} {host.address.ip}\n  Port {host.ssh_port}\n"
@@ -89,5 +92,5 @@ def _format_known_host(host: HostSpec, keys: LabKeys) -> str:
     names = [host.name, str(host.address.ip)]
     if host.ssh_port != 22:
         names = [f"[{name}]:{host.ssh_port}" for name in names]
-    kind, key = keys.servers[host.name].public.split(" ")[:2]
-    return f"{','.join(names)} {kind} {key}\n"
+    key_type, key = keys.server_keys[host.name].public_key.split(" ")[:2]
+    return f"{','.join(names)} {key_type} {key}\n"

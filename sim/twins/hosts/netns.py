@@ -1,6 +1,6 @@
 """Named kernel network namespaces: creation, removal, processes, and calls inside a namespace.
 
-All functions need Linux, and most need root. `batch` runs one `ip` or `tc` process for any number of commands.
+All functions need Linux, and most need root. `run_batch` runs one `ip` or `tc` process for any number of commands.
 `call_in_namespace` and `bind_in_namespace` start no process: a new thread enters the namespace. The kernel keeps the
 current network namespace of each thread separately, so the other threads are not affected.
 """
@@ -51,7 +51,7 @@ class KernelFault(LightbedError):
         super().__init__(f"{problem}. {hint}" if hint else problem)
 
 
-def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
+def run_batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:
     """Run `lines` in order with one `ip -batch` or `tc -batch`, and stop at the first line that fails.
 
     Raise `KernelFault` with the failed line and the tool's error. Without lines, do nothing.
@@ -84,7 +84,7 @@ def _find_failed_line(tool: str, lines: Sequence[str], stderr: str) -> str:
 def add_namespaces(names: Iterable[str]) -> None:
     """Create named network namespaces. Raise `KernelFault` with code `no_namespaces` if that is not permitted."""
     try:
-        batch("ip", [f"netns add {name}" for name in names])
+        run_batch("ip", [f"netns add {name}" for name in names])
     except KernelFault as error:
         hint = "Run where root may create network namespaces (CAP_SYS_ADMIN), or set `hosts_mode` to `model`"
         raise KernelFault(error.what, hint=hint, code="no_namespaces") from error
@@ -93,7 +93,7 @@ def add_namespaces(names: Iterable[str]) -> None:
 def delete_namespaces(names: Iterable[str]) -> None:
     """Remove named namespaces, if they exist. The kernel removes their links once no process uses them."""
     present_names = set(list_namespaces())
-    batch("ip", [f"netns del {name}" for name in names if name in present_names])
+    run_batch("ip", [f"netns del {name}" for name in names if name in present_names])
 
 
 def list_namespaces(prefix: str = "") -> tuple[str, ...]:
@@ -107,14 +107,20 @@ def list_namespaces(prefix: str = "") -> tuple[str, ...]:
 
 def list_processes(names: Iterable[str]) -> tuple[int, ...]:
     """Return the ids of the processes in any of the named namespaces."""
-    identities = {identity for name in names if (identity := _identify(_NAMESPACE_FOLDER / name)) is not None}
+    identities = {
+        identity
+        for name in names
+        if (identity := _read_namespace_identity(_NAMESPACE_FOLDER / name)) is not None
+    }
     if not identities:
         return ()
     processes = (path for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return tuple(int(path.name) for path in processes if _identify(path / "ns/net") in identities)
+    return tuple(
+        int(path.name) for path in processes if _read_namespace_identity(path / "ns/net") in identities
+    )
 
 
-def _identify(path: Path) -> tuple[int, int] | None:
+def _read_namespace_identity(path: Path) -> tuple[int, int] | None:
     """Return the device and inode that identify a namespace, or None if it does not exist."""
     try:
         status = path.stat()
@@ -144,33 +150,33 @@ def call_in_namespace(namespace: str, function: Callable[[], T]) -> T:
     """Call `function` in a new thread inside the named network namespace, and return its result."""
 
     def enter() -> T:
-        _enter(namespace)
+        _enter_namespace(namespace)
         return function()
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix=namespace) as thread:
         return thread.submit(enter).result()
 
 
-def await_ready(namespace: str, links: Iterable[str]) -> None:
+def await_links_ready(namespace: str, links: Iterable[str]) -> None:
     """Wait until links can send. Do not wait for links that are missing or set down.
 
     A link shows its carrier at once, but a kernel worker attaches the queue of the link later. Until then, the kernel
     silently drops packets. Raise `KernelFault` if this takes longer than `_READY_TIMEOUT_S`.
     """
-    call_in_namespace(namespace, lambda: _await_ready(namespace, links))
+    call_in_namespace(namespace, lambda: _await_links_ready(namespace, links))
 
 
-def _await_ready(namespace: str, links: Iterable[str]) -> None:
+def _await_links_ready(namespace: str, links: Iterable[str]) -> None:
     deadline = time.monotonic() + _READY_TIMEOUT_S
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for link in links:
-            while not _is_ready(sock, link):
+            while not _is_link_ready(sock, link):
                 if time.monotonic() > deadline:
                     raise KernelFault(f"{link} in {namespace} has light, but does not come up", code="stuck")
                 time.sleep(0.001)
 
 
-def _is_ready(sock: socket.socket, link: str) -> bool:
+def _is_link_ready(sock: socket.socket, link: str) -> bool:
     """Return True if a link can send, or if it is missing or set down."""
     try:
         flags = _read_flags(sock, link)
@@ -189,7 +195,7 @@ def _read_flags(sock: socket.socket, link: str) -> int:
     return int(struct.unpack_from("16sh", reply)[1])
 
 
-def _enter(namespace: str) -> None:
+def _enter_namespace(namespace: str) -> None:
     """Move the calling thread into the named namespace permanently. Raise `KernelFault` if that fails."""
     try:
         handle = os.open(_NAMESPACE_FOLDER / namespace, os.O_RDONLY | os.O_CLOEXEC)

@@ -48,11 +48,11 @@ DROPPED_CAPABILITIES = "-sys_time,-sys_module,-sys_rawio,-syslog,-mknod,-wake_al
 class MachineMount:
     """A mount of the machine that a host sees: a directory or a single file, with its mode and owner."""
 
-    point: str
+    mount_point: str
     is_folder: bool
     mode: int
-    user: int = 0
-    group: int = 0
+    user_id: int = 0
+    group_id: int = 0
 
 
 def parse_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
@@ -62,35 +62,35 @@ def parse_mounts(mountinfo: str) -> tuple[MachineMount, ...]:
     """
     mounts = {}
     for line in mountinfo.splitlines():
-        fields, _, kind = line.partition(" - ")
-        point = _unescape(fields.split(" ")[4])
-        if kind.split(" ")[0] not in _FILELESS_TYPES and not _is_below(point, _OWN_FOLDERS):
-            mounts[point] = _inspect_mount(point)
+        fields, _, filesystem_part = line.partition(" - ")
+        mount_point = _unescape(fields.split(" ")[4])
+        if filesystem_part.split(" ")[0] not in _FILELESS_TYPES and not _is_below(mount_point, _OWN_FOLDERS):
+            mounts[mount_point] = _inspect_mount(mount_point)
     return tuple(mount for _, mount in sorted(mounts.items()) if mount is not None)
 
 
-def _unescape(point: str) -> str:
+def _unescape(mount_point: str) -> str:
     r"""Decode a path of mountinfo, in which special characters such as spaces are octal numbers.
 
     >>> _unescape(r"/mnt/a\040b")
     '/mnt/a b'
     """
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), point)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), mount_point)
 
 
-def _is_below(point: str, folders: Iterable[str]) -> bool:
-    return any(point == folder or point.startswith(f"{folder}/") for folder in folders)
+def _is_below(mount_point: str, folders: Iterable[str]) -> bool:
+    return any(mount_point == folder or mount_point.startswith(f"{folder}/") for folder in folders)
 
 
-def _inspect_mount(point: str) -> MachineMount | None:
+def _inspect_mount(mount_point: str) -> MachineMount | None:
     try:
-        status = Path(point).stat()
+        status = Path(mount_point).stat()
     except OSError:
         return None
     is_folder = stat.S_ISDIR(status.st_mode)
     if not is_folder and not stat.S_ISREG(status.st_mode):
         return None
-    return MachineMount(point, is_folder, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
+    return MachineMount(mount_point, is_folder, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
 
 
 def make_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
@@ -117,18 +117,18 @@ def make_root_script(mounts: Sequence[MachineMount]) -> tuple[str, ...]:
 
 
 def _make_mount_lines(number: int, mount: MachineMount) -> list[str]:
-    source, target = shlex.quote(mount.point), shlex.quote(f"/run/root{mount.point}")
+    source, target = shlex.quote(mount.mount_point), shlex.quote(f"/run/root{mount.mount_point}")
     if not mount.is_folder:
         return [f"cp -p --remove-destination {source} {target}"]
     # Use numbers, because the machine's path may contain characters that overlay options do not allow.
     lower, upper, work = (f"/run/{part}/{number}" for part in ("lower", "upper", "work"))
     overlay = f"mount -t overlay -o lowerdir={lower},upperdir={upper},workdir={work} overlay {target}"
-    if mount.point != "/":
+    if mount.mount_point != "/":
         overlay += f" 2>/dev/null || mount -o bind,ro {source} {target}"
     return [
         f"mkdir {lower} {upper} {work}",
         f"chmod {mount.mode:o} {upper}",
-        *([f"chown {mount.user}:{mount.group} {upper}"] if mount.user or mount.group else []),
+        *([f"chown {mount.user_id}:{mount.group_id} {upper}"] if mount.user_id or mount.group_id else []),
         f"mount --bind {source} {lower}",
         overlay,
     ]
@@ -184,12 +184,12 @@ def check_device_nodes(folder: Path = Path("/dev")) -> None:
             )
 
 
-def probe_own_root(mounts: Sequence[MachineMount], tools: Mapping[str, str]) -> str:
+def probe_own_root(mounts: Sequence[MachineMount], tool_paths: Mapping[str, str]) -> str:
     """Try to build a separate root. Return the error, or an empty text if the kernel supports it."""
     new_namespaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
     try:
         process = subprocess.run(
-            [tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-eus"],
+            [tool_paths["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-eus"],
             input="\n".join((*make_root_script(mounts), "")),
             capture_output=True,
             text=True,

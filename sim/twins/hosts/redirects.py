@@ -61,30 +61,35 @@ class LinkShape:
 
     def make_queue_commands(self, nic: str) -> tuple[str, ...]:
         """Return the `tc` commands that shape a NIC. Tests compare them with a copy in `testbed/node/queues.py`."""
-        tree = f"dev {nic} parent 2:"
-        classes = range(1, 2 + TURNS)
+        parent_option = f"dev {nic} parent 2:"
+        class_numbers = range(1, 2 + TURNS)
         return (
             f"qdisc add dev {nic} root handle 1: {self.token_bucket}",
             f"qdisc add dev {nic} parent 1:1 handle 2: htb default 2",
             *(
-                f"class add {tree} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum {QUANTUM}"
-                for number in classes
+                f"class add {parent_option} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum"
+                f" {QUANTUM_BYTES}"
+                for number in class_numbers
             ),
             *(
-                f"qdisc add {tree}{number:x} handle {number + 2:x}: bfifo limit {self.queue_bytes}"
-                for number in classes
+                f"qdisc add {parent_option}{number:x} handle {number + 2:x}: bfifo limit {self.queue_bytes}"
+                for number in class_numbers
             ),
-            *(f"filter add {tree} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PRIORITY_MATCHES),
-            f"filter add {tree} protocol ip prio 1 handle {_TABLE_ID} u32 divisor {TURNS}",
             *(
-                f"filter add {tree} protocol ip prio 1 u32 ht {_TABLE_ID}{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
-                for turn in range(TURNS)
+                f"filter add {parent_option} protocol ip prio 1 u32 {match} flowid 2:1"
+                for match in _PRIORITY_MATCHES
             ),
-            f"filter add {tree} protocol ip prio 1 u32 ht 800: {_TCP_MATCH} {_SOURCE_PORT} link {_TABLE_ID}",
+            f"filter add {parent_option} protocol ip prio 1 handle {_TABLE_ID} u32 divisor {TURNS}",
+            *(
+                f"filter add {parent_option} protocol ip prio 1 u32 ht {_TABLE_ID}{slot:x}: match u32 0 0 flowid"
+                f" 2:{slot + 2:x}"
+                for slot in range(TURNS)
+            ),
+            f"filter add {parent_option} protocol ip prio 1 u32 ht 800: {_TCP_MATCH} {_SOURCE_PORT} link {_TABLE_ID}",
         )
 
 
-TURNS, QUANTUM = 16, 18_000
+TURNS, QUANTUM_BYTES = 16, 18_000
 """Number of classes for connections. Number of bytes that a class sends in its turn: two packets of 9000 bytes."""
 _TABLE_ID = "9:"
 _TCP_MATCH = "match u8 0x45 0xff at 0 match u8 6 0xff at 9"
@@ -106,24 +111,24 @@ _PRIORITY_MATCHES = (
 class FarEnd:
     """The far end of a host NIC.
 
-    `nic` is the label `host/name` of the NIC, and `host_link` its interface in `host_namespace`. `link` and `index` are
-    the interface of the far end in the fabric namespace.
+    `nic` is the label `host/name` of the NIC, and `host_link` its interface in `host_namespace`. `link_name` and
+    `link_index` are the interface of the far end in the fabric namespace.
     """
 
     nic: str
-    link: str
-    index: int
+    link_name: str
+    link_index: int
     host_namespace: str
     host_link: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rendering:
+class RedirectCommands:
     """Kernel commands for a change of light, in order of execution: far ends down, filters, far ends up."""
 
-    down: tuple[str, ...]
-    filters: tuple[str, ...]
-    up: tuple[str, ...]
+    down_commands: tuple[str, ...]
+    filter_commands: tuple[str, ...]
+    up_commands: tuple[str, ...]
 
 
 def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, ...]:
@@ -140,28 +145,34 @@ def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tupl
 
 
 def render_changes(
-    before: Mapping[str, str], after: Mapping[str, str], links_by_nic: Mapping[str, str]
-) -> Rendering:
-    """Return the kernel commands that change the light (receiver NIC -> transmitter NIC) from `before` to `after`.
+    light_before: Mapping[str, str], light_after: Mapping[str, str], links_by_nic: Mapping[str, str]
+) -> RedirectCommands:
+    """Return the kernel commands that change the light from `light_before` to `light_after`.
+
+    Light is (receiver NIC -> transmitter NIC).
 
     >>> links = {"a/nic1": "h0n0", "b/nic1": "h1n0"}
-    >>> render_changes({}, {"b/nic1": "a/nic1"}, links).up
+    >>> render_changes({}, {"b/nic1": "a/nic1"}, links).up_commands
     ('link set h1n0 up',)
-    >>> render_changes({"b/nic1": "a/nic1"}, {}, links).filters
+    >>> render_changes({"b/nic1": "a/nic1"}, {}, links).filter_commands
     ('filter del dev h0n0 ingress protocol all pref 1',)
     """
-    old_target = {transmitter: receiver for receiver, transmitter in before.items()}
-    new_target = {transmitter: receiver for receiver, transmitter in after.items()}
-    removal_lines = [_format_removal(links_by_nic[end]) for end in old_target if end not in new_target]
+    old_receivers = {transmitter: receiver for receiver, transmitter in light_before.items()}
+    new_receivers = {transmitter: receiver for receiver, transmitter in light_after.items()}
+    removal_lines = [_format_removal(links_by_nic[end]) for end in old_receivers if end not in new_receivers]
     new_redirects = [
         _format_redirect(links_by_nic[end], links_by_nic[target])
-        for end, target in new_target.items()
-        if old_target.get(end) != target
+        for end, target in new_receivers.items()
+        if old_receivers.get(end) != target
     ]
-    return Rendering(
-        down=tuple(f"link set {links_by_nic[end]} down" for end in before if end not in after),
-        filters=(*removal_lines, *new_redirects),
-        up=tuple(f"link set {links_by_nic[end]} up" for end in after if end not in before),
+    return RedirectCommands(
+        down_commands=tuple(
+            f"link set {links_by_nic[end]} down" for end in light_before if end not in light_after
+        ),
+        filter_commands=(*removal_lines, *new_redirects),
+        up_commands=tuple(
+            f"link set {links_by_nic[end]} up" for end in light_after if end not in light_before
+        ),
     )
 
 
@@ -183,10 +194,10 @@ def _format_redirect(source: str, target: str) -> str:
 class Fabric:
     """The fabric namespace of one lab. It renders the light of the plant as redirects."""
 
-    def __init__(self, namespace: str, target_sets: Iterable[FarEnd]) -> None:
+    def __init__(self, namespace: str, far_ends: Iterable[FarEnd]) -> None:
         self.namespace = namespace
-        self.ends = tuple(target_sets)
-        self._links_by_nic = {end.nic: end.link for end in self.ends}
+        self.far_ends = tuple(far_ends)
+        self._links_by_nic = {end.nic: end.link_name for end in self.far_ends}
 
     def build(self, shape: LinkShape) -> None:
         """Create the veth pairs, with host ends in the namespaces of hosts. Far ends are down, so all NICs are dark.
@@ -196,25 +207,25 @@ class Fabric:
         """
         settings = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
         netns.set_sysctls(self.namespace, settings)
-        pairs = [
-            f"link add {end.link} index {end.index} mtu {shape.mtu} type veth"
+        link_lines = [
+            f"link add {end.link_name} index {end.link_index} mtu {shape.mtu} type veth"
             f" peer name {end.host_link} mtu {shape.mtu} netns {end.host_namespace}"
-            for end in self.ends
+            for end in self.far_ends
         ]
-        netns.batch("ip", pairs, self.namespace)
+        netns.run_batch("ip", link_lines, self.namespace)
         self._prepare_redirects()
 
     def _prepare_redirects(self) -> None:
         """Prepare all far ends, and try one redirect. Raise `KernelFault` if the kernel lacks a feature."""
         trial_lines = [
             line
-            for end in self.ends[:1]
-            for line in (_format_redirect(end.link, end.link), _format_removal(end.link))
+            for end in self.far_ends[:1]
+            for line in (_format_redirect(end.link_name, end.link_name), _format_removal(end.link_name))
         ]
         try:
-            netns.batch(
+            netns.run_batch(
                 "tc",
-                [*(f"qdisc add dev {end.link} clsact" for end in self.ends), *trial_lines],
+                [*(f"qdisc add dev {end.link_name} clsact" for end in self.far_ends), *trial_lines],
                 self.namespace,
             )
         except netns.KernelFault as error:
@@ -223,23 +234,23 @@ class Fabric:
             )
             raise netns.KernelFault(error.what, hint=hint, code="no_redirects") from error
 
-    def render(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Make the kernel forward packets along the light paths of `after`, and wait until NICs can send.
+    def render(self, light_before: Mapping[str, str], light_after: Mapping[str, str]) -> None:
+        """Make the kernel forward packets along the light paths of `light_after`, and wait until NICs can send.
 
         A receiver that loses its light loses the carrier before the redirects change. A receiver that gains light gets
         the carrier after they have changed.
         """
-        change_text = render_changes(before, after, self._links_by_nic)
-        netns.batch("ip", change_text.down, self.namespace)
-        netns.batch("tc", change_text.filters, self.namespace)
-        netns.batch("ip", change_text.up, self.namespace)
-        self._await_ready(after.keys() - before.keys())
+        commands = render_changes(light_before, light_after, self._links_by_nic)
+        netns.run_batch("ip", commands.down_commands, self.namespace)
+        netns.run_batch("tc", commands.filter_commands, self.namespace)
+        netns.run_batch("ip", commands.up_commands, self.namespace)
+        self._await_links_ready(light_after.keys() - light_before.keys())
 
-    def _await_ready(self, receivers: Collection[str]) -> None:
+    def _await_links_ready(self, receivers: Collection[str]) -> None:
         """Wait until NICs with a new carrier can send."""
         links_by_namespace: dict[str, list[str]] = {}
-        for end in self.ends:
+        for end in self.far_ends:
             if end.nic in receivers:
                 links_by_namespace.setdefault(end.host_namespace, []).append(end.host_link)
         for namespace, names in links_by_namespace.items():
-            netns.await_ready(namespace, names)
+            netns.await_links_ready(namespace, names)

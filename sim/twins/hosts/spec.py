@@ -17,7 +17,8 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class HostSpec:
     """Specification of a host: name, network namespace, management address with prefix length, SSH port and NICs.
 
-    `fabric` holds the host's (address, name) pairs in the optical fabric. NICs get them when a topology is applied.
+    `fabric_addresses` holds the host's (address, name) pairs in the optical fabric. NICs get them when a topology is
+    applied.
     """
 
     name: str
@@ -25,7 +26,7 @@ class HostSpec:
     address: IPv4Interface
     ssh_port: int
     nics: tuple[str, ...]
-    fabric: tuple[tuple[str, str], ...] = ()
+    fabric_addresses: tuple[tuple[str, str], ...] = ()
 
 
 def format_hosts_file(hosts: Iterable[HostSpec]) -> str:
@@ -33,5 +34,5 @@ def format_hosts_file(hosts: Iterable[HostSpec]) -> str:
     lines = ["127.0.0.1 localhost"]
     for host in hosts:
         lines.append(f"{host.address.ip} {host.name}")
-        lines += [f"{address} {name}" for address, name in host.fabric]
+        lines += [f"{address} {name}" for address, name in host.fabric_addresses]
     return "\n".join(lines) + "\n"

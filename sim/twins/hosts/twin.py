@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sim.twins.hosts.netns import KernelFault, batch, set_sysctls
+from sim.twins.hosts.netns import KernelFault, run_batch, set_sysctls
 from sim.twins.hosts.own_root import DROPPED_CAPABILITIES
 from sim.twins.hosts.redirects import LinkShape
 from sim.twins.hosts.spec import (
@@ -39,7 +39,7 @@ _START_TIMEOUT_S = 20.0
 # TCP sends the data of a millisecond at once. On a slow link, that would be a single packet, so set a minimum: seven
 # packets of 9000 bytes (the MTU of labs) are the 64 KiB that the kernel can send at once.
 _TCP_SYSCTLS = {"ipv4/tcp_congestion_control": "reno", "ipv4/tcp_min_tso_segs": 7}
-_TOOLS = {
+_PACKAGE_BY_TOOL = {
     "sshd": "openssh-server",
     "ssh-keygen": "openssh-client",
     "ip": "iproute2",
@@ -57,14 +57,14 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
     Raise `KernelFault` if programs are missing. Its hint is the apt command that installs them.
     """
     path_by_tool: dict[str, str] = {}
-    for tool in _TOOLS:
+    for tool in _PACKAGE_BY_TOOL:
         candidates = (Path(folder, tool) for folder in search_path.split(":"))
         path = next((str(candidate) for candidate in candidates if os.access(candidate, os.X_OK)), None)
         if path:
             path_by_tool[tool] = path
-    missing_tools = [tool for tool in _TOOLS if tool not in path_by_tool]
+    missing_tools = [tool for tool in _PACKAGE_BY_TOOL if tool not in path_by_tool]
     if missing_tools:
-        packages = " ".join(sorted({_TOOLS[tool] for tool in missing_tools}))
+        packages = " ".join(sorted({_PACKAGE_BY_TOOL[tool] for tool in missing_tools}))
         raise KernelFault(
             f"not installed on this machine: {', '.join(missing_tools)}",
             hint=f"apt-get install --no-install-recommends {packages}",
@@ -76,7 +76,7 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
 def build_network(spec: HostSpec, shape: LinkShape) -> None:
     """Configure and set up the loopback, the management link and the NICs. NICs get a rate but no address."""
     set_sysctls(spec.namespace, _TCP_SYSCTLS)
-    batch(
+    run_batch(
         "ip",
         [
             "link set lo up",
@@ -86,7 +86,7 @@ def build_network(spec: HostSpec, shape: LinkShape) -> None:
         ],
         spec.namespace,
     )
-    batch("tc", [line for nic in spec.nics for line in shape.make_queue_commands(nic)], spec.namespace)
+    run_batch("tc", [line for nic in spec.nics for line in shape.make_queue_commands(nic)], spec.namespace)
 
 
 def format_sshd_config(spec: HostSpec) -> str:
@@ -132,84 +132,103 @@ def make_etc_files(
 
 def make_boot_script(
     spec: HostSpec,
-    etc: Mapping[str, str],
-    ssh: Mapping[str, str],
-    tools: Mapping[str, str],
-    own_root: Sequence[str] = (),
-    commands: Mapping[str, str] | None = None,
+    etc_files: Mapping[str, str],
+    ssh_files: Mapping[str, str],
+    tool_paths: Mapping[str, str],
+    root_script: Sequence[str] = (),
+    command_files: Mapping[str, str] | None = None,
 ) -> str:
     """Return the shell script that sets up a host in new namespaces, and then becomes its SSH server.
 
-    `etc` maps names to files of /etc, `ssh` maps paths to other files, and `commands` maps names to programs.
-    `own_root` holds the shell lines that build a separate root. Without them, the host has the machine's root.
+    `etc_files` maps names to files of /etc, `ssh_files` maps paths to other files, and `command_files` maps names to
+    programs. `root_script` holds the shell lines that build a separate root. Without them, the host has the machine's
+    root.
     """
     files = {
-        **{f"{ETC_FOLDER}/{name}": text for name, text in etc.items()},
+        **{f"{ETC_FOLDER}/{name}": text for name, text in etc_files.items()},
         f"{ETC_FOLDER}/sshd_config": format_sshd_config(spec),
-        **ssh,
-        **{f"{COMMANDS_FOLDER}/{name}": text for name, text in (commands or {}).items()},
+        **ssh_files,
+        **{f"{COMMANDS_FOLDER}/{name}": text for name, text in (command_files or {}).items()},
     }
-    server = f"{tools['sshd']} -D -e -f {ETC_FOLDER}/sshd_config"
+    server_command = f"{tool_paths['sshd']} -D -e -f {ETC_FOLDER}/sshd_config"
     return "\n".join(
         [
             "set -eu",
             f"export PATH={SEARCH_PATH}",
             f"hostname {spec.name} 2>/dev/null || echo {spec.name} >/proc/sys/kernel/hostname",
-            *(own_root or ("mount -t sysfs sysfs /sys", "mount -t tmpfs -o mode=755,size=256m tmpfs /run")),
+            *(
+                root_script
+                or ("mount -t sysfs sysfs /sys", "mount -t tmpfs -o mode=755,size=256m tmpfs /run")
+            ),
             "mount -t tmpfs -o mode=1777,size=256m tmpfs /dev/shm",
             f"mkdir -p -m 755 /run/sshd {ETC_FOLDER} {COMMANDS_FOLDER}",
             f"mkdir -p -m 700 {HOME_FOLDER} {HOME_FOLDER}/.ssh /run/tmp",
             "umask 077",
             *(f"printf %s {shlex.quote(text)} >{path}" for path, text in files.items()),
             f"chmod 644 {ETC_FOLDER}/hostname {ETC_FOLDER}/hosts {ETC_FOLDER}/passwd",
-            *(_make_etc_lines(etc, is_own=bool(own_root))),
-            *_make_command_lines(commands or (), is_own=bool(own_root)),
+            *(_make_etc_lines(etc_files, has_own_root=bool(root_script))),
+            *_make_command_lines(command_files or (), has_own_root=bool(root_script)),
             "umask 022",
             f"cd {HOME_FOLDER}",
-            *(_make_server_lines(server, tools) if own_root else [f"exec {server} </dev/null"]),
+            *(
+                _make_server_lines(server_command, tool_paths)
+                if root_script
+                else [f"exec {server_command} </dev/null"]
+            ),
             "",
         ]
     )
 
 
-def _make_etc_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+def _make_etc_lines(names: Iterable[str], *, has_own_root: bool) -> list[str]:
     """Return shell lines that install files in /etc: as copies if the host has its own root, else as bind mounts."""
-    if is_own:
+    if has_own_root:
         return [f"cp -p --remove-destination {' '.join(f'{ETC_FOLDER}/{name}' for name in names)} /etc/"]
     return [f"[ ! -e /etc/{name} ] || mount --bind {ETC_FOLDER}/{name} /etc/{name}" for name in names]
 
 
-def _make_command_lines(names: Iterable[str], *, is_own: bool) -> list[str]:
+def _make_command_lines(names: Iterable[str], *, has_own_root: bool) -> list[str]:
     """Return shell lines that make programs executable. If the host has its own root, link them in /usr/local/sbin.
 
     Through the links, the shell finds the programs without the PATH of SSH sessions.
     """
     paths = [f"{COMMANDS_FOLDER}/{name}" for name in names]
-    links = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and is_own else []
+    links = [f"ln -sf {' '.join(paths)} /usr/local/sbin/"] if paths and has_own_root else []
     return [f"chmod 755 {' '.join(paths)}", *links] if paths else []
 
 
-def _make_server_lines(server: str, tools: Mapping[str, str]) -> list[str]:
+def _make_server_lines(server_command: str, tool_paths: Mapping[str, str]) -> list[str]:
     """Return shell lines that become the SSH server. Drop capabilities that affect the machine, if possible."""
-    drop_prefix = f"{tools['setpriv']} --bounding-set {DROPPED_CAPABILITIES}"
-    return [f"less='{drop_prefix}'; $less true 2>/dev/null || less=", f"exec $less {server} </dev/null"]
+    drop_prefix = f"{tool_paths['setpriv']} --bounding-set {DROPPED_CAPABILITIES}"
+    return [
+        f"less='{drop_prefix}'; $less true 2>/dev/null || less=",
+        f"exec $less {server_command} </dev/null",
+    ]
 
 
-def _make_command(spec: HostSpec, tools: Mapping[str, str]) -> list[str]:
+def _make_shell_command(spec: HostSpec, tool_paths: Mapping[str, str]) -> list[str]:
     """Return the command that runs a shell for the boot script in the namespaces of the host.
 
     It enters the network namespace and creates the others. When the supervisor ends, the kernel kills `unshare`
     (`setpriv --pdeathsig`), and then process 1 of the host (`--kill-child`).
     """
     command_prefix = [
-        tools["setpriv"],
+        tool_paths["setpriv"],
         "--pdeathsig",
         "KILL",
-        tools["nsenter"],
+        tool_paths["nsenter"],
         f"--net=/run/netns/{spec.namespace}",
     ]
     new_namespaces = ["--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return [*command_prefix, tools["unshare"], *new_namespaces, "--propagation", "private", "/bin/sh", "-s"]
+    return [
+        *command_prefix,
+        tool_paths["unshare"],
+        *new_namespaces,
+        "--propagation",
+        "private",
+        "/bin/sh",
+        "-s",
+    ]
 
 
 class HostTwin:
@@ -218,15 +237,15 @@ class HostTwin:
     def __init__(self, spec: HostSpec, process: Process) -> None:
         self.spec = spec
         self._process = process
-        self._output: deque[str] = deque(maxlen=20)
-        self._listening = asyncio.Event()
-        self._log = asyncio.create_task(self._read_log())
+        self._last_log_lines: deque[str] = deque(maxlen=20)
+        self._listening_event = asyncio.Event()
+        self._log_task = asyncio.create_task(self._read_log())
 
     @classmethod
-    async def start(cls, spec: HostSpec, script: str, tools: Mapping[str, str]) -> HostTwin:
+    async def start(cls, spec: HostSpec, script: str, tool_paths: Mapping[str, str]) -> HostTwin:
         """Boot a host, and return when its SSH server listens. Raise `KernelFault` with the output of the host."""
         process = await asyncio.create_subprocess_exec(
-            *_make_command(spec, tools),
+            *_make_shell_command(spec, tool_paths),
             stdin=PIPE,
             stdout=DEVNULL,
             stderr=PIPE,
@@ -247,29 +266,29 @@ class HostTwin:
             self._process.stdin.write(script.encode())
             await self._process.stdin.drain()
         self._process.stdin.close()
-        listening_task = asyncio.create_task(self._listening.wait())
+        listening_task = asyncio.create_task(self._listening_event.wait())
         await asyncio.wait(
-            {listening_task, self._log}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            {listening_task, self._log_task}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
         )
         listening_task.cancel()
-        if not self._listening.is_set():
-            output = " | ".join(self._output) or "nothing"
+        if not self._listening_event.is_set():
+            output = " | ".join(self._last_log_lines) or "nothing"
             raise KernelFault(f"host {self.spec.name} did not start; it printed: {output}", code="host")
 
     async def _read_log(self) -> None:
-        """Store the last lines of the host's log, and set `_listening` when the SSH server listens."""
+        """Store the last lines of the host's log, and set `_listening_event` when the SSH server listens."""
         assert self._process.stderr is not None
         async for line in self._process.stderr:
             text = line.decode(errors="replace").strip()
-            self._output.append(text)
+            self._last_log_lines.append(text)
             if text.startswith("Server listening on"):
-                self._listening.set()
+                self._listening_event.set()
 
     async def stop(self) -> None:
         """Kill the host with all its processes, and wait for its end."""
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
-        self._log.cancel()
+        self._log_task.cancel()
         with suppress(asyncio.CancelledError):
-            await self._log
+            await self._log_task

@@ -38,7 +38,7 @@ class TunablePlant(Plant, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
+class TwinAssembly:
     """Parts of a twin."""
 
     identity: str
@@ -47,7 +47,7 @@ class Assembly:
     board: Board
 
 
-def assemble(address: str) -> Assembly:
+def assemble_twin(address: str) -> TwinAssembly:
     """Return the twin that an address describes.
 
     Raise `AddressError` for an invalid address, or `NotSimulated` for an unsupported board.
@@ -65,7 +65,7 @@ def assemble(address: str) -> Assembly:
         plant = _make_plant(twin_address, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
     identity = str(getattr(plant, "identity", f"sim-{twin_address.plant}-0001"))
-    return Assembly(
+    return TwinAssembly(
         identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=max_instructions)
     )
 

@@ -63,7 +63,7 @@ class DeviceClock:
         self._unaccounted_s = 0.0
         self._read_time_s = COUNTER_READ_DURATION_S
 
-    def spend(self, duration_s: float) -> None:
+    def spend_time(self, duration_s: float) -> None:
         """Advance the time."""
         self.now_s += duration_s
         self._unaccounted_s += duration_s
@@ -73,13 +73,13 @@ class DeviceClock:
         """Time up to which the plant has been advanced."""
         return self.now_s - self._unaccounted_s
 
-    def take_unaccounted(self, max_s: float = math.inf) -> float:
+    def account_for_time(self, max_s: float = math.inf) -> float:
         """Return the unaccounted seconds, at most `max_s`, and count the returned seconds as accounted."""
         passed_s = min(self._unaccounted_s, max_s)
         self._unaccounted_s -= passed_s
         return passed_s
 
-    def spend_read(self, next_change_s: float | None) -> None:
+    def spend_read_time(self, next_change_s: float | None) -> None:
         """Spend the time of one read of a counter.
 
         The counter changes next, or the program ends, at `next_change_s` (None for never). Each read without a new
@@ -91,7 +91,7 @@ class DeviceClock:
             if next_change_s is None
             else max(next_change_s - self.now_s, 0.0) + COUNTER_READ_DURATION_S
         )
-        self.spend(min(self._read_time_s, longest_s))
+        self.spend_time(min(self._read_time_s, longest_s))
         self._read_time_s = min(self._read_time_s * READ_TIME_GROWTH, 1.0)
 
     def reset_read_time(self) -> None:
@@ -117,16 +117,16 @@ class BoardKnobs(MutableMapping[str, Any]):
     """
 
     def __init__(
-        self, adc_bits: int, plant: MutableMapping[str, Any], options: Mapping[str, str] | None = None
+        self, adc_bits: int, plant_knobs: MutableMapping[str, Any], options: Mapping[str, str] | None = None
     ) -> None:
         self._board_knobs: dict[str, Any] = {"adc_bits": adc_bits, "filter": "fir", "fault": "none"}
-        self._plant = plant
+        self._plant_knobs = plant_knobs
         for name, value in (options or {}).items():
             self[name] = value
         self._defaults = dict(self._board_knobs)
 
     def __getitem__(self, name: str) -> Any:
-        return self._board_knobs[name] if name in self._board_knobs else self._plant[name]
+        return self._board_knobs[name] if name in self._board_knobs else self._plant_knobs[name]
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "adc_bits":
@@ -140,24 +140,24 @@ class BoardKnobs(MutableMapping[str, Any]):
             self._board_knobs[name] = value
         elif name == "fault":
             # A plant that has a knob of this name implements the fault itself.
-            if value != LIGHT_FAULT or LIGHT_FAULT not in self._plant:
+            if value != LIGHT_FAULT or LIGHT_FAULT not in self._plant_knobs:
                 check_fault(value)
             if LIGHT_FAULT in {value, self._board_knobs["fault"]}:
-                self._plant[LIGHT_FAULT] = value == LIGHT_FAULT
+                self._plant_knobs[LIGHT_FAULT] = value == LIGHT_FAULT
             self._board_knobs["fault"] = value
         else:
-            self._plant[name] = value
+            self._plant_knobs[name] = value
 
     def __delitem__(self, name: str) -> None:
         """Reset a knob to its initial value."""
         if name in self._defaults:
             self[name] = self._defaults[name]
         else:
-            del self._plant[name]
+            del self._plant_knobs[name]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._board_knobs
-        yield from (name for name in self._plant if name not in self._board_knobs)
+        yield from (name for name in self._plant_knobs if name not in self._board_knobs)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -170,7 +170,7 @@ class RunningProgram:
     playback: Playback
     start_s: float
     ticks_per_s: float
-    counter_base: dict[int, tuple[float, int]]
+    counter_bases: dict[int, tuple[float, int]]
     """For each counter, by address: the tick after which its changes count, and its value until then."""
     earlier_states: ChannelStates
     """Pulses and readout settings at the start."""
@@ -211,7 +211,7 @@ class Board:
         self.channel_states: ChannelStates = {}
         self._running: RunningProgram | None = None
         self._last_playback: tuple[Run, tuple[Any, ...], Playback] | None = None
-        self._is_gone = False
+        self._is_unreachable = False
         self.converter = self._make_converter()
 
     @property
@@ -221,19 +221,19 @@ class Board:
 
     def begin_call(self, duration_s: float = CALL_DURATION_S) -> None:
         """Spend the device time of a call. Raise `ConnectionError` if a fault makes the board unreachable."""
-        if self._is_gone or self.knobs["fault"] == "dead_board":
+        if self._is_unreachable or self.knobs["fault"] == "dead_board":
             raise ConnectionError(
                 "the board does not answer: check its power and its network, then connect again"
             )
-        self.clock.spend(duration_s)
+        self.clock.spend_time(duration_s)
 
     def elapse(self, duration_s: float) -> None:
         """Advance the device time and the plant."""
-        self.clock.spend(duration_s)
+        self.clock.spend_time(duration_s)
         self.store_ended_windows()
-        self.plant.elapse(self.clock.take_unaccounted())
+        self.plant.elapse(self.clock.account_for_time())
 
-    def load_envelope(self, generator: int, rows: npt.NDArray[np.int16], address: int) -> None:
+    def load_envelope(self, generator: int, samples: npt.NDArray[np.int16], address: int) -> None:
         """Write samples (n, 2) of an envelope from `address`.
 
         Raise `RuntimeError` if the samples exceed the memory. Raise `NotImplementedError` for a nonzero Q if the
@@ -241,16 +241,16 @@ class Board:
         """
         self.store_ended_windows()
         cfg = self.cfg["gens"][generator]
-        if len(rows) + address > cfg["maxlen"]:
+        if len(samples) + address > cfg["maxlen"]:
             raise RuntimeError(
-                f"an envelope of {len(rows)} samples at address {address} does not fit: generator {generator} "
+                f"an envelope of {len(samples)} samples at address {address} does not fit: generator {generator} "
                 f"has room for {cfg['maxlen']}"
             )
-        if not cfg["complex_env"] and rows[:, 1].any():
+        if not cfg["complex_env"] and samples[:, 1].any():
             raise NotImplementedError(f"generator {generator} takes real envelopes only: leave Q zero")
-        target = self.envelopes[generator][address : address + len(rows)]
-        if not np.array_equal(target, rows):
-            target[:] = rows
+        target = self.envelopes[generator][address : address + len(samples)]
+        if not np.array_equal(target, samples):
+            target[:] = samples
             self._envelopes_version += 1
 
     def load_program(self, binprog: Any, *, load_mem: bool) -> None:
@@ -272,23 +272,23 @@ class Board:
         self.store_ended_windows()
         self.stop()
         self._running = None
-        self.plant.elapse(self.clock.take_unaccounted())
-        self.clock.spend(START_DURATION_S)
+        self.plant.elapse(self.clock.account_for_time())
+        self.clock.spend_time(START_DURATION_S)
         self.converter = self._make_converter()
         feedback = Feedback(self)
-        completed_run = self.core.run(feedback.read)
+        completed_run = self.core.run(feedback.read_readout)
         new_playback = self._find_playback(completed_run.run)
         for readout_number, (readout, readout_run) in enumerate(
             zip(self.readouts, new_playback.readout_runs, strict=True)
         ):
             if readout_number in feedback.started_readouts:
-                readout.extend(readout_run)
+                readout.extend_run(readout_run)
             else:
-                readout.begin(readout_run)
-        counter_base = {address: (-1.0, value) for address, value in completed_run.counters_before.items()}
+                readout.begin_run(readout_run)
+        counter_bases = {address: (-1.0, value) for address, value in completed_run.counters_before.items()}
         ticks_per_s = self.cfg["tprocs"][0]["f_time"] * 1e6 * self.clock_factor
         self._running = RunningProgram(
-            new_playback, self.clock.now_s, ticks_per_s, counter_base, self.channel_states
+            new_playback, self.clock.now_s, ticks_per_s, counter_bases, self.channel_states
         )
         self.channel_states = new_playback.channel_states
         self.clock.reset_read_time()
@@ -315,17 +315,17 @@ class Board:
         """Spend the device time of a read, and return the current value of a counter."""
         running_program = self._running
         if self.knobs["fault"] == "gone_in_acquisition" and running_program is not None:
-            self._is_gone = True
+            self._is_unreachable = True
             self.begin_call()
         if running_program is None or self.knobs["fault"] == "stuck_counter":
-            self.clock.spend(COUNTER_READ_DURATION_S)
+            self.clock.spend_time(COUNTER_READ_DURATION_S)
             if running_program is not None:
-                return running_program.counter_base.get(address, (0.0, 0))[1]
+                return running_program.counter_bases.get(address, (0.0, 0))[1]
             return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
         ticks, values = running_program.playback.find_counter_changes(address)
         change_count_before = int(np.searchsorted(ticks, self._compute_tick(running_program), "right"))
         self._spend_counter_read(running_program, ticks, change_count_before)
-        cleared_tick, value = running_program.counter_base.get(address, (-1.0, 0))
+        cleared_tick, value = running_program.counter_bases.get(address, (-1.0, 0))
         change_count = int(np.searchsorted(ticks, self._compute_tick(running_program), "right"))
         if change_count > change_count_before:
             self.clock.reset_read_time()
@@ -338,7 +338,7 @@ class Board:
     def clear_counter(self, address: int) -> None:
         """Set a counter to zero: a word of data memory (version 1), or all registers (version 2)."""
         if self._running is not None:
-            self._running.counter_base[address] = (self._compute_tick(self._running), 0)
+            self._running.counter_bases[address] = (self._compute_tick(self._running), 0)
         if self.core.version == 2:
             self.stop()
         self.core.clear_counter(address)
@@ -354,13 +354,13 @@ class Board:
                 running_program.compute_tick(self.clock.now_s), self.converter, self.compute_epoch()
             )
 
-    def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
+    def enable_readout(self, readout: int, *, avg: bool, buf: bool) -> None:
         """Make later triggers of a readout store sums (`avg`), samples (`buf`) or both."""
         self.store_ended_windows(readout)
         selected_readout = self.readouts[readout]
         selected_readout.buffer.enable(avg=avg, buf=buf)
         if self._running is not None and self._running.stop_tick is None:
-            selected_readout.listen(since=self._running.compute_tick(self.clock.now_s))
+            selected_readout.open_windows(since_tick=self._running.compute_tick(self.clock.now_s))
 
     def _drift_plant(self, running_program: RunningProgram) -> None:
         """Advance the plant by whole periods. Before each step, store the windows that ended before it.
@@ -368,7 +368,7 @@ class Board:
         Periods in which no window ends pass in one step. A remaining fraction of a period stays unaccounted.
         """
         while (
-            whole_periods := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
+            whole_period_count := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
         ) >= 1:
             window_ends = [
                 end for own_readout in self.readouts if (end := own_readout.find_next_end_tick()) is not None
@@ -378,26 +378,26 @@ class Board:
                 if window_ends
                 else math.inf
             )
-            quiet_periods = math.floor(
-                min(max(next_s - self.clock.accounted_s, 0.0), whole_periods * DRIFT_PERIOD_S)
+            quiet_period_count = math.floor(
+                min(max(next_s - self.clock.accounted_s, 0.0), whole_period_count * DRIFT_PERIOD_S)
                 / DRIFT_PERIOD_S
             )
-            moment_s = self.clock.accounted_s + DRIFT_PERIOD_S
-            if not quiet_periods:
+            step_end_s = self.clock.accounted_s + DRIFT_PERIOD_S
+            if not quiet_period_count:
                 for own_readout in self.readouts:
                     own_readout.store_ended_windows(
-                        running_program.compute_tick(moment_s), self.converter, self.compute_epoch()
+                        running_program.compute_tick(step_end_s), self.converter, self.compute_epoch()
                     )
-            self.plant.elapse(self.clock.take_unaccounted(max(quiet_periods, 1) * DRIFT_PERIOD_S))
+            self.plant.elapse(self.clock.account_for_time(max(quiet_period_count, 1) * DRIFT_PERIOD_S))
 
     def _spend_counter_read(
         self, running_program: RunningProgram, ticks: npt.NDArray[np.int64], position: int
     ) -> None:
         if self.knobs["fault"] == "overrun":
-            self.clock.spend(OVERRUN_READ_DURATION_S)
+            self.clock.spend_time(OVERRUN_READ_DURATION_S)
             return
-        next_tick = ticks[position] if position < len(ticks) else running_program.playback.run.end
-        self.clock.spend_read(running_program.start_s + float(next_tick) / running_program.ticks_per_s)
+        next_tick = ticks[position] if position < len(ticks) else running_program.playback.run.end_tick
+        self.clock.spend_read_time(running_program.start_s + float(next_tick) / running_program.ticks_per_s)
 
     def _compute_tick(self, running_program: RunningProgram) -> float:
         now = running_program.compute_tick(self.clock.now_s)
@@ -407,7 +407,7 @@ class Board:
         running_program = self._running
         return (
             running_program is not None
-            and self._compute_tick(running_program) < running_program.playback.run.end
+            and self._compute_tick(running_program) < running_program.playback.run.end_tick
             and running_program.stop_tick is None
         )
 
@@ -430,13 +430,17 @@ class Board:
             (key, channel_state.wave.encode_rows()[0], channel_state.phase)
             for key, channel_state in self.channel_states.items()
         )
-        conditions = (self.clock_factor, state_contents)
+        cache_conditions = (self.clock_factor, state_contents)
         if (
             self._last_playback is None
             or self._last_playback[0] is not run
-            or self._last_playback[1] != conditions
+            or self._last_playback[1] != cache_conditions
         ):
-            self._last_playback = run, conditions, play_run(self.make_board_state(), run, self.channel_states)
+            self._last_playback = (
+                run,
+                cache_conditions,
+                play_run(self.make_board_state(), run, self.channel_states),
+            )
         return self._last_playback[2]
 
 
@@ -447,7 +451,7 @@ class Feedback:
         self._board = board
         self.started_readouts: set[int] = set()
 
-    def read(self, port: int, half: int, tick: int) -> int:
+    def read_readout(self, port: int, half: int, tick: int) -> int:
         """Return I (`half` 0) or Q (`half` 1) of a readout. This is a `ReadInput`.
 
         Raise `NotSimulated` if the input is not a readout, or the processor cannot report its run so far.
@@ -464,9 +468,9 @@ class Feedback:
         ]
         readout = board.readouts[number]
         if number in self.started_readouts:
-            readout.extend(readout_run)
+            readout.extend_run(readout_run)
         else:
             self.started_readouts.add(number)
-            readout.begin(readout_run)
+            readout.begin_run(readout_run)
         readout.store_ended_windows(tick, board.converter, board.compute_epoch())
         return int(readout.buffer.last_sum[half])

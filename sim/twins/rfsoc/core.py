@@ -43,7 +43,7 @@ class Core:
     ) -> None:
         self.version, self.processor = make_processor(cfg, readouts, instruction_limit)
         names = ("dmem",) if self.version == 1 else ("dmem", "wmem")
-        self._sizes = {name: int(cfg[f"{name}_size"]) for name in names}
+        self._size_by_memory = {name: int(cfg[f"{name}_size"]) for name in names}
         self._last_run: CompletedRun | None = None
         self._pending_writes: Sequence[Block] = ()
         self._revision: int | None = None
@@ -100,7 +100,7 @@ class Core:
         memories_before = self._read_memories()
         self._revision = None
         run = self.processor.run(read_input)
-        counters = np.unique(run.counts["address"]).tolist() if self.version == 1 else []
+        counters = np.unique(run.counter_events["address"]).tolist() if self.version == 1 else []
         counters_before = {address: int(memories_before["dmem"][address]) for address in counters}
         return CompletedRun(
             run, counters_before, _find_changes(memories_before, self._read_memories()), revision
@@ -124,7 +124,7 @@ class Core:
         return (name, first_address, len(words)) == ("dmem", address, 1)
 
     def _read_memories(self) -> dict[str, Words]:
-        return {name: self.processor.read_mem(name, size, 0) for name, size in self._sizes.items()}
+        return {name: self.processor.read_mem(name, size, 0) for name, size in self._size_by_memory.items()}
 
 
 def make_processor(
@@ -152,11 +152,15 @@ def make_processor(
     raise NotSimulated(f"a processor of type {cfg['type']}")
 
 
-def _find_changes(before: Mapping[str, Words], after: Mapping[str, Words]) -> list[Block]:
+def _find_changes(memories_before: Mapping[str, Words], memories_after: Mapping[str, Words]) -> list[Block]:
     """Return one block for each changed memory, from the first changed word to the last."""
     blocks: list[Block] = []
-    for name, old_words in before.items():
-        rows = np.flatnonzero((old_words != after[name]).reshape(len(old_words), -1).any(axis=1))
-        if len(rows):
-            blocks.append((name, int(rows[0]), after[name][rows[0] : rows[-1] + 1]))
+    for name, old_words in memories_before.items():
+        changed_rows = np.flatnonzero(
+            (old_words != memories_after[name]).reshape(len(old_words), -1).any(axis=1)
+        )
+        if len(changed_rows):
+            blocks.append(
+                (name, int(changed_rows[0]), memories_after[name][changed_rows[0] : changed_rows[-1] + 1])
+            )
     return blocks

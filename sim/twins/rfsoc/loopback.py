@@ -56,72 +56,75 @@ class LoopbackKnobs(MutableMapping[str, Any]):
     """
 
     def __init__(self, generator_count: int, readout_count: int) -> None:
-        self._common: dict[str, float] = dict(DEFAULTS)
-        self._by_cable: dict[tuple[str, int, int], float] = {}
-        self._noise: dict[str, float | str] = {"noise": "on", "noise_rms": DEFAULT_NOISE_RMS}
-        self._paths = [(g, r) for g in range(generator_count) for r in range(readout_count)]
+        self._common_settings: dict[str, float] = dict(DEFAULTS)
+        self._settings_by_cable: dict[tuple[str, int, int], float] = {}
+        self._noise_settings: dict[str, float | str] = {"noise": "on", "noise_rms": DEFAULT_NOISE_RMS}
+        self._cable_paths = [(g, r) for g in range(generator_count) for r in range(readout_count)]
         self.version = 0
 
     @property
     def noise_rms(self) -> float:
         """Standard deviation of the noise of one sample, as a fraction of full scale."""
-        return 0.0 if self._noise["noise"] == "off" else float(self._noise["noise_rms"])
+        return 0.0 if self._noise_settings["noise"] == "off" else float(self._noise_settings["noise_rms"])
 
-    def cable(self, generator: int, readout: int) -> Cable:
+    def get_cable(self, generator: int, readout: int) -> Cable:
         """Return the cable between a generator and a readout with its current settings."""
         return Cable(
-            *(self._by_cable.get((name, generator, readout), self._common[name]) for name in DEFAULTS)
+            *(
+                self._settings_by_cable.get((name, generator, readout), self._common_settings[name])
+                for name in DEFAULTS
+            )
         )
 
     def __getitem__(self, name: str) -> Any:
-        if name in self._noise:
-            return self._noise[name]
-        quantity, path = self._split(name)
+        if name in self._noise_settings:
+            return self._noise_settings[name]
+        quantity, path = self._split_name(name)
         if path is None:
-            return self._common[quantity]
-        return self._by_cable.get((quantity, *path), self._common[quantity])
+            return self._common_settings[quantity]
+        return self._settings_by_cable.get((quantity, *path), self._common_settings[quantity])
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "noise":
             if value not in {"on", "off"}:
                 raise ValueError(f"noise must be on or off, not {value!r}")
-            self._noise[name] = value
+            self._noise_settings[name] = value
         elif name == "noise_rms":
-            self._noise[name] = _parse_number(name, name, value)
+            self._noise_settings[name] = _parse_number(name, name, value)
         else:
-            quantity, path = self._split(name)
+            quantity, path = self._split_name(name)
             if path is None:
-                self._common[quantity] = _parse_number(name, quantity, value)
+                self._common_settings[quantity] = _parse_number(name, quantity, value)
             else:
-                self._by_cable[quantity, *path] = _parse_number(name, quantity, value)
+                self._settings_by_cable[quantity, *path] = _parse_number(name, quantity, value)
         self.version += 1
 
     def __delitem__(self, name: str) -> None:
         """Reset a knob to its default. The default for one cable is the knob of all cables."""
         defaults = LoopbackKnobs(0, 0)
-        quantity, path = ("noise", None) if name in self._noise else self._split(name)
+        quantity, path = ("noise", None) if name in self._noise_settings else self._split_name(name)
         if path is not None:
-            self._by_cable.pop((quantity, *path), None)
+            self._settings_by_cable.pop((quantity, *path), None)
             self.version += 1
         else:
             self[name] = defaults[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._noise
-        yield from self._common
-        yield from (f"{name}_{g}_{r}" for name in DEFAULTS for g, r in self._paths)
+        yield from self._noise_settings
+        yield from self._common_settings
+        yield from (f"{name}_{g}_{r}" for name in DEFAULTS for g, r in self._cable_paths)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def _split(self, name: str) -> tuple[str, tuple[int, int] | None]:
-        if name in self._common:
+    def _split_name(self, name: str) -> tuple[str, tuple[int, int] | None]:
+        if name in self._common_settings:
             return name, None
         quantity, _, path = name.rpartition("_")
         quantity, _, generator = quantity.rpartition("_")
-        if quantity in self._common and generator.isdecimal() and path.isdecimal():
+        if quantity in self._common_settings and generator.isdecimal() and path.isdecimal():
             pair = int(generator), int(path)
-            if pair in self._paths:
+            if pair in self._cable_paths:
                 return quantity, pair
         raise KeyError(
             f"the loopback has no knob {name!r}; it has noise, noise_rms, {', '.join(DEFAULTS)}, and, for one cable, "
@@ -161,13 +164,15 @@ class Loopback:
         """Return the received samples, as `Plant.receive` specifies."""
         level = np.zeros(count)
         for generator in range(self._generator_count):
-            cable = self.knobs.cable(generator, readout)
+            cable = self.knobs.get_cable(generator, readout)
             if cable.gain:
-                level += cable.gain * transmit(outputs, generator, cable, rate_hz, first, count)
+                level += cable.gain * compute_transmitted_samples(
+                    outputs, generator, cable, rate_hz, first, count
+                )
         return ReceivedSignal(level, np.full(count, self.knobs.noise_rms), 0.0)
 
 
-def transmit(
+def compute_transmitted_samples(
     outputs: Outputs, generator: int, cable: Cable, rate_hz: float, first: int, count: int
 ) -> Samples:
     """Return `count` samples of a generator's signal with the delay and phase of a cable, but without its gain."""

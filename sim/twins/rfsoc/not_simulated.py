@@ -13,12 +13,12 @@ class NotSimulated(NotImplementedError):
         self, feature: str, hint: str = "use a board for it, or leave it out of the program"
     ) -> None:
         super().__init__(f"{feature} is not simulated: {hint}")
-        self.what = feature
+        self.feature = feature
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:
         """Return the arguments from which pickle rebuilds the exception at a Pyro client."""
-        return type(self), (self.what, self.hint)
+        return type(self), (self.feature, self.hint)
 
 
 class NotSimulatedAttribute(NotSimulated, AttributeError):

@@ -33,21 +33,23 @@ ReadInput = Callable[[int, int, int], int]
 class Run:
     """All outputs of one run of a program, each array in order of time."""
 
-    writes: npt.NDArray[Any]
-    pins: npt.NDArray[Any]
-    counts: npt.NDArray[Any]
-    end: int
+    port_writes: npt.NDArray[Any]
+    pin_events: npt.NDArray[Any]
+    counter_events: npt.NDArray[Any]
+    end_tick: int
     """Tick at which the program ended."""
 
 
-def describe_endless(progress: str, steps: int) -> str:
-    """Return the message for a program that has not ended after `steps` instructions. `progress` says how far it got.
+def describe_endless_program(progress: str, step_count: int) -> str:
+    """Return the message for a program that has not ended after `step_count` instructions.
 
-    The message suggests an instruction limit of ten times `steps`.
+    `progress` says how far it got.
+
+    The message suggests an instruction limit of ten times `step_count`.
     """
     return (
         f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the "
-        f"limit in the address of the twin: sim://kit?instruction_limit={10 * steps}"
+        f"limit in the address of the twin: sim://kit?instruction_limit={10 * step_count}"
     )
 
 
@@ -78,7 +80,7 @@ class Processor(Protocol):
         """Set registers and program counter to zero, and keep the memories."""
         ...
 
-    def run(self, read: ReadInput) -> Run:
+    def run(self, read_input: ReadInput) -> Run:
         """Execute the loaded program from its beginning to its end.
 
         Raise `ProgramError` for an invalid opcode or address, and for a program that exceeds the instruction limit.

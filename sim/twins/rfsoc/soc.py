@@ -22,7 +22,7 @@ import qick
 from qick import obtain
 from qick.qick_asm import QickConfig
 
-from sim.twins.rfsoc.assembly import assemble
+from sim.twins.rfsoc.assembly import assemble_twin
 from sim.twins.rfsoc.board import TRANSFER_DURATION_S
 from sim.twins.rfsoc.not_simulated import NotSimulated, NotSimulatedAttribute
 from sim.twins.rfsoc.processor import ProgramError
@@ -81,7 +81,7 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
     """
 
     def __init__(self, address: str) -> None:
-        assembly = assemble(address)
+        assembly = assemble_twin(address)
         cfg = assembly.board.cfg
         cfg["sw_version"] = qick.get_version()
         super().__init__(cfg)
@@ -170,13 +170,13 @@ class SimulatedSoc(TwinDevice):
 
     def __init__(self, address: str = "sim://kit") -> None:
         super().__init__(address)
-        self._streaming: StreamingReader | None = None
+        self._streaming_reader: StreamingReader | None = None
 
     def close(self) -> None:
         """Stop the streaming reader and the laboratory instruments. Both start again when they are used."""
-        if self._streaming is not None:
-            self._streaming.close()
-            self._streaming = None
+        if self._streaming_reader is not None:
+            self._streaming_reader.close()
+            self._streaming_reader = None
         super().close()
 
     def __enter__(self) -> Self:
@@ -258,7 +258,7 @@ class SimulatedSoc(TwinDevice):
     def enable_buf(self, ch: int, enable_avg: bool = True, enable_buf: bool = True) -> None:
         """Make triggers store sums (`enable_avg`), samples (`enable_buf`) or both."""
         self._board.begin_call()
-        self._board.enable(ch, avg=enable_avg, buf=enable_buf)
+        self._board.enable_readout(ch, avg=enable_avg, buf=enable_buf)
 
     def get_decimated(self, ch: int, address: int = 0, length: int | None = None) -> npt.NDArray[np.int16]:
         """Return stored samples (length, 2), I and Q of 16 bits."""
@@ -369,9 +369,9 @@ class SimulatedSoc(TwinDevice):
     @property
     def streamer(self) -> Any:
         """QICK's streaming reader of sums. The first use creates it."""
-        if self._streaming is None:
-            self._streaming = StreamingReader(self)
-        return self._streaming.streamer
+        if self._streaming_reader is None:
+            self._streaming_reader = StreamingReader(self)
+        return self._streaming_reader.streamer
 
     def start_readout(
         self,
@@ -387,14 +387,14 @@ class SimulatedSoc(TwinDevice):
         if isinstance(reads, int):
             reads = [reads] * len(channels)
         assert self.streamer is not None
-        assert self._streaming is not None
-        self._streaming.start(total_shots, counter_addr, channels, reads, stride)
+        assert self._streaming_reader is not None
+        self._streaming_reader.start(total_shots, counter_addr, channels, reads, stride)
 
     def poll_data(self, totaltime: float = 0.1, timeout: float | None = None) -> list[tuple[int, Any]]:
         """Return new data as (shots, (sums by readout, statistics)), oldest first."""
         assert self.streamer is not None
-        assert self._streaming is not None
-        return self._streaming.poll(totaltime, timeout)
+        assert self._streaming_reader is not None
+        return self._streaming_reader.poll(totaltime, timeout)
 
 
 class BoardDeleted(BaseException):
@@ -461,19 +461,24 @@ class StreamingReader:
         from qick.streamer import DataStreamer
 
         self.streamer = type("DataStreamer", (DataStreamer,), {"WORKERTYPE": ReaderThread})(self._reader)
-        self._end_reader_thread = weakref.finalize(soc, _end_reader_thread, self.streamer)
-        self._end_reader_thread.atexit = False
+        self._reader_finalizer = weakref.finalize(soc, _end_reader_thread, self.streamer)
+        self._reader_finalizer.atexit = False
 
     def close(self) -> None:
         """End the reader and its thread, and abandon its current job."""
         self.streamer.stop_readout()
-        self._end_reader_thread()
+        self._reader_finalizer()
         self.streamer.readout_worker.join()
 
     def start(
-        self, shots: int, counter: int, channels: Sequence[int], reads: Sequence[int], stride: int | None
+        self,
+        shot_count: int,
+        counter_address: int,
+        channels: Sequence[int],
+        reads_per_shot: Sequence[int],
+        stride: int | None,
     ) -> None:
-        """Start to read `shots` shots. First stop a readout that is still running."""
+        """Start to read `shot_count` shots. First stop a readout that is still running."""
         streamer = self.streamer
         if not streamer.readout_worker.is_alive():
             streamer.start_worker()
@@ -486,9 +491,9 @@ class StreamingReader:
         for old_queue in (streamer.data_queue, streamer.error_queue):
             while not old_queue.empty():
                 old_queue.get(timeout=FLUSH_TIMEOUT_S)
-        streamer.total_count, streamer.count = shots, 0
+        streamer.total_count, streamer.count = shot_count, 0
         streamer.done_flag.clear()
-        streamer.job_queue.put((shots, counter, list(channels), list(reads), stride))
+        streamer.job_queue.put((shot_count, counter_address, list(channels), list(reads_per_shot), stride))
 
     def poll(self, totaltime: float, timeout: float | None) -> list[tuple[int, Any]]:
         """Return new data, oldest first. Wait as long as `QickSoc.poll_data` waits.

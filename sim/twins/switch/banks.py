@@ -49,20 +49,22 @@ class BankDevice(SwitchDevice):
         """
         connections = self.matrix.plan_connections([bank], [self.get_output(bank, channel)], "replace")
         if not self.faults.must_drop_command():
-            self.change(connections)
+            self.change_connections(connections)
 
     def park_bank(self, bank: int) -> None:
         """Open a bank (channel 0), unless the fault `drop_command` discards the command."""
         connections = {source: output for source, output in self.matrix.connections.items() if source != bank}
         if not self.faults.must_drop_command():
-            self.change(connections)
+            self.change_connections(connections)
 
-    def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
+    def change_connections(
+        self, connections: Connections, *, is_full_configuration: bool = False
+    ) -> asyncio.Task[None] | None:
         """Call `SwitchDevice.change`. Raise `MatrixRefusal` if a bank would get an output of another bank."""
         for source, output in connections.items():
             if not self.get_output(source, 1) <= output <= self.get_output(source, self.channel_count):
                 raise MatrixRefusal(Reason.WRONG_SIDE, output)
-        return super().change(connections, is_whole=is_whole)
+        return super().change_connections(connections, is_full_configuration=is_full_configuration)
 
     def boot(self) -> None:
         """Restore the connections that the boot mode keeps, and move every other bank to channel 1."""
@@ -72,7 +74,7 @@ class BankDevice(SwitchDevice):
     def close_open_banks(self) -> None:
         """Move every open bank to channel 1."""
         rest_connections = {bank: self.get_output(bank, 1) for bank in range(1, self.bank_count + 1)}
-        self.change(rest_connections | self.matrix.connections)
+        self.change_connections(rest_connections | self.matrix.connections)
 
 
 class WrongReply:

@@ -21,7 +21,7 @@ from sim.twins.wire.line import LineFaults
 BootMode = Literal["DARK", "RESTORE", "AUTOSAVE"]
 BOOT_MODES: tuple[BootMode, ...] = ("DARK", "RESTORE", "AUTOSAVE")
 
-_PORT_FAULTS: Mapping[Reason, str] = {
+_FAULT_BY_REASON: Mapping[Reason, str] = {
     Reason.FAILED: "fail_port",
     Reason.LOCKED: "lock_port",
     Reason.DISABLED: "disable_port",
@@ -34,14 +34,14 @@ class SwitchFaults(LineFaults):
 
     - `dropped_commands`: number of changes that the switch will ignore without an error.
     - `stuck_pairs`: pairs that the switch cannot connect.
-    - `lossy_db`: additional loss in dB, by pair.
+    - `extra_loss_db`: additional loss in dB, by pair.
     - `dark_inputs`: inputs that receive no light.
     - `swapped_inputs`: for each swapped input, the input whose fibre is plugged there. A swap has two entries.
     """
 
     dropped_commands: int = 0
     stuck_pairs: set[Pair] = field(default_factory=set)
-    lossy_db: dict[Pair, float] = field(default_factory=dict)
+    extra_loss_db: dict[Pair, float] = field(default_factory=dict)
     dark_inputs: set[int] = field(default_factory=set)
     swapped_inputs: dict[int, int] = field(default_factory=dict)
 
@@ -58,8 +58,8 @@ class SwitchFaults(LineFaults):
 class Change:
     """Sorted pairs that one command of any client removed from the configuration, and added to it."""
 
-    removed: tuple[Pair, ...]
-    added: tuple[Pair, ...]
+    removed_pairs: tuple[Pair, ...]
+    added_pairs: tuple[Pair, ...]
 
 
 class SwitchDevice:
@@ -107,7 +107,7 @@ class SwitchDevice:
         self._idle_event = asyncio.Event()
         self._idle_event.set()
         self._motions: set[asyncio.Task[None]] = set()
-        self.moves_by_port: Counter[int] = Counter()
+        self.move_count_by_port: Counter[int] = Counter()
         """Number of circuits removed and added, by port."""
         self._unplugged_inputs: set[int] = set()  # a robot or person holds their fibre
         self._listeners: list[Callable[[Change], None]] = []
@@ -124,13 +124,13 @@ class SwitchDevice:
     @property
     def lit_connections(self) -> Connections:
         """Connections that pass light now, input to output."""
-        dark = self._unplugged_inputs | {
+        dark_inputs = self._unplugged_inputs | {
             s for s in self._settled_connections if self.find_plugged_input(s) in self.faults.dark_inputs
         }
         return {
             source: output
             for source, output in self._settled_connections.items()
-            if source not in dark and self.matrix.passes_light((source, output))
+            if source not in dark_inputs and self.matrix.passes_light((source, output))
         }
 
     def find_plugged_input(self, source: int) -> int:
@@ -161,14 +161,14 @@ class SwitchDevice:
         """Call `listener` after every change of the configuration."""
         self._listeners.append(listener)
 
-    def call_when_powerless(self, callback: Callable[[], None]) -> None:
+    def call_at_power_loss(self, callback: Callable[[], None]) -> None:
         """Call `callback` at every power loss, after all motions have been cancelled."""
         self._power_loss_callbacks.append(callback)
 
     @property
     def fire_counts(self) -> Counter[str]:
         """Number of times that each fault took effect, by name. Refusals because of a faulty port count too."""
-        refusals = {name: self.matrix.refusals[reason] for reason, name in _PORT_FAULTS.items()}
+        refusals = {name: self.matrix.refusal_counts[reason] for reason, name in _FAULT_BY_REASON.items()}
         return self.faults.fire_counts + Counter(refusals)
 
     async def wait_idle(self) -> None:
@@ -184,30 +184,32 @@ class SwitchDevice:
 
     # -- commands
 
-    def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
+    def change_connections(
+        self, connections: Connections, *, is_full_configuration: bool = False
+    ) -> asyncio.Task[None] | None:
         """Replace the connections, and return the task of the motion, or None if nothing changes.
 
-        `is_whole` is True for a command that sets the whole configuration. Unless `is_hitless` is True, it darkens
-        unchanged circuits. The device skips a stuck pair that is not connected yet.
+        `is_full_configuration` is True for a command that sets the whole configuration. Unless `is_hitless` is True,
+        it darkens unchanged circuits. The device skips a stuck pair that is not connected yet.
         """
-        before = self.matrix.connections
-        if any(pair in self.faults.stuck_pairs for pair in connections.items() - before.items()):
+        connections_before = self.matrix.connections
+        if any(pair in self.faults.stuck_pairs for pair in connections.items() - connections_before.items()):
             self.faults.fire_counts["stuck"] += 1
         result = {
             pair[0]: pair[1]
             for pair in connections.items()
-            if pair not in self.faults.stuck_pairs or pair in before.items()
+            if pair not in self.faults.stuck_pairs or pair in connections_before.items()
         }
-        if result == before:
+        if result == connections_before:
             return None
         self.matrix.connections = result
         if self._boot_mode == "AUTOSAVE":
             self._saved_connections = dict(self.matrix.connections)
-        self._announce(before, result)
-        disturbed = before.items() ^ result.items()
-        if is_whole and not self.is_hitless:
-            disturbed = before.items() | result.items()
-        return self._move({pair[0] for pair in disturbed})
+        self._announce_change(connections_before, result)
+        disturbed_pairs = connections_before.items() ^ result.items()
+        if is_full_configuration and not self.is_hitless:
+            disturbed_pairs = connections_before.items() | result.items()
+        return self._start_moving_inputs({pair[0] for pair in disturbed_pairs})
 
     def unplug(self, source: int) -> None:
         """Unplug the fibre of an input. The circuit of the input is dark until `plug_in`."""
@@ -228,7 +230,9 @@ class SwitchDevice:
 
     def set_disabled(self, ports: set[int], *, is_disabled: bool) -> None:
         """Close (`is_disabled`) or open the shutters of ports."""
-        (self.matrix.disabled.update if is_disabled else self.matrix.disabled.difference_update)(ports)
+        (self.matrix.disabled_ports.update if is_disabled else self.matrix.disabled_ports.difference_update)(
+            ports
+        )
         self.report_light()
 
     def set_boot_mode(self, mode: BootMode) -> None:
@@ -252,7 +256,7 @@ class SwitchDevice:
             self._settled_connections.clear()
         for callback in self._power_loss_callbacks:
             callback()
-        self._end_busy()
+        self._end_busy_period()
         self.report_light()
 
     def boot(self) -> None:
@@ -266,7 +270,7 @@ class SwitchDevice:
             return
         self.matrix.connections = dict(self._saved_connections) if self._boot_mode != "DARK" else {}
         if self.matrix.connections:
-            self._move(set(self.matrix.connections))
+            self._start_moving_inputs(set(self.matrix.connections))
 
     async def stop(self) -> None:
         """Cancel all motions and wait for their end."""
@@ -276,21 +280,21 @@ class SwitchDevice:
 
     # -- inside
 
-    def _announce(self, before: Mapping[int, int], connections: Mapping[int, int]) -> None:
+    def _announce_change(self, connections_before: Mapping[int, int], connections: Mapping[int, int]) -> None:
         change = Change(
-            tuple(sorted(before.items() - connections.items())),
-            tuple(sorted(connections.items() - before.items())),
+            tuple(sorted(connections_before.items() - connections.items())),
+            tuple(sorted(connections.items() - connections_before.items())),
         )
-        for pair in (*change.removed, *change.added):
-            self.moves_by_port.update(pair)
+        for pair in (*change.removed_pairs, *change.added_pairs):
+            self.move_count_by_port.update(pair)
         for listener in self._listeners:
             listener(change)
 
     def _make_attenuator(self, pair: Pair) -> Attenuator:
         attenuator = self.attenuators.get(pair[1], Attenuator())
-        return attenuator.with_extra_loss(self.faults.lossy_db.get(pair, 0.0))
+        return attenuator.with_extra_loss(self.faults.extra_loss_db.get(pair, 0.0))
 
-    def _move(self, inputs: set[int]) -> asyncio.Task[None]:
+    def _start_moving_inputs(self, inputs: set[int]) -> asyncio.Task[None]:
         self.change_count += 1
         if self._idle_event.is_set():
             self._busy_start_s = self.clock.now()
@@ -303,10 +307,12 @@ class SwitchDevice:
         self.report_light()
         return motion
 
-    async def _finish_motion(self, change: int, arrival_s: float) -> None:
+    async def _finish_motion(self, change_number: int, arrival_s: float) -> None:
         """Wait until `arrival_s`, then light the circuits of one change, except those that a later change moves."""
         await self.clock.sleep(arrival_s - self.clock.now())
-        for source in [source for source, mover in self._change_by_moving_input.items() if mover == change]:
+        for source in [
+            source for source, mover in self._change_by_moving_input.items() if mover == change_number
+        ]:
             del self._change_by_moving_input[source]
             if source in self.matrix.connections:
                 self._settled_connections[source] = self.matrix.connections[source]
@@ -314,9 +320,9 @@ class SwitchDevice:
             self.report_light()
         finally:
             if not self._change_by_moving_input:
-                self._end_busy()
+                self._end_busy_period()
 
-    def _end_busy(self) -> None:
+    def _end_busy_period(self) -> None:
         if not self._idle_event.is_set():
             self.last_busy_s = self.clock.now() - self._busy_start_s
             self.busy_s += self.last_busy_s

@@ -36,8 +36,8 @@ class ClientLines(Protocol):
 class Fault:
     """Actions that set and clear a fault. A command-line value without a field name sets the field `main_field`."""
 
-    set: Action
-    clear: Action
+    set_action: Action
+    clear_action: Action
     main_field: str = "count"
 
 
@@ -67,7 +67,7 @@ class FaultRegistry:
 
     async def set_fault(self, request: Request) -> Reply:
         """Set the fault that `request` names. Raise `VerbError` for an unknown fault or an invalid field."""
-        await self._run_action(self._find_fault(request).set, request)
+        await self._run_action(self._find_fault(request).set_action, request)
         return {}
 
     async def clear_fault(self, request: Request) -> Reply:
@@ -77,7 +77,7 @@ class FaultRegistry:
         """
         clears_all = request.get_text("fault") == "all"
         for fault in self._fault_by_name.values() if clears_all else [self._find_fault(request)]:
-            await self._run_action(fault.clear, Request({}) if clears_all else request)
+            await self._run_action(fault.clear_action, Request({}) if clears_all else request)
         return {}
 
     def _find_fault(self, request: Request) -> Fault:
@@ -102,12 +102,14 @@ class FaultRegistry:
         return {
             "garbage": self._make_counter("garbage_replies"),
             "delay_reply": Fault(
-                lambda request: self._set_delay(request.get_number("seconds")),
-                lambda _: self._set_delay(0.0),
+                lambda request: self._set_reply_delay(request.get_number("seconds")),
+                lambda _: self._set_reply_delay(0.0),
                 main_field="seconds",
             ),
             "close_connection": Fault(
-                self._set_close, lambda _: self._clear_close(), main_field="after_commands"
+                self._set_connection_close,
+                lambda _: self._clear_connection_close(),
+                main_field="after_commands",
             ),
             "refuse": Fault(lambda _: self._client_lines.refuse(), lambda _: self._client_lines.accept()),
             "max_sessions": Fault(
@@ -127,10 +129,10 @@ class FaultRegistry:
             lambda _: setattr(self._faults, name, 0),
         )
 
-    def _set_delay(self, seconds: float) -> None:
+    def _set_reply_delay(self, seconds: float) -> None:
         self._faults.reply_delay_s = seconds
 
-    def _set_close(self, request: Request) -> None:
+    def _set_connection_close(self, request: Request) -> None:
         if "after_commands" in request:
             self._faults.close_after_commands = request.get_integer("after_commands")
             self._faults.close_executes = request.get_flag("executed", default=True)
@@ -139,7 +141,7 @@ class FaultRegistry:
         else:
             self._faults.fire_counts["close_connection"] += self._client_lines.drop_clients()
 
-    def _clear_close(self) -> None:
+    def _clear_connection_close(self) -> None:
         self._faults.close_after_commands = None
         self._faults.close_after_bytes = None
 
@@ -156,9 +158,9 @@ class FaultRegistry:
         matrix = self._device.matrix
         return {
             "drop_command": self._make_counter("dropped_commands"),
-            "fail_port": self._make_port_fault(matrix.failed),
-            "lock_port": self._make_port_fault(matrix.locked),
-            "disable_port": self._make_port_fault(matrix.disabled),
+            "fail_port": self._make_port_fault(matrix.failed_ports),
+            "lock_port": self._make_port_fault(matrix.locked_ports),
+            "disable_port": self._make_port_fault(matrix.disabled_ports),
             # A pair that is already connected stays connected.
             "stuck": Fault(
                 lambda request: self._faults.stuck_pairs.add(request.get_pair("pair")),
@@ -203,14 +205,14 @@ class FaultRegistry:
         self._device.report_light()
 
     def _set_loss(self, request: Request) -> None:
-        self._faults.lossy_db[request.get_pair("pair")] = request.get_number("loss_db")
+        self._faults.extra_loss_db[request.get_pair("pair")] = request.get_number("loss_db")
         self._device.report_light()
 
     def _clear_loss(self, request: Request) -> None:
         if "pair" in request:
-            self._faults.lossy_db.pop(request.get_pair("pair"), None)
+            self._faults.extra_loss_db.pop(request.get_pair("pair"), None)
         else:
-            self._faults.lossy_db.clear()
+            self._faults.extra_loss_db.clear()
         self._device.report_light()
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 Pair = tuple[int, int]
 Connections = dict[int, int]
-WhenOccupied = Literal["reject", "replace"]
+OccupiedPolicy = Literal["reject", "replace"]
 
 
 class Reason(Enum):
@@ -45,19 +45,19 @@ class MatrixRefusal(Exception):
 class Matrix:
     """Size, commanded connections and port states of one switch.
 
-    `when_occupied` selects what `add` does if a connection already uses a port: refuse the command, or replace the
-    connection. No document publishes what real devices do. `refusals` counts refused commands by reason, for ports that
-    are failed, disabled or locked.
+    `occupied_policy` selects what `add` does if a connection already uses a port: refuse the command, or replace the
+    connection. No document publishes what real devices do. `refusal_counts` counts refused commands by reason, for
+    ports that are failed, disabled or locked.
     """
 
     input_count: int
     output_count: int
-    when_occupied: WhenOccupied = "reject"
+    occupied_policy: OccupiedPolicy = "reject"
     connections: Connections = field(default_factory=dict)
-    disabled: set[int] = field(default_factory=set)
-    failed: set[int] = field(default_factory=set)
-    locked: set[int] = field(default_factory=set)
-    refusals: Counter[Reason] = field(default_factory=Counter)
+    disabled_ports: set[int] = field(default_factory=set)
+    failed_ports: set[int] = field(default_factory=set)
+    locked_ports: set[int] = field(default_factory=set)
+    refusal_counts: Counter[Reason] = field(default_factory=Counter)
 
     @property
     def ports(self) -> range:
@@ -81,9 +81,9 @@ class Matrix:
     def get_state(self, port: int) -> Literal["D", "E", "F"]:
         """Return the state of a port: disabled (D), enabled (E), failed (F). Raise `MatrixRefusal` if it is unknown."""
         self.check_port(port)
-        if port in self.failed:
+        if port in self.failed_ports:
             return "F"
-        return "D" if port in self.disabled else "E"
+        return "D" if port in self.disabled_ports else "E"
 
     def find_peer(self, port: int) -> int | None:
         """Return the other end of the connection on a port, or None. Raise `MatrixRefusal` if there is no such port."""
@@ -93,31 +93,31 @@ class Matrix:
 
     def passes_light(self, pair: Pair) -> bool:
         """Return True if light passes through both ports of a pair: neither is disabled or failed."""
-        return not any(port in self.disabled or port in self.failed for port in pair)
+        return not any(port in self.disabled_ports or port in self.failed_ports for port in pair)
 
     def plan_connections(
-        self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
+        self, inputs: Sequence[int], outputs: Sequence[int], occupied_policy: OccupiedPolicy | None = None
     ) -> Connections:
         """Return the connections after connecting the n-th of `inputs` to the n-th of `outputs`, for every n.
 
         If another connection uses one of these ports, `when_occupied="replace"` removes it, and `"reject"` raises
         `MatrixRefusal`. None selects the rule of this switch. An unusable or repeated port raises `MatrixRefusal`, too.
         """
-        added = self._make_connections(inputs, outputs)
-        remaining = dict(self.connections)
-        for source, output in self._find_conflicts(added):
-            if (when_occupied or self.when_occupied) == "reject":
-                raise MatrixRefusal(Reason.OCCUPIED, source if source in added else output)
+        added_connections = self._make_connections(inputs, outputs)
+        remaining_connections = dict(self.connections)
+        for source, output in self._find_conflicts(added_connections):
+            if (occupied_policy or self.occupied_policy) == "reject":
+                raise MatrixRefusal(Reason.OCCUPIED, source if source in added_connections else output)
             self._check_unlocked((source, output))
-            del remaining[source]
-        return remaining | added
+            del remaining_connections[source]
+        return remaining_connections | added_connections
 
-    def plan_exact(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
+    def plan_exact_connections(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
         """Return connections that contain only these pairs. Raise `MatrixRefusal` for a port that cannot be used."""
-        target = self._make_connections(inputs, outputs)
-        for pair in self.connections.items() - target.items():
+        target_connections = self._make_connections(inputs, outputs)
+        for pair in self.connections.items() - target_connections.items():
             self._check_unlocked(pair)
-        return target
+        return target_connections
 
     def plan_removal(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
         """Return the connections after disconnecting `inputs`.
@@ -152,19 +152,20 @@ class Matrix:
         return self._remove_inputs(tuple(self.connections))
 
     def _remove_inputs(self, inputs: Iterable[int]) -> Connections:
-        remaining = dict(self.connections)
+        remaining_connections = dict(self.connections)
         for source in inputs:
-            output = remaining.pop(source, None)
+            output = remaining_connections.pop(source, None)
             if output is not None:
                 self._check_unlocked((source, output))
-        return remaining
+        return remaining_connections
 
-    def _find_conflicts(self, added: Mapping[int, int]) -> list[Pair]:
-        outputs = set(added.values())
+    def _find_conflicts(self, added_connections: Mapping[int, int]) -> list[Pair]:
+        outputs = set(added_connections.values())
         return [
             pair
             for pair in self.connections.items()
-            if added.get(pair[0]) != pair[1] and (pair[0] in added or pair[1] in outputs)
+            if added_connections.get(pair[0]) != pair[1]
+            and (pair[0] in added_connections or pair[1] in outputs)
         ]
 
     def _make_connections(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
@@ -185,12 +186,12 @@ class Matrix:
 
     def _check_healthy(self, port: int) -> None:
         for reason, ports in (
-            (Reason.FAILED, self.failed),
-            (Reason.DISABLED, self.disabled),
-            (Reason.LOCKED, self.locked),
+            (Reason.FAILED, self.failed_ports),
+            (Reason.DISABLED, self.disabled_ports),
+            (Reason.LOCKED, self.locked_ports),
         ):
             if port in ports:
-                raise self._count_refusal(reason, port)
+                raise self._make_refusal(reason, port)
 
     def _check_side(self, port: int, *, is_input: bool) -> None:
         if self.is_input(port) != is_input:
@@ -198,9 +199,9 @@ class Matrix:
 
     def _check_unlocked(self, pair: Pair) -> None:
         for port in pair:
-            if port in self.locked:
-                raise self._count_refusal(Reason.LOCKED, port)
+            if port in self.locked_ports:
+                raise self._make_refusal(Reason.LOCKED, port)
 
-    def _count_refusal(self, reason: Reason, port: int) -> MatrixRefusal:
-        self.refusals[reason] += 1
+    def _make_refusal(self, reason: Reason, port: int) -> MatrixRefusal:
+        self.refusal_counts[reason] += 1
         return MatrixRefusal(reason, port)

@@ -23,8 +23,8 @@ from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Connections, MatrixRefusal, Pair
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
-Kind = Literal["connect", "disconnect"]
-State = Literal["queued", "running", "done", "failed", "skipped"]
+JobKind = Literal["connect", "disconnect"]
+JobState = Literal["queued", "running", "done", "failed", "skipped"]
 Event = Literal["queued", "running", "done", "failed", "skipped", "jammed", "homing", "homed", "enabled"]
 
 _MAX_JOBS = 1000
@@ -35,15 +35,15 @@ class Job:
     """Snapshot of a job of the robot. `why` is the reason for a failure; for other states it is empty."""
 
     number: int
-    kind: Kind
+    kind: JobKind
     pair: Pair
     user: str
     source: str
-    state: State = "queued"
+    state: JobState = "queued"
     why: str = ""
 
 
-Listener = Callable[[Event, Job | None], None]
+RobotListener = Callable[[Event, Job | None], None]
 
 
 class Robot:
@@ -56,26 +56,26 @@ class Robot:
         self.device = device
         self.move_s = move_s
         self.homing_s = homing_s
-        self.enabled = True
-        self.jammed = False
-        self.homing = False
+        self.is_enabled = True
+        self.is_jammed = False
+        self.is_homing = False
         self._job_numbers = itertools.count(1)
         self._jobs: dict[int, Job] = {}  # in order of submission; old ones are removed
-        self._waiting: deque[int] = deque()
+        self._waiting_numbers: deque[int] = deque()
         self._running_number: int | None = None
         self._gripped_inputs: set[int] = set()
         self._moves_before_jam: int | None = None
         self._worker: asyncio.Task[None] | None = None
         self._homing_run: asyncio.Task[None] | None = None
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._listeners: list[Listener] = []
-        device.call_when_powerless(self._lose_power)
+        self._idle_event = asyncio.Event()
+        self._idle_event.set()
+        self._listeners: list[RobotListener] = []
+        device.call_at_power_loss(self._stop_at_power_loss)
 
     # -- queries
 
     @property
-    def running(self) -> Job | None:
+    def running_job(self) -> Job | None:
         """The current job, or None. While the arm is jammed, this is the stuck job."""
         return None if self._running_number is None else self._jobs[self._running_number]
 
@@ -83,7 +83,7 @@ class Robot:
     def queue(self) -> tuple[Job, ...]:
         """The current job, followed by the waiting jobs in order of execution."""
         queued_numbers = ([] if self._running_number is None else [self._running_number]) + list(
-            self._waiting
+            self._waiting_numbers
         )
         return tuple(self._jobs[number] for number in queued_numbers)
 
@@ -94,49 +94,49 @@ class Robot:
         """
         return self._jobs[number]
 
-    def listen(self, listener: Listener) -> None:
+    def add_listener(self, listener: RobotListener) -> None:
         """Call `listener(event, job)` at every event. `job` is None for homing and enabling."""
         self._listeners.append(listener)
 
     async def wait_idle(self) -> None:
         """Wait until no job is running or queued."""
-        await self._idle.wait()
+        await self._idle_event.wait()
 
     # -- commands
 
-    def submit(self, kind: Kind, pair: Pair, *, user: str, source: str) -> Job:
+    def submit_job(self, kind: JobKind, pair: Pair, *, user: str, source: str) -> Job:
         """Append a job to the queue, and return the job. The robot checks the ports only when the job starts."""
         job = Job(next(self._job_numbers), kind, pair, user, source)
         self._jobs[job.number] = job
-        self._waiting.append(job.number)
+        self._waiting_numbers.append(job.number)
         queued_numbers = {job.number for job in self.queue}
         for number in list(self._jobs)[:-_MAX_JOBS]:  # bound the memory; jobs in the queue stay
             if number not in queued_numbers:
                 del self._jobs[number]
-        self._idle.clear()
+        self._idle_event.clear()
         self._notify("queued", job)
         self._start_worker()
         return job
 
-    def home(self) -> asyncio.Task[None]:
-        """Start a homing run, or join the active one, and return its task. No job starts until `enable` is called.
+    def start_homing(self) -> asyncio.Task[None]:
+        """Start a homing run, or join the active one, and return its task. No job starts until `enable_jobs` is called.
 
         The run waits for the current move. If the arm is jammed, the run frees the arm and fails the stuck job.
         """
-        self.enabled = False
+        self.is_enabled = False
         if self._homing_run is None:
             self._homing_run = self.device.start_motion(self._run_homing())
         return self._homing_run
 
-    def enable(self) -> None:
+    def enable_jobs(self) -> None:
         """Resume the execution of jobs. A jammed arm stays jammed."""
-        self.enabled = True
+        self.is_enabled = True
         self._notify("enabled", None)
         self._start_worker()
 
-    def jam_after(self, moves: int | None) -> None:
-        """Jam the arm in the middle of a move, after `moves` further complete moves. None cancels the fault."""
-        self._moves_before_jam = moves
+    def jam_after_moves(self, move_count: int | None) -> None:
+        """Jam the arm in the middle of a move, after `move_count` further complete moves. None cancels the fault."""
+        self._moves_before_jam = move_count
 
     # -- for the control socket
 
@@ -146,9 +146,9 @@ class Robot:
             "queue_job": self._queue_job,
             "robot": lambda _: {
                 "queue": [asdict(job) for job in self.queue],
-                "jammed": self.jammed,
-                "homing": self.homing,
-                "enabled": self.enabled,
+                "jammed": self.is_jammed,
+                "homing": self.is_homing,
+                "enabled": self.is_enabled,
             },
         }
 
@@ -156,23 +156,23 @@ class Robot:
         """Return the fault `jam` by its name. It jams the arm after `count` further moves."""
         return {
             "jam": Fault(
-                lambda request: self.jam_after(request.get_integer("count", 0)),
+                lambda request: self.jam_after_moves(request.get_integer("count", 0)),
                 lambda _: self._clear_jam(),
                 "count",
             )
         }
 
     def _queue_job(self, request: Request) -> Reply:
-        kind: Kind = "disconnect" if request["kind"] == "disconnect" else "connect"
+        kind: JobKind = "disconnect" if request["kind"] == "disconnect" else "connect"
         if kind != request["kind"]:
             raise VerbError(f"field 'kind' must be connect or disconnect, not {request['kind']!r}")
         user = request.get_text("user") if "user" in request else "operator"
         source = request.get_text("source") if "source" in request else "GUI"
-        return {"job": asdict(self.submit(kind, request.get_pair("pair"), user=user, source=source))}
+        return {"job": asdict(self.submit_job(kind, request.get_pair("pair"), user=user, source=source))}
 
     def _clear_jam(self) -> None:
         """Cancel a planned jam. Free a jammed arm, as a technician does by hand, and fail the stuck job."""
-        self.jam_after(None)
+        self.jam_after_moves(None)
         self._free_arm("freed by hand")
         self._start_worker()
 
@@ -183,16 +183,16 @@ class Robot:
             self._worker = self.device.start_motion(self._execute_jobs())
 
     def _may_move(self) -> bool:
-        is_ready = self.enabled and not self.jammed and self._homing_run is None
-        return is_ready and bool(self._waiting)
+        is_ready = self.is_enabled and not self.is_jammed and self._homing_run is None
+        return is_ready and bool(self._waiting_numbers)
 
     async def _execute_jobs(self) -> None:
         while self._may_move():
-            await self._perform(self._jobs[self._waiting.popleft()])
+            await self._perform_job(self._jobs[self._waiting_numbers.popleft()])
             if not self.queue:
-                self._idle.set()
+                self._idle_event.set()
 
-    async def _perform(self, job: Job) -> None:
+    async def _perform_job(self, job: Job) -> None:
         try:
             changed_pairs = self.device.matrix.connections.items() ^ self._compute_result(job).items()
         except MatrixRefusal as refusal:
@@ -206,35 +206,35 @@ class Robot:
         for source in {source for source, _ in changed_pairs}:
             self._gripped_inputs.add(source)
             self.device.unplug(source)
-        await self._move(job)
+        await self._move_fibre(job)
 
-    async def _move(self, job: Job) -> None:
+    async def _move_fibre(self, job: Job) -> None:
         remaining_s = self.move_s
         if self._moves_before_jam == 0:
             remaining_s = self.move_s / 2
             await self.device.clock.sleep(self.move_s - remaining_s)
             if self._moves_before_jam == 0:  # the fault may have been cleared meanwhile
                 self._moves_before_jam = None
-                self.jammed = True
+                self.is_jammed = True
                 self.device.faults.fire_counts["jam"] += 1
                 self._notify("jammed", self._jobs[job.number])
                 return
         elif self._moves_before_jam is not None:
             self._moves_before_jam -= 1
         await self.device.clock.sleep(remaining_s)
-        await self._plug(job)
+        await self._plug_fibre(job)
 
-    async def _plug(self, job: Job) -> None:
+    async def _plug_fibre(self, job: Job) -> None:
         """Plug the fibre in at its new place, and finish the job: as done, or as failed if the panel refuses."""
         try:
-            switching = self.device.change(self._compute_result(job))
+            motion = self.device.change_connections(self._compute_result(job))
         except MatrixRefusal as refusal:  # the panel was changed meanwhile, by another command
             self._release_fibres()
             self._finish_job(job, "failed", str(refusal))
             return
         self._release_fibres()
-        if switching:
-            await switching
+        if motion:
+            await motion
         self._finish_job(job, "done")
 
     def _compute_result(self, job: Job) -> Connections:
@@ -252,37 +252,37 @@ class Robot:
 
     def _free_arm(self, reason: str) -> None:
         """Free a jammed arm: plug the fibre in at its old place, and fail the stuck job."""
-        if not self.jammed:
+        if not self.is_jammed:
             return
-        self.jammed = False
+        self.is_jammed = False
         self._release_fibres()
-        if (job := self.running) is not None:
+        if (job := self.running_job) is not None:
             self._finish_job(job, "failed", reason)
 
     async def _run_homing(self) -> None:
         if self._worker is not None and not self._worker.done():
             await asyncio.wait({self._worker})
-        self.homing = True
+        self.is_homing = True
         self._notify("homing", None)
         await self.device.clock.sleep(self.homing_s)
         self._free_arm("the arm was jammed")
-        self.homing = self.enabled = False
-        self._homing_run = None  # before the event: a listener may call `enable` at once
+        self.is_homing = self.is_enabled = False
+        self._homing_run = None  # before the event: a listener may call `enable_jobs` at once
         self._notify("homed", None)
 
-    def _lose_power(self) -> None:
+    def _stop_at_power_loss(self) -> None:
         """Stop the arm, plug its fibres in at their old places, and fail all jobs."""
-        self.homing, self.enabled = False, True
+        self.is_homing, self.is_enabled = False, True
         self._worker = self._homing_run = None
         self._release_fibres()
         failed_jobs = self.queue
-        self._waiting.clear()
+        self._waiting_numbers.clear()
         for job in failed_jobs:
             self._finish_job(job, "failed", "the power went")
 
     # -- job records
 
-    def _record_state(self, job: Job, state: State, reason: str = "") -> Job:
+    def _record_state(self, job: Job, state: JobState, reason: str = "") -> Job:
         self._jobs[job.number] = replace(job, state=state, why=reason)
         return self._jobs[job.number]
 
@@ -291,7 +291,7 @@ class Robot:
             self._running_number = None
         self._notify(state, self._record_state(job, state, reason))
         if not self.queue:
-            self._idle.set()
+            self._idle_event.set()
 
     def _notify(self, event: Event, job: Job | None) -> None:
         for listener in self._listeners:

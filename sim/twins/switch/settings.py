@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sim.models.clock import Clock
 from sim.twins.plant import Plant
 from sim.twins.switch.device import BootMode, SwitchDevice, SwitchFaults
-from sim.twins.switch.matrix import Matrix, WhenOccupied
+from sim.twins.switch.matrix import Matrix, OccupiedPolicy
 
 
 def make_serial_number(name: str) -> str:
@@ -110,12 +110,12 @@ class TwinSettings:
         )
 
     def make_device(
-        self, *, switch_time_s: float, when_occupied: WhenOccupied = "reject", is_hitless: bool = False
+        self, *, switch_time_s: float, occupied_policy: OccupiedPolicy = "reject", is_hitless: bool = False
     ) -> SwitchDevice:
         """Return the switch that the settings describe. `switch_time_s` is the default of the family."""
         return SwitchDevice(
             self.name,
-            Matrix(self.input_count, self.output_count, when_occupied),
+            Matrix(self.input_count, self.output_count, occupied_policy),
             plant=self.plant,
             clock=self.clock,
             switch_time_s=self.get_switch_time_s(switch_time_s),

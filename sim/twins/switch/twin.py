@@ -26,8 +26,8 @@ REFUSED_STATUS = 255
 """Exit status of a command beyond the session limit. An SSH client whose connection breaks exits with the same."""
 
 Wire = Literal["tcp", "telnet", "ssh", "serial"]
-Client = Callable[[Reader, Writer], Awaitable[None]]
-Execution = Callable[[Reader, Writer, str], Awaitable[int]]
+ClientHandler = Callable[[Reader, Writer], Awaitable[None]]
+CommandHandler = Callable[[Reader, Writer, str], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,9 @@ class Frontend:
     - `baud`: rate of a serial line in bit/s.
     - `enforces_max_sessions`: if True, the fault `max_sessions` limits connections. If False, the frontend limits
       logins.
-    - `file`: name of a file that the client keeps. The printed address is then the path of this file in a temporary
-      directory, with the listener's address as the option `operator`. `SwitchTwin.close` removes the directory.
+    - `file_name`: name of a file that the client keeps. The printed address is then the path of this file in a
+      temporary directory, with the listener's address as the option `operator`. `SwitchTwin.close` removes the
+      directory.
     """
 
     scheme: str
@@ -56,26 +57,30 @@ class Frontend:
     baud: int = 38400
     enforces_max_sessions: bool = True
     options: Mapping[str, str] = field(default_factory=dict)
-    file: str = ""
+    file_name: str = ""
 
 
 def _make_listener(
-    frontend: Frontend, sock: socket.socket | None, client: Client, execution: Execution, clock: Clock
+    frontend: Frontend,
+    sock: socket.socket | None,
+    client_handler: ClientHandler,
+    command_handler: CommandHandler,
+    clock: Clock,
 ) -> AnyListener:
     """Return the listener for the wire of a frontend."""
     if frontend.wire == "serial":
         from sim.twins.wire.serial_line import SerialLine
 
-        return SerialLine(client, baud=frontend.baud, clock=clock)
+        return SerialLine(client_handler, baud=frontend.baud, clock=clock)
     assert sock is not None  # every other wire is TCP below
     if frontend.wire == "ssh":
         from sim.twins.wire.ssh_server import SshServer
 
-        handler = execution if frontend.execute else None
+        handler = command_handler if frontend.execute else None
         return SshServer(
-            sock, frontend.account, client, handler, is_single_session=frontend.is_single_session
+            sock, frontend.account, client_handler, handler, is_single_session=frontend.is_single_session
         )
-    return Listener(sock, client)
+    return Listener(sock, client_handler)
 
 
 class SwitchTwin:
@@ -129,15 +134,15 @@ class SwitchTwin:
         """Names of the frontends that need a bound socket: all except those on serial lines."""
         return tuple(name for name, frontend in self.frontends.items() if frontend.wire != "serial")
 
-    async def serve(self, sockets: Mapping[str, socket.socket], *, serial: bool = False) -> None:
+    async def serve(self, sockets: Mapping[str, socket.socket], *, has_serial_lines: bool = False) -> None:
         """Start to serve clients in the event loop, and return without waiting for them.
 
         `sockets` maps names to bound sockets (`sim.twins.wire.listener.bind_socket`). It holds `control`, and any
-        frontends of `socket_frontends`; frontends without a socket are not served. With `serial`, also serve the
-        frontends on serial lines.
+        frontends of `socket_frontends`; frontends without a socket are not served. With `has_serial_lines`, also serve
+        the frontends on serial lines.
         """
         for name, frontend in self.frontends.items():
-            if name not in sockets and not (serial and frontend.wire == "serial"):
+            if name not in sockets and not (has_serial_lines and frontend.wire == "serial"):
                 continue
             self._listeners[name] = _make_listener(
                 frontend,
@@ -171,11 +176,11 @@ class SwitchTwin:
             listener.address,
             {"baud": str(frontend.baud)} if frontend.wire == "serial" else {},
         )
-        if frontend.file:
+        if frontend.file_name:
             if self._directory is None:
                 self._directory = TemporaryDirectory(prefix="lightbed-twin-")
             location, options = (
-                str(Path(self._directory.name) / frontend.file),
+                str(Path(self._directory.name) / frontend.file_name),
                 {"operator": listener.address},
             )
         query = urlencode({**options, **frontend.options})
@@ -225,7 +230,7 @@ class SwitchTwin:
     def _list_listeners(self) -> list[AnyListener]:
         return [*self._listeners.values(), *self._memory_listeners.values()]
 
-    def _make_client_handler(self, name: str) -> Client:
+    def _make_client_handler(self, name: str) -> ClientHandler:
         """Return a function that serves one client of a frontend. Raise `KeyError` for an unknown frontend."""
         frontend = self.frontends[name]
 
@@ -234,7 +239,7 @@ class SwitchTwin:
 
         return serve
 
-    def _make_command_handler(self, name: str) -> Execution:
+    def _make_command_handler(self, name: str) -> CommandHandler:
         """Return a function that executes one command of an SSH client of a frontend."""
 
         async def execute(reader: Reader, writer: Writer, command: str) -> int:
@@ -269,7 +274,7 @@ class SwitchTwin:
             self._client_counts[name] -= 1
 
 
-class PowerSwitch(Protocol):
+class PowerCycler(Protocol):
     """A device that can be power-cycled."""
 
     async def power_cycle(self, off_s: float) -> None:
@@ -280,7 +285,7 @@ class PowerSwitch(Protocol):
 class ControlVerbs:
     """Verbs of the control socket of one switch."""
 
-    power: PowerSwitch
+    power_cycler: PowerCycler
     device: SwitchDevice
     transcript: Transcript
     fault_registry: FaultRegistry
@@ -292,7 +297,7 @@ class ControlVerbs:
             "truth": lambda _: self._read_truth(),
             "advance": self._advance_clock,
             "transcript": self._read_transcript,
-            "operator": self._change_as_operator,
+            "operator": self._change_connections_as_operator,
             "power_cycle": self._power_cycle,
             "set_fault": self.fault_registry.set_fault,
             "clear_fault": self.fault_registry.clear_fault,
@@ -307,12 +312,12 @@ class ControlVerbs:
             "lit": _convert_to_lists(device.lit_connections),
             "really": _convert_to_lists(device.light_paths),
             "ports": {str(port): device.matrix.get_state(port) for port in device.matrix.ports},
-            "locked": sorted(device.matrix.locked),
+            "locked": sorted(device.matrix.locked_ports),
             "boot_mode": device.boot_mode,
             "changes": device.change_count,
             "busy_s": device.busy_s,
             "last_busy_s": device.last_busy_s,
-            "wear": {str(port): moves for port, moves in sorted(device.moves_by_port.items())},
+            "wear": {str(port): moves for port, moves in sorted(device.move_count_by_port.items())},
             "fired": dict(device.fire_counts),
             "now_s": device.clock.now(),
         }
@@ -333,19 +338,21 @@ class ControlVerbs:
             self.transcript.clear()
         return {"entries": entries}
 
-    def _change_as_operator(self, request: Request) -> Reply:
+    def _change_connections_as_operator(self, request: Request) -> Reply:
         """Change connections as another operator does. A new connection replaces others that use its ports."""
         pairs = request.get_pairs("connect")
         try:
-            self.device.change(self.device.matrix.plan_port_removal(request.get_integers("disconnect")))
+            self.device.change_connections(
+                self.device.matrix.plan_port_removal(request.get_integers("disconnect"))
+            )
             inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-            self.device.change(self.device.matrix.plan_connections(inputs, outputs, "replace"))
+            self.device.change_connections(self.device.matrix.plan_connections(inputs, outputs, "replace"))
         except MatrixRefusal as refusal:
             raise VerbError(str(refusal)) from None
         return {"connections": _convert_to_lists(self.device.matrix.connections)}
 
     async def _power_cycle(self, request: Request) -> Reply:
-        await self.power.power_cycle(request.get_number("off_s", 0.0))
+        await self.power_cycler.power_cycle(request.get_number("off_s", 0.0))
         return {"connections": _convert_to_lists(self.device.matrix.connections)}
 
 

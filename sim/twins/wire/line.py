@@ -17,9 +17,9 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class TranscriptEntry:
-    """Bytes that one session read or wrote at once. `seconds` is the time on the device's clock."""
+    """Bytes that one session read or wrote at once. `time_s` is the time on the device's clock."""
 
-    seconds: float
+    time_s: float
     frontend: str
     session: int
     direction: Literal["in", "out"]
@@ -28,7 +28,7 @@ class TranscriptEntry:
     def as_json(self) -> Mapping[str, Any]:
         """Return the entry as JSON values. Each byte becomes the latin-1 character of its value."""
         return {
-            "seconds": round(self.seconds, 6),
+            "seconds": round(self.time_s, 6),
             "front": self.frontend,
             "session": self.session,
             "direction": self.direction,
@@ -89,7 +89,7 @@ class LineFaults:
     fire_counts: Counter[str] = field(default_factory=Counter)
     rng: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def take_delivery(self) -> Delivery:
+    def determine_delivery(self) -> Delivery:
         """Return the outcome of the command that was just received, and count down `close_after_commands`."""
         if self.close_after_commands is None:
             return Delivery.ANSWERED
@@ -100,7 +100,7 @@ class LineFaults:
         self.fire_counts["close_connection"] += 1
         return Delivery.NOT_ANSWERED if self.close_executes else Delivery.NOT_RECEIVED
 
-    def take_reply(self, reply: bytes) -> tuple[bytes, bool]:
+    def apply_to_reply(self, reply: bytes) -> tuple[bytes, bool]:
         """Return the bytes to send for `reply`, and whether the connection must break after these bytes."""
         if self.garbage_replies:
             self.garbage_replies -= 1
@@ -182,7 +182,7 @@ class Line:
         The fault `garbage` changes the answer but not `ending`. Raise `LineBroken` if a fault breaks the connection:
         before the command, before its answer, or within the answer.
         """
-        delivery = self._faults.take_delivery()
+        delivery = self._faults.determine_delivery()
         if delivery is not Delivery.NOT_RECEIVED:
             answer = await execute()
         if delivery is not Delivery.ANSWERED:
@@ -191,7 +191,7 @@ class Line:
             if self._faults.reply_delay_s:
                 self._faults.fire_counts["delay_reply"] += 1
                 await self._clock.sleep(self._faults.reply_delay_s)
-            answer, is_broken = self._faults.take_reply(answer) if answer else (answer, False)
+            answer, is_broken = self._faults.apply_to_reply(answer) if answer else (answer, False)
             self.send(answer if is_broken else answer + ending)
             await self._writer.drain()
             if is_broken:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+ClientHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 _BACKLOG = 64
 _LINE_LIMIT_BYTES = 1 << 20
@@ -103,7 +103,7 @@ class SocketListener(ABC):
         if self._accept_task is None:
             self._sock.setblocking(False)
             self._sock.listen(_BACKLOG)
-            self._accept_task = asyncio.get_running_loop().create_task(self._accept())
+            self._accept_task = asyncio.get_running_loop().create_task(self._accept_clients())
 
     async def refuse(self) -> None:
         """Refuse new clients until `open` is called. The kernel resets their connections."""
@@ -134,7 +134,7 @@ class SocketListener(ABC):
     async def serve(self, connection: socket.socket) -> None:
         """Serve one accepted client until it disconnects, then close its connection."""
 
-    async def _accept(self) -> None:
+    async def _accept_clients(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             connection, _ = await loop.sock_accept(self._sock)
@@ -149,9 +149,9 @@ class SocketListener(ABC):
 class Listener(SocketListener):
     """Listener that runs `client` for every connection to `sock`."""
 
-    def __init__(self, sock: socket.socket, client: Client) -> None:
+    def __init__(self, sock: socket.socket, client_handler: ClientHandler) -> None:
         super().__init__(sock)
-        self._client = client
+        self._client_handler = client_handler
         self._writers: set[asyncio.StreamWriter] = set()
 
     @property
@@ -174,7 +174,7 @@ class Listener(SocketListener):
             return
         self._writers.add(writer)
         try:
-            await self._client(reader, writer)
+            await self._client_handler(reader, writer)
         except ConnectionError:
             pass  # clients may disconnect at any time
         finally:

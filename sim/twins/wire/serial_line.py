@@ -27,9 +27,9 @@ BITS_PER_BYTE = 10
 
 _READ_BYTES = 4096
 _DRAIN_TIMEOUT_S = 1.0
-_POLL_S = 0.002
+_POLL_INTERVAL_S = 0.002
 
-Client = Callable[[Reader, Writer], Awaitable[None]]
+ClientHandler = Callable[[Reader, Writer], Awaitable[None]]
 """Serves one session through its reader and writer."""
 
 
@@ -40,24 +40,24 @@ class SerialLine:
     turn. Every byte takes 10/`baud` seconds of `clock`, in both directions.
     """
 
-    def __init__(self, client: Client, *, baud: int, clock: Clock | None = None) -> None:
-        self._client = client
+    def __init__(self, client_handler: ClientHandler, *, baud: int, clock: Clock | None = None) -> None:
+        self._client_handler = client_handler
         self._baud = baud
         self._clock = clock or RealClock()
         self._folder = Path(tempfile.mkdtemp(prefix="serial-"))
-        self._link = self._folder / "tty"
+        self._link_path = self._folder / "tty"
         self._wire: _Wire | None = None
         self._session: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
         """Path that clients open."""
-        return str(self._link)
+        return str(self._link_path)
 
     @property
     def is_open(self) -> bool:
         """True if the path exists now."""
-        return self._link.is_symlink()
+        return self._link_path.is_symlink()
 
     @property
     def client_count(self) -> int:
@@ -70,11 +70,11 @@ class SerialLine:
             self._wire = _Wire(self._baud, self._clock)
             self._session = asyncio.get_running_loop().create_task(self._serve_client(self._wire))
         if not self.is_open:
-            self._link.symlink_to(self._wire.path)
+            self._link_path.symlink_to(self._wire.path)
 
     async def refuse(self) -> None:
         """Remove the path. A client that has already opened the line can still use it."""
-        self._link.unlink(missing_ok=True)
+        self._link_path.unlink(missing_ok=True)
 
     def drop_clients(self) -> int:
         """Break the line, and return the number of broken lines (0 or 1). If the path exists, create a new line."""
@@ -98,16 +98,16 @@ class SerialLine:
             return
         wire.disconnect()
         if self.is_open:
-            self._link.unlink()
+            self._link_path.unlink()
             self.open()
 
     async def _serve_client(self, wire: _Wire) -> None:
         try:
-            await self._client(wire.reader, wire)
+            await self._client_handler(wire.reader, wire)
         except ConnectionError:
             pass  # a fault broke the line
         finally:
-            await wire.finish()
+            await wire.wait_until_drained()
             if self._wire is wire:
                 self._drop_wire()
 
@@ -121,16 +121,16 @@ class _Wire:
         os.set_blocking(self._master, False)
         self.path = os.ttyname(self._slave)
         self.reader = asyncio.StreamReader()
-        self._pace = _Pace(baud, clock)
+        self._pacer = _Pacer(baud, clock)
         self._receive_queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._send_buffer = bytearray()
-        self._has_more = asyncio.Event()
-        self._all_sent = asyncio.Event()
-        self._all_sent.set()
-        self._closing = False
+        self._data_event = asyncio.Event()
+        self._drained_event = asyncio.Event()
+        self._drained_event.set()
+        self._is_closing = False
         loop = asyncio.get_running_loop()
         loop.add_reader(self._master, self._read_available)
-        self._tasks = [loop.create_task(self._receive()), loop.create_task(self._send())]
+        self._tasks = [loop.create_task(self._receive()), loop.create_task(self._send_queued_bytes())]
 
     # -- interface for `Line`
 
@@ -141,28 +141,28 @@ class _Wire:
 
     def write(self, data: bytes) -> None:
         """Queue bytes to be sent at line speed."""
-        if data and not self._closing:
+        if data and not self._is_closing:
             self._send_buffer += data
-            self._all_sent.clear()
-            self._has_more.set()
+            self._drained_event.clear()
+            self._data_event.set()
 
     async def drain(self) -> None:
         """Wait until all bytes are sent. Raise `ConnectionResetError` if the line was broken."""
-        await self._all_sent.wait()
+        await self._drained_event.wait()
         if self._master < 0:
             raise ConnectionResetError("the line has vanished")
 
     def close(self) -> None:
         """Accept no more bytes. Bytes that were written before are still sent."""
-        self._closing = True
+        self._is_closing = True
 
     def is_closing(self) -> bool:
         """Return True if no more bytes are accepted."""
-        return self._closing
+        return self._is_closing
 
     async def wait_closed(self) -> None:
-        """Wait for the client to read the last bytes, like `finish`."""
-        await self.finish()
+        """Wait for the client to read the last bytes, like `wait_until_drained`."""
+        await self.wait_until_drained()
 
     def abort(self) -> None:
         """Break the line at once."""
@@ -170,7 +170,7 @@ class _Wire:
 
     # -- inside
 
-    async def finish(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait up to `_DRAIN_TIMEOUT_S` until the client has read the last bytes.
 
         When a pseudo terminal is closed, it discards unread bytes.
@@ -181,9 +181,9 @@ class _Wire:
             await asyncio.wait_for(self._wait_until_read(), _DRAIN_TIMEOUT_S)
 
     async def _wait_until_read(self) -> None:
-        await self._all_sent.wait()
+        await self._drained_event.wait()
         while self._master >= 0 and self._count_unread():  # noqa: ASYNC110 - the kernel sends no event
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)
 
     def _count_unread(self) -> int:
         """Return the number of bytes that the client has not read yet, including bytes inside the kernel."""
@@ -203,8 +203,8 @@ class _Wire:
             task.cancel()
         for descriptor in (self._master, self._slave):
             os.close(descriptor)
-        self._master, self._closing = -1, True
-        self._all_sent.set()
+        self._master, self._is_closing = -1, True
+        self._drained_event.set()
         self.reader.feed_eof()
 
     def _read_available(self) -> None:
@@ -214,35 +214,35 @@ class _Wire:
     async def _receive(self) -> None:
         while True:
             data = await self._receive_queue.get()
-            await self._pace.pass_bytes(len(data))
+            await self._pacer.pass_bytes(len(data))
             self.reader.feed_data(data)
 
-    async def _send(self) -> None:
+    async def _send_queued_bytes(self) -> None:
         while True:
-            await self._has_more.wait()
-            piece = bytes(self._send_buffer[: self._pace.piece])
-            del self._send_buffer[: self._pace.piece]
-            await self._pace.pass_bytes(len(piece))
+            await self._data_event.wait()
+            piece = bytes(self._send_buffer[: self._pacer.chunk_bytes])
+            del self._send_buffer[: self._pacer.chunk_bytes]
+            await self._pacer.pass_bytes(len(piece))
             while piece:
                 try:
                     piece = piece[os.write(self._master, piece) :]
                 except BlockingIOError:  # no client reads, and the kernel's buffer of about 4 kB is full
-                    await asyncio.sleep(_POLL_S)
+                    await asyncio.sleep(_POLL_INTERVAL_S)
             if not self._send_buffer:
-                self._has_more.clear()
-                self._all_sent.set()
+                self._data_event.clear()
+                self._drained_event.set()
 
 
-class _Pace:
+class _Pacer:
     """Transmission time of bytes. Both directions share the line speed, because devices only answer requests."""
 
     def __init__(self, baud: int, clock: Clock) -> None:
         self._byte_s = BITS_PER_BYTE / baud
         self._clock = clock
-        self._free_at_s = 0.0
-        self.piece = max(1, baud // 2000)
+        self._free_time_s = 0.0
+        self.chunk_bytes = max(1, baud // 2000)
 
     async def pass_bytes(self, count: int) -> None:
         """Wait until all earlier bytes, and then `count` bytes, have been transmitted."""
-        self._free_at_s = max(self._free_at_s, self._clock.now()) + count * self._byte_s
-        await self._clock.sleep(self._free_at_s - self._clock.now())
+        self._free_time_s = max(self._free_time_s, self._clock.now()) + count * self._byte_s
+        await self._clock.sleep(self._free_time_s - self._clock.now())

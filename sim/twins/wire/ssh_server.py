@@ -16,8 +16,8 @@ import asyncssh
 from sim.twins.wire.line import Reader, Writer
 from sim.twins.wire.listener import SocketListener
 
-Client = Callable[[Reader, Writer], Awaitable[None]]
-Execution = Callable[[Reader, Writer, str], Awaitable[int]]
+ClientHandler = Callable[[Reader, Writer], Awaitable[None]]
+CommandHandler = Callable[[Reader, Writer, str], Awaitable[int]]
 """Executes one command for a client, and returns its exit status."""
 
 LOGIN_TIMEOUT_S = 30.0
@@ -30,12 +30,16 @@ class ShellWriter:
     """
 
     def __init__(
-        self, channel: asyncssh.SSHServerChannel[bytes], closed: asyncio.Event, *, terminal: bool = True
+        self,
+        channel: asyncssh.SSHServerChannel[bytes],
+        closed_event: asyncio.Event,
+        *,
+        has_terminal: bool = True,
     ) -> None:
         self.exit_status: int | None = 0
         self._channel = channel
-        self._closed = closed
-        self._terminal = terminal
+        self._closed_event = closed_event
+        self._has_terminal = has_terminal
 
     @property
     def transport(self) -> asyncssh.SSHServerConnection:
@@ -45,11 +49,11 @@ class ShellWriter:
     def write(self, data: bytes) -> None:
         """Send bytes to the client, or discard them if the session has ended."""
         if not self.is_closing():
-            self._channel.write(data if self._terminal else data.replace(b"\r\n", b"\n"))
+            self._channel.write(data if self._has_terminal else data.replace(b"\r\n", b"\n"))
 
     async def drain(self) -> None:
         """Raise `ConnectionResetError` if the session has ended. Never wait."""
-        if self._closed.is_set():
+        if self._closed_event.is_set():
             raise ConnectionResetError("the shell has ended")
 
     def close(self) -> None:
@@ -66,11 +70,11 @@ class ShellWriter:
 
     def is_closing(self) -> bool:
         """Return True if nothing more can be sent."""
-        return self._closed.is_set() or self._channel.is_closing()
+        return self._closed_event.is_set() or self._channel.is_closing()
 
     async def wait_closed(self) -> None:
         """Wait until the session has ended."""
-        await self._closed.wait()
+        await self._closed_event.wait()
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
@@ -79,14 +83,16 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     With `ends_connection`, the connection ends with the session.
     """
 
-    def __init__(self, client: Client, execution: Execution | None, *, ends_connection: bool) -> None:
-        self._client = client
-        self._execution = execution
+    def __init__(
+        self, client_handler: ClientHandler, command_handler: CommandHandler | None, *, ends_connection: bool
+    ) -> None:
+        self._client_handler = client_handler
+        self._command_handler = command_handler
         self._ends_connection = ends_connection
         self._command: str | None = None
-        self._terminal = False
+        self._has_terminal = False
         self._input = asyncio.StreamReader()
-        self._closed = asyncio.Event()
+        self._closed_event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
 
@@ -94,7 +100,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         self._channel = chan
 
     def pty_requested(self, *_: object) -> bool:
-        self._terminal = True
+        self._has_terminal = True
         return True
 
     def shell_requested(self) -> bool:
@@ -102,7 +108,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
     def exec_requested(self, command: str) -> bool:
         self._command = command
-        return self._execution is not None
+        return self._command_handler is not None
 
     def session_started(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -115,7 +121,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
+        self._closed_event.set()
         self._input.feed_eof()
         if self._channel is not None and self._ends_connection:
             self._channel.get_connection().close()
@@ -123,13 +129,13 @@ class _Session(asyncssh.SSHServerSession[bytes]):
     async def _run(self) -> None:
         assert self._channel is not None  # connection_made comes first
         is_shell = self._command is None
-        writer = ShellWriter(self._channel, self._closed, terminal=is_shell or self._terminal)
+        writer = ShellWriter(self._channel, self._closed_event, has_terminal=is_shell or self._has_terminal)
         try:
-            if self._command is None or self._execution is None:
-                await self._client(self._input, writer)
+            if self._command is None or self._command_handler is None:
+                await self._client_handler(self._input, writer)
             else:
                 writer.exit_status = None
-                writer.exit_status = await self._execution(self._input, writer, self._command)
+                writer.exit_status = await self._command_handler(self._input, writer, self._command)
         except ConnectionError:
             self._ends_connection = True  # the client disconnected, or a fault broke the line
         finally:
@@ -142,14 +148,14 @@ class _Account(asyncssh.SSHServer):
     def __init__(
         self,
         account: tuple[str, str],
-        client: Client,
-        execution: Execution | None,
+        client_handler: ClientHandler,
+        command_handler: CommandHandler | None,
         *,
         is_single_session: bool,
     ) -> None:
         self._account = account
-        self._client = client
-        self._execution = execution
+        self._client_handler = client_handler
+        self._command_handler = command_handler
         self._is_single_session = is_single_session
 
     def begin_auth(self, username: str) -> bool:
@@ -162,7 +168,7 @@ class _Account(asyncssh.SSHServer):
         return (username, password) == self._account
 
     def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
-        return _Session(self._client, self._execution, ends_connection=self._is_single_session)
+        return _Session(self._client_handler, self._command_handler, ends_connection=self._is_single_session)
 
 
 class SshServer(SocketListener):
@@ -176,17 +182,17 @@ class SshServer(SocketListener):
         self,
         sock: socket.socket,
         account: tuple[str, str],
-        client: Client,
-        execution: Execution | None = None,
+        client_handler: ClientHandler,
+        command_handler: CommandHandler | None = None,
         *,
         is_single_session: bool = False,
     ) -> None:
         super().__init__(sock)
         self._account = account
-        self._client = client
-        self._execution = execution
+        self._client_handler = client_handler
+        self._command_handler = command_handler
         self._is_single_session = is_single_session
-        self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self._host_key = asyncssh.generate_private_key("ssh-ed25519")
         self._connections: set[asyncssh.SSHServerConnection] = set()
 
     @property
@@ -196,12 +202,12 @@ class SshServer(SocketListener):
 
     def drop_clients(self) -> int:
         """Break every connection, even before its login. Return the number of logged-in connections."""
-        logged_in = list(self._connections)
-        for connection in logged_in:
+        logged_in_connections = list(self._connections)
+        for connection in logged_in_connections:
             connection.abort()
         for task in self._client_tasks:
             task.cancel()
-        return len(logged_in)
+        return len(logged_in_connections)
 
     async def serve(self, connection: socket.socket) -> None:
         """Run the SSH handshake with one client, and wait for the end of its connection."""
@@ -209,9 +215,12 @@ class SshServer(SocketListener):
             session = await asyncssh.run_server(
                 connection,
                 server_factory=lambda: _Account(
-                    self._account, self._client, self._execution, is_single_session=self._is_single_session
+                    self._account,
+                    self._client_handler,
+                    self._command_handler,
+                    is_single_session=self._is_single_session,
                 ),
-                server_host_keys=[self._key],
+                server_host_keys=[self._host_key],
                 login_timeout=LOGIN_TIMEOUT_S,
                 line_editor=False,
                 encoding=None,

@@ -12,7 +12,7 @@ from testbed.commands.design.workload import Figures, JobDocument, SimulationCom
 from testbed.design.fabrics.fabric_list import has_gpu_nodes
 
 if TYPE_CHECKING:
-    from testbed.design.evaluation.comparison import Row
+    from testbed.design.evaluation.comparison import FabricResult
 
 _COLUMNS = ("fabric", "compared at", "Gbit/s a host", "iteration (ms)", "slowdown", "tax", "cost (USD)")
 
@@ -72,7 +72,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             skip_slow=self.fabrics == "all",
         )
         links_text = f"{format_count(degree, 'link')} of {rate_gbps:g} Gbit/s each"
-        nodes_text = format_count(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
+        nodes_text = format_count(job.graph.node_count, "GPU" if setting.options.hb_domain > 1 else "server")
         title = f"SIMULATED {job.name} on {nodes_text}, {links_text}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
@@ -80,14 +80,14 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             **make_job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
         )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
-        context.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
+        context.say_table(title + batch, _COLUMNS, [row.make_cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
             context.say("prices are estimates from the literature, not quotes")
         context.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
         return document
 
 
-def _make_fabric_row(row: Row) -> ComparedFabric | FailedFabric:
+def _make_fabric_row(row: FabricResult) -> ComparedFabric | FailedFabric:
     if row.failure:
         return FailedFabric(fabric=row.name, failure=row.failure)
     return ComparedFabric(

@@ -17,10 +17,10 @@ from testbed.commands.progress import Narrator, narrate, note_compilation
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
-    from testbed.design.evaluation.compilation import Part
+    from testbed.design.evaluation.compilation import CodePart
     from testbed.design.reproductions.figure import Figure, Table
 
-PARTS_BY_PAPER: Mapping[str, tuple[Part, ...]] = {
+CODE_PARTS_BY_PAPER: Mapping[str, tuple[CodePart, ...]] = {
     "topoopt": ("flows", "search", "routes"),
     "rail-only": ("flows",),
     "sip-ml": (),
@@ -120,7 +120,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
 
         package = import_module(self._package)
         figures = [_find_figure(package, number) for number in self.numbers or package.MODULES]
-        note_compilation(*PARTS_BY_PAPER.get(self.paper, ("contention",)))
+        note_compilation(*CODE_PARTS_BY_PAPER.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
         reproduced_figures, tables = [], {}
         with narrate() as narrator, self._open_scale(context.runs_dir, narrator) as scale:

@@ -174,8 +174,8 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
         lab_links = _read_links(lab, spread=self.spread)
-        sources = JobContext(lab_links.rate_gbps, partial(_load_phases, context.runs_dir), lab_links.nics)
-        jobs = read_jobs(self.jobs_file, sources)
+        job_context = JobContext(lab_links.rate_gbps, partial(_load_phases, context.runs_dir), lab_links.nics)
+        jobs = read_jobs(self.jobs_file, job_context)
         checkpoints = [job.name for job in jobs if job.storage]
         if self.is_run and checkpoints:
             raise WorkloadError(
@@ -201,9 +201,9 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
                     link=shared_link.link,
                     jobs=shared_link.jobs,
                     score=shared_link.score,
-                    score_clamped=shared_link.score_clamped,
-                    proven=shared_link.proven,
-                    approximate=shared_link.approximate,
+                    score_clamped=shared_link.clamped_score,
+                    proven=shared_link.is_proven,
+                    approximate=shared_link.is_approximate,
                 )
                 for shared_link in schedule.links
             ),
@@ -216,7 +216,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
             pictures=pictures,
             run_id=run_id,
             measured=measurements,
-            unfinished=context.say_unfinished(lab),
+            unfinished=context.say_unfinished_operations(lab),
         )
 
     def _draw(self, scheduler: cassini.Scheduler, schedule: cassini.Schedule) -> tuple[Path, ...]:
@@ -231,7 +231,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
     ) -> tuple[str, tuple[JobMeasurement, ...]]:
         """Run the schedule on the hosts of the lab. Return the id of the run and its rows."""
         from testbed.measure.sharing.host_run import HostRun, run_on_hosts
-        from testbed.measure.sharing.policies import Conditions, shift_schedule
+        from testbed.measure.sharing.policies import Conditions, convert_cassini_schedule
 
         conditions = Conditions(
             iterations=self.iterations,
@@ -244,18 +244,18 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
             stagger_ms=self.stagger_ms,
             queue=self.queue,
         )
-        policies, shifted_schedule = _parse_policies(self.policies), shift_schedule(schedule)
+        policies, shifted_schedule = _parse_policies(self.policies), convert_cassini_schedule(schedule)
         host_run = HostRun(jobs, schedule.placement, shifted_schedule, policies, conditions, self.spread)
         with narrate() as narrator:
             run_id, rows = run_on_hosts(self.lab_file, host_run, runs_dir, self.really_move, narrator.note)
-        return run_id, tuple(JobMeasurement(**asdict(row), difference=row.difference) for row in rows)
+        return run_id, tuple(JobMeasurement(**asdict(row), difference=row.prediction_error) for row in rows)
 
 
 def _load_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     from testbed.measure.results.store import RunStore
-    from testbed.measure.sharing.host_run import read_phases
+    from testbed.measure.sharing.host_run import read_measured_bursts
 
-    return read_phases(RunStore(runs_dir), run_id, job)
+    return read_measured_bursts(RunStore(runs_dir), run_id, job)
 
 
 def _read_links(lab: Lab, *, spread: bool) -> LabLinks:
@@ -301,7 +301,7 @@ def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
             shared_link.link,
             ", ".join(shared_link.jobs),
             f"{shared_link.score:.4f}",
-            "yes" if shared_link.proven else "not proven",
+            "yes" if shared_link.is_proven else "not proven",
         )
         for shared_link in schedule.links
     ]

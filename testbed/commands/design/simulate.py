@@ -106,8 +106,8 @@ class CircuitMoves:
         return cls(
             count=switch.degree,
             rate_gbps=switch.rate_gbps,
-            controller=controller.when,
-            period_ms=controller.period_s * 1e3 if controller.when == "every" else None,
+            controller=controller.switching_rule,
+            period_ms=controller.period_s * 1e3 if controller.switching_rule == "every" else None,
             hysteresis=controller.hysteresis,
             look_ahead=controller.look_ahead,
             reconfiguration_ms=switch.delay_s * 1e3,
@@ -229,7 +229,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         # `find_kind` imports numpy, so it is called only if needed.
         fabric_kind = find_kind(self.fabric) if given_options else None
         for name in given_options:
-            if fabric_kind and name not in fabric_kind.options:
+            if fabric_kind and name not in fabric_kind.option_names:
                 raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")
         is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
         if not self.checkpoint_every and not is_default:
@@ -250,7 +250,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             may_share=has_one_link,
             connects_gpus=has_gpu_nodes(self.fabric),
             shares_links=not is_switched(self.fabric),
-            by_pair=bool(self.export_chakra),
+            exchanges_by_pair=bool(self.export_chakra),
         )
         job, checkpoint, plain_job = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
@@ -262,25 +262,25 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         checkpoint_times = None
         if checkpoint:
             run = run_checkpoint(setting.job, checkpoint, simulate)
-            execution, execution_to_draw = run.baseline, run.window
+            execution, execution_to_draw = run.baseline_execution, run.window_execution
             checkpoint_times = CheckpointTimes(
                 bytes=sum(checkpoint.divide_bytes(setting.job)),
-                every=checkpoint.every,
-                storage=checkpoint.storage.count,
+                every=checkpoint.iteration_interval,
+                storage=checkpoint.storage.host_count,
                 mode=checkpoint.mode,
                 iteration_ms=run.longest_s * 1e3,
-                plain_ms=run.baseline.iteration_s * 1e3,
+                plain_ms=run.baseline_execution.iteration_s * 1e3,
                 mean_ms=run.mean_s * 1e3,
                 write_ms=run.write_s * 1e3,
-                simulated=run.iterations,
-                extrapolated=run.extrapolated,
-                links=tuple(LinkTraffic(**row) for row in compute_link_traffic(run.window)),
+                simulated=run.iteration_count,
+                extrapolated=run.is_extrapolated,
+                links=tuple(LinkTraffic(**row) for row in compute_link_traffic(run.window_execution)),
             )
         else:
             execution = execution_to_draw = simulate(job.graph)
         self._write_files(job, execution_to_draw)
         document = SimulationDocument(
-            **make_job_keys(setting, by_pair=fabric.circuits is not None),
+            **make_job_keys(setting, exchanges_by_pair=fabric.circuits is not None),
             **_make_fabric_keys(setting, fabric),
             **compute_figures(fabric, execution, job.arithmetic_s),
             checkpoint=checkpoint_times,

@@ -14,7 +14,7 @@ from testbed.design.fabrics import HB_GBPS
 from testbed.errors import WorkloadError
 
 if TYPE_CHECKING:
-    from testbed.design.evaluation.compilation import Part
+    from testbed.design.evaluation.compilation import CodePart
     from testbed.design.evaluation.job import Job
     from testbed.design.fabrics.kind import FabricOptions
     from testbed.design.workloads.choice import WorkloadChoice
@@ -65,7 +65,7 @@ class WorkloadCommand(Command[Any]):
     ] = ""
 
     def choose_workload(
-        self, instance_count: int, *parts: Part, zero: int = 0, recompute: bool = False
+        self, instance_count: int, *parts: CodePart, zero: int = 0, recompute: bool = False
     ) -> WorkloadChoice:
         """Return the workload that the options name, with devices split into `instance_count`. Raises `WorkloadError`.
 
@@ -226,14 +226,14 @@ class SimulationCommand(WorkloadCommand):
         may_share: bool = False,
         connects_gpus: bool = False,
         shares_links: bool = False,
-        by_pair: bool = False,
+        exchanges_by_pair: bool = False,
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
         - `may_share`: logical servers may share a link, each with a part of its rate.
         - `connects_gpus`: the fabrics connect GPUs, so by default the GPUs of a server form a domain.
         - `shares_links`: the GPUs of a server share its links.
-        - `by_pair`: all-to-alls are messages between pairs even in a large job.
+        - `exchanges_by_pair`: all-to-alls are messages between pairs even in a large job.
 
         Raises the errors of `open_job`, and `WorkloadError` for invalid settings.
         """
@@ -243,7 +243,10 @@ class SimulationCommand(WorkloadCommand):
         if self.lab_file:
             completed_options = self._fill_from_lab(self.lab_file, shares_links=shares_links)
             return completed_options.make_setting(
-                default_degree, may_share=may_share, connects_gpus=connects_gpus, by_pair=by_pair
+                default_degree,
+                may_share=may_share,
+                connects_gpus=connects_gpus,
+                exchanges_by_pair=exchanges_by_pair,
             )
         nodes, degree, rate_share = self.divide_links(default_degree, may_share=may_share)
         choice = self.choose_workload(self.mig, "packets" if self.routing == "hash" else "flows")
@@ -256,8 +259,8 @@ class SimulationCommand(WorkloadCommand):
             raise WorkloadError(
                 "--hb-domain makes nodes of whole devices, --mig of parts: choose one of them"
             )
-        by_pair = by_pair or self.fluid is not None or self.routing == "hash"
-        job = open_job(choice, nodes, self.strategy, hb_domain, by_pair=by_pair)
+        exchanges_by_pair = exchanges_by_pair or self.fluid is not None or self.routing == "hash"
+        job = open_job(choice, nodes, self.strategy, hb_domain, exchanges_by_pair=exchanges_by_pair)
         dark_s = self.reconfiguration_ms * 1e-3
         return FabricSetting(
             job,
@@ -343,11 +346,14 @@ class JobDocument(Document):
     exchanges: Literal["by_pair", "whole"]
 
 
-def make_job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
-    """Return the fields of `JobDocument`. `by_pair`: all-to-alls are simulated as messages, because circuits move."""
+def make_job_keys(setting: FabricSetting, *, exchanges_by_pair: bool = False) -> dict[str, Any]:
+    """Return the fields of `JobDocument`.
+
+    `exchanges_by_pair`: all-to-alls are simulated as messages, because circuits move.
+    """
     job, options = setting.job, setting.options
     servers = {
-        "nodes": job.graph.nodes,
+        "nodes": job.graph.node_count,
         "gpus": job.gpus,
         "degree": setting.degree,
         "rate_gbps": setting.rate_gbps,
@@ -362,7 +368,7 @@ def make_job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str,
         **servers,
         "rings": rings,
         "rounding": rounding,
-        "exchanges": "whole" if job.graph.exchanges and not by_pair else "by_pair",
+        "exchanges": "whole" if job.graph.exchanges and not exchanges_by_pair else "by_pair",
     }
 
 

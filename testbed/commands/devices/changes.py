@@ -253,7 +253,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
         from testbed.commands.devices.session import change_under_lease
 
         pair_texts = [*(read_pairs(self.file) if self.file else ()), *self.pairs]
-        self._check_intention(pair_texts)
+        self._check_pair_options(pair_texts)
         with self.open(is_bounded=self.dry_run) as device:
             port_names = PortNames(device.ports())
             target = CrossConnects(port_names.parse_pairs(pair_texts))
@@ -272,7 +272,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
                 )
             return _say_outcome(context, device, report)
 
-    def _check_intention(self, texts: list[str]) -> None:
+    def _check_pair_options(self, texts: list[str]) -> None:
         """Raise `UsageError` for pairs together with `--empty`, and without any of pairs, `--empty` and `--dry-run`."""
         if texts and self.empty:
             raise UsageError("--empty removes all circuits: leave out the pairs, or leave out --empty")
@@ -295,11 +295,11 @@ def _find_changed_pairs(target: CrossConnects, snapshot: Snapshot, scope: list[i
     }
 
 
-def _make_conflict(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
+def _make_conflict(expected_revision: str, snapshot: Snapshot, device: OpticalSwitch) -> Conflict:
     from ocs_drivers.errors import Conflict
 
     return Conflict(
-        f"the switch holds revision {snapshot.revision}, not {expect}; nothing was sent",
+        f"the switch holds revision {snapshot.revision}, not {expected_revision}; nothing was sent",
         expected={},  # a revision does not tell which pairs were expected
         actual=snapshot.connections,
         device=device.address,

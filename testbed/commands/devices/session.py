@@ -23,7 +23,7 @@ SLOW_AFTER_S = 5.0
 """Time after which a command first prints that the device is slow."""
 
 
-class TimeIsUp(BaseException):
+class TimeLimitReached(BaseException):
     """The end of a command's time. It is not an `Exception`, so that no handler treats it as an error of the device."""
 
 
@@ -44,10 +44,10 @@ def open_device(
     load_on_demand("numpy", "psutil")
     with ExitStack() as stack:
         if record_path is not None:
-            stack.enter_context(_record_into(record_path))
+            stack.enter_context(_record_exchange(record_path))
         if announces_slowness:
             stack.enter_context(announce_slowness(address))
-        with time_limit(timeout_s, address):  # closing is not included: it takes at most a second
+        with limit_time(timeout_s, address):  # closing is not included: it takes at most a second
             switch = stack.enter_context(open_switch(address, timeout_s=answer_timeout_s))
             try:
                 yield switch
@@ -82,7 +82,7 @@ def announce_slowness(address: str) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
+def limit_time(timeout_s: float | None, address: str) -> Iterator[None]:
     """End the block after `timeout_s`, even inside a blocking call. Raises `TimedOut`."""
     if timeout_s is None:
         yield
@@ -96,7 +96,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         finally:
             # The outer `try` includes this line, so an alarm just before it still raises `TimedOut`.
             _stop_alarm()
-    except TimeIsUp:
+    except TimeLimitReached:
         raise TimedOut(
             f"{_strip_credentials(address)}: not done within {timeout_s:g} s. Check the port of the address "
             "and the device; raise the limit with --timeout"
@@ -106,7 +106,7 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
 
 
 def _raise_time_is_up(_signum: int, _frame: object) -> None:
-    raise TimeIsUp
+    raise TimeLimitReached
 
 
 def _stop_alarm() -> None:
@@ -121,7 +121,7 @@ def _strip_credentials(address: str) -> str:
 
 
 @contextmanager
-def _record_into(path: Path) -> Iterator[None]:
+def _record_exchange(path: Path) -> Iterator[None]:
     """Record the exchange in a new file. Raises `UsageError` if it exists or cannot be written."""
     with ExitStack() as stack:
         try:
@@ -151,7 +151,7 @@ def report_change(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None)
             _stop_alarm()  # the device has moved, so a later time-out would report the wrong state
         except KeyboardInterrupt:
             raise Interrupted(f"{switch.address}: interrupted; {advice}", unknown=pairs) from None
-        except TimeIsUp:
+        except TimeLimitReached:
             raise MoveTimedOut(f"{switch.address}: --timeout has passed; {advice}", unknown=pairs) from None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import EXIT_DONE, OMIT_NONE, Document
-from testbed.commands.groups import RATE, HostsCommand
+from testbed.commands.groups import RATE_OPTION, HostsCommand
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SimUp(HostsCommand, Command[UpDocument]):
         "whose path is printed."
     )
     move: Annotated[bool, option("Use the next free subnet if the lab's is taken.", "--move")] = False
-    rate_mbps: Annotated[float | None, RATE] = None
+    rate_mbps: Annotated[float | None, RATE_OPTION] = None
     fibres: Annotated[
         int | None, option("Draw with this seed which NIC is at which port, for `discover`.", metavar="SEED")
     ] = None
@@ -78,13 +78,13 @@ class SimUp(HostsCommand, Command[UpDocument]):
         assert context.lab_file is not None
         fibres = self._draw_fibres(context)
         lab = set_link_rate(fibres.lab, self.rate_mbps)
-        simulated_lab = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
-        for fibre in fibres.dead:
-            send_request(simulated_lab.control["plant"], {"do": "cut", "fibre": fibre})
+        simulated_lab = start_lab(lab, hosts=self.hosts, is_detached=True, may_move=self.move)
+        for fibre in fibres.dead_fibre_names:
+            send_request(simulated_lab.control_addresses["plant"], {"do": "cut", "fibre": fibre})
         if self.fibres is not None:
             simulated_lab.lab = remove_fibres(simulated_lab.lab)
-        is_in_place = simulated_lab.lab.management == lab.management
-        lab_file = context.lab_file if is_in_place else _write_lab_file(simulated_lab, context.runs_dir)
+        has_same_subnet = simulated_lab.lab.management == lab.management
+        lab_file = context.lab_file if has_same_subnet else _write_lab_file(simulated_lab, context.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
         context.say(
             *_describe_start(simulated_lab),
@@ -95,11 +95,11 @@ class SimUp(HostsCommand, Command[UpDocument]):
             lab_id=simulated_lab.lab_id,
             simulated=True,
             hosts=simulated_lab.hosts_mode,
-            reason=simulated_lab.reason,
+            reason=simulated_lab.mode_reason,
             subnet=str(simulated_lab.lab.management),
             pid=simulated_lab.pid,
             lab_file=str(lab_file),
-            control=dict(simulated_lab.control),
+            control=dict(simulated_lab.control_addresses),
             rate_mbps=simulated_lab.lab.link.rate_mbps,
             shared_root=simulated_lab.shared_root,
             crossed=self.crossed if is_drawn else None,
@@ -120,7 +120,7 @@ class SimUp(HostsCommand, Command[UpDocument]):
 
 
 def _describe_start(simulated_lab: SimulatedLab) -> Iterator[str]:
-    reason = f" ({simulated_lab.reason})" if simulated_lab.reason else ""
+    reason = f" ({simulated_lab.mode_reason})" if simulated_lab.mode_reason else ""
     yield (
         f"SIMULATED lab {simulated_lab.lab.name} is up: {simulated_lab.lab_id}, hosts: "
         f"{simulated_lab.hosts_mode}{reason}"
@@ -130,7 +130,9 @@ def _describe_start(simulated_lab: SimulatedLab) -> Iterator[str]:
     if simulated_lab.shared_root:
         yield f"  hosts share this machine's root and may write to it: {simulated_lab.shared_root}"
     yield from _describe_missing_interpreters(simulated_lab)
-    yield from (f"  control of {name}: {address}" for name, address in simulated_lab.control.items())
+    yield from (
+        f"  control of {name}: {address}" for name, address in simulated_lab.control_addresses.items()
+    )
 
 
 def _describe_missing_interpreters(simulated_lab: SimulatedLab) -> Iterator[str]:
@@ -180,24 +182,24 @@ class SimDown(Command[DownDocument]):
 
         lab_ids = [_find_lab_id(lab) for lab in self.labs]
         removed_ids = tuple(sorted(remove_simulated_labs(lab_ids, all_labs=self.all_labs)))
-        is_about_all = self.all_labs or not lab_ids
+        covers_all_labs = self.all_labs or not lab_ids
         entry_by_remaining_id = (
-            {entry["lab_id"]: entry for entry in list_simulated_labs()} if is_about_all else {}
+            {entry["lab_id"]: entry for entry in list_simulated_labs()} if covers_all_labs else {}
         )
         context.say(*[f"removed {lab_id}" for lab_id in removed_ids] or ["nothing to remove"])
         context.say(
             *(
-                f"left {lab_id}: {self._explain_left(entry)}"
+                f"left {lab_id}: {self._explain_remaining_lab(entry)}"
                 for lab_id, entry in entry_by_remaining_id.items()
             )
         )
         return DownDocument(removed=removed_ids, left=tuple(sorted(entry_by_remaining_id)))
 
-    def _explain_left(self, entry: dict[str, Any]) -> str:
+    def _explain_remaining_lab(self, lab_entry: dict[str, Any]) -> str:
         """Return why a lab stays up."""
         if not self.all_labs:
             return "its supervisor is alive (--all stops the labs that you started)"
-        return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to stop it"
+        return f"lab {lab_entry['lab']} was started by {lab_entry['user'] or 'somebody else'}; name it to stop it"
 
 
 def _find_lab_id(lab: str) -> str:

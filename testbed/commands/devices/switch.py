@@ -25,9 +25,9 @@ from testbed.errors import UsageError
 if TYPE_CHECKING:
     from ocs_drivers import OpticalSwitch
 
-LOOK_TIMEOUT_S = 60.0
+READ_TIMEOUT_S = 60.0
 """Default time limit of a command that only reads. Commands that move have no default limit."""
-LONGEST_S = 86400
+MAX_TIMEOUT_S = 86400
 
 _EPILOG = """\b
 Addresses: SCHEME://HOST[:PORT], of the schemes
@@ -72,11 +72,11 @@ class SwitchCommand(Command[Any]):
     timeout_s: Annotated[
         float | None,
         option(
-            f"Limit for the whole command; default: {LOOK_TIMEOUT_S:g} to read, none to move.",
+            f"Limit for the whole command; default: {READ_TIMEOUT_S:g} to read, none to move.",
             "--timeout",
             metavar="SECONDS",
             least=0.1,
-            most=LONGEST_S,
+            most=MAX_TIMEOUT_S,
             belongs_to_group=True,
         ),
     ] = None
@@ -87,7 +87,7 @@ class SwitchCommand(Command[Any]):
             "--timeout-each",
             metavar="SECONDS",
             least=0.1,
-            most=LONGEST_S,
+            most=MAX_TIMEOUT_S,
             belongs_to_group=True,
         ),
     ] = 5.0
@@ -121,7 +121,7 @@ class SwitchCommand(Command[Any]):
         """Open the switch. With `is_bounded` the default time limit applies, otherwise only `--timeout`."""
         from testbed.commands.devices.session import open_device
 
-        timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
+        timeout_s = self.timeout_s or (READ_TIMEOUT_S if is_bounded else None)
         # Commands that move show the driver's progress instead of announcing that the device is slow.
         return open_device(self.address, timeout_s, self.answer_s, self.record, announces_slowness=is_bounded)
 
@@ -388,7 +388,8 @@ class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
 
     role = None
     every_s: Annotated[
-        float, option("Seconds between readings.", "--every", metavar="SECONDS", least=0.05, most=LONGEST_S)
+        float,
+        option("Seconds between readings.", "--every", metavar="SECONDS", least=0.05, most=MAX_TIMEOUT_S),
     ] = 1.0
     for_s: Annotated[
         float | None, option("Duration of the watch; default: until interrupted.", "--for", metavar="SECONDS")

@@ -15,7 +15,7 @@ from testbed.commands.context import CommandContext
 from testbed.commands.declare import input_file_option, option
 from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import (
-    INTERVAL_TEXT,
+    INTERVAL_CONVERTER,
     TAKE_OVER_OPTION,
     HostsChoice,
     HostsCommand,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from testbed.operate.model import LabPlan
     from testbed.operate.session import AddNote, BringUpReport, Change, LabSession
 
-PROGRESS_AFTER_S = 1.0
+PROGRESS_THRESHOLD_S = 1.0
 """Expected duration from which an apply shows its progress."""
 
 
@@ -84,7 +84,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
                 "e.g. 10m."
             ),
             metavar="TIME",
-            text=INTERVAL_TEXT,
+            text=INTERVAL_CONVERTER,
         ),
     ] = None
 
@@ -108,7 +108,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         choice, lab = request.design_choice, request.design_choice.lab
         if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
             _say_plan(
-                context, choice, take_over=request.take_over
+                context, choice, take_over=request.takes_over
             )  # shown even if the next line refuses the apply
         check_permission(lab, self.really_move)
         notes: list[str] = []
@@ -124,7 +124,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         )
         with (
             stop_on_interrupt(context.print_note),
-            context.open_session(lab, self.hosts, writes=True) as session,
+            context.open_session(lab, self.hosts, writes_journal=True) as session,
         ):
             lab_plan = request.plan(session)
             with _show_progress(session, lab_plan, context.runs_dir):
@@ -137,23 +137,23 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
                 )
             confirmation.arm(session, report, add_note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
-        findings = describe_findings(report.verified.findings)
+        findings = describe_findings(report.verify_report.findings)
         context.say(
             *make_heading_lines(choice, self.hosts),
             *choice.describe_unfinished(),
             *yield_finding_lines(findings),
         )
-        if report.verified.ok:
+        if report.verify_report.ok:
             context.say("everything is as planned")
         return ApplyDocument(
             **describe_hosts(choice, self.hosts),
-            operation=report.apply.operation,
+            operation=report.apply_result.operation,
             changed=report.plan.has_changes,
             circuits=len(report.plan.circuits),
-            outage_s=report.apply.outage_s,
-            total_s=report.apply.total_s,
-            journal_s=report.apply.journal_s,
-            verified=report.verified.ok,
+            outage_s=report.apply_result.outage_s,
+            total_s=report.apply_result.total_s,
+            journal_s=report.apply_result.journal_s,
+            verified=report.verify_report.ok,
             findings=findings,
             confirm=confirmation.describe(),
             notes=tuple(notes),
@@ -161,16 +161,16 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
 
 
 def _say_plan(context: CommandContext, choice: DesignChoice, *, take_over: bool) -> None:
-    from testbed.operate.plan import describe
+    from testbed.operate.plan import describe_plan
 
     with context.open_session(choice.lab) as session:
         lab_plan = session.plan(choice.design, take_over=take_over)
-    context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan))
+    context.say(*make_heading_lines(choice), *describe_plan(choice.lab, lab_plan))
 
 
 @contextmanager
 def _show_progress(session: LabSession, lab_plan: LabPlan, runs_dir: Path) -> Iterator[None]:
-    """Show the progress on standard error if the apply is expected to take `PROGRESS_AFTER_S` or more.
+    """Show the progress on standard error if the apply is expected to take `PROGRESS_THRESHOLD_S` or more.
 
     Earlier durations give the estimate.
     """
@@ -182,7 +182,7 @@ def _show_progress(session: LabSession, lab_plan: LabPlan, runs_dir: Path) -> It
     with suppress(JournalError):
         durations = learn_durations(runs_dir, session.lab.name)
     forecast = Forecast(lab_plan, durations)
-    if forecast.total_s < PROGRESS_AFTER_S:
+    if forecast.total_s < PROGRESS_THRESHOLD_S:
         yield
         return
     with narrate() as narrator:
@@ -208,27 +208,35 @@ class _Confirmation:
 
     @classmethod
     def from_options(
-        cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
+        cls,
+        lab: Lab,
+        confirm_timeout_s: float | None,
+        hosts: HostsChoice,
+        really_move: str | None,
+        runs_dir: Path,
     ) -> _Confirmation:
-        """Return the confirmation for `within_s`. Raises `NoEarlierEpoch` if no verified epoch precedes this one."""
+        """Return the confirmation for `confirm_timeout_s`.
+
+        Raises `NoEarlierEpoch` if no verified epoch precedes this one.
+        """
         from testbed.operate.session import APPLY_CHANGE, Change
 
         change = APPLY_CHANGE
-        if within_s is not None:
+        if confirm_timeout_s is not None:
             from testbed.operate.recovery.rollback import find_last_verified
 
-            change = Change(confirm=(within_s, find_last_verified(runs_dir, lab).epoch))
+            change = Change(confirmation_terms=(confirm_timeout_s, find_last_verified(runs_dir, lab).epoch))
         return cls(lab, change, hosts, really_move, runs_dir)
 
     def arm(self, session: LabSession, report: BringUpReport, add_note: AddNote) -> None:
         """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
-        if self.change.confirm is None or report.epoch is None:
+        if self.change.confirmation_terms is None or report.epoch is None:
             return
         from testbed.operate.confirmation import ConfirmationLog
 
         confirmations = ConfirmationLog(session.writable_journal, self.lab.name)
-        if not report.verified.ok:
-            confirmations.end("the proof has findings")
+        if not report.verify_report.ok:
+            confirmations.end_pending("the proof has findings")
             add_note(
                 "automatic rollback is not armed, because the proof has findings: run `testbed rollback`"
             )
@@ -242,11 +250,11 @@ class _Confirmation:
 
     def describe(self) -> AwaitedConfirmation | None:
         """Return the confirmation for the document, or None without `--confirm-within`."""
-        if self.change.confirm is None:
+        if self.change.confirmation_terms is None:
             return None
         due_at = self.armed_confirmation.due_at if self.armed_confirmation else None
         return AwaitedConfirmation(
-            back_to=self.change.confirm[1], due=due_at, armed=self.armed_confirmation is not None
+            back_to=self.change.confirmation_terms[1], due=due_at, armed=self.armed_confirmation is not None
         )
 
     def _start_watcher(self, epoch: int | None) -> None:

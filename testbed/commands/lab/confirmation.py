@@ -41,11 +41,11 @@ def main(arguments: list[Any]) -> int:
     with open_journal(runs_dir) as journal:
         confirmations = ConfirmationLog(journal, CommandContext(Path(lab_file)).lab.name)
 
-        def roll_back_to_epoch(back_to: int) -> str:
+        def roll_back_to_epoch(target_epoch: int) -> str:
             # A new context, which reads the lab file at the time of the rollback.
             rollback_context = CommandContext(Path(lab_file), Path(runs_dir))
             return _roll_back(
-                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None),
+                Rollback(epoch=target_epoch, hosts=hosts, really_move="".join(really_move) or None),
                 rollback_context,
             )
 

@@ -141,20 +141,20 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
             lab=lab.name,
             simulated=lab.simulated,
             hosts=find_hosts_in_use(lab),
-            nics=tuple(map(_make_nic, result.nics)),
-            rounds=result.rounds,
+            nics=tuple(map(_make_nic, result.nic_results)),
+            rounds=result.round_count,
             circuit_changes=result.circuit_changes,
             resumed=result.resumed,
             dead=result.list_fibres("dead"),
             uncertain=result.list_fibres("uncertain"),
             in_use=BusyElements(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
-            unnamed_light=tuple(map(_format_port, result.nameless)),
+            unnamed_light=tuple(map(_format_port, result.unidentified_inputs)),
             notes=result.notes,
             output=self.output,
             comments_kept=are_comments_kept,
         )
         context.say(*document.format_lines())
-        document = replace(document, unfinished=context.say_unfinished(lab))
+        document = replace(document, unfinished=context.say_unfinished_operations(lab))
         context.say(f"next: testbed plan {self.output}{_make_topology_option(lab, context.runs_dir)}")
         return document
 

@@ -10,9 +10,9 @@ from typing import Annotated
 from lightbed.wording import format_count
 from testbed.commands.about import LabFields, describe_findings, describe_lab
 from testbed.commands.context import CommandContext
-from testbed.commands.declare import Text, option
+from testbed.commands.declare import TextConverter, option
 from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Finding, yield_finding_lines
-from testbed.commands.groups import INTERVAL_TEXT, HostsCommand, TopologyCommand
+from testbed.commands.groups import INTERVAL_CONVERTER, HostsCommand, TopologyCommand
 from testbed.errors import UsageError
 
 
@@ -29,7 +29,9 @@ def parse_time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-MOMENT_TEXT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(), "")
+TIME_CONVERTER = TextConverter(
+    parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(), ""
+)
 """Seconds since 1970, written as a date or a time."""
 
 
@@ -78,14 +80,16 @@ class Drift(HostsCommand, TopologyCommand):
         option(
             "Repeat at this interval until interrupted, e.g. 5m.",
             metavar="TIME",
-            text=INTERVAL_TEXT,
+            text=INTERVAL_CONVERTER,
             is_local=True,
             for_caller=True,
         ),
     ] = None
     since: Annotated[
         float | None,
-        option("Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=MOMENT_TEXT),
+        option(
+            "Judge only readings since this time, e.g. after a repair.", metavar="TIME", text=TIME_CONVERTER
+        ),
     ] = None
 
     def run(self, context: CommandContext) -> DriftDocument:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import option
-from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation, describe_unfinished
+from testbed.commands.documents import (
+    OMIT_NONE,
+    Document,
+    UnfinishedOperation,
+    describe_unfinished_operations,
+)
 from testbed.commands.groups import TopologyCommand
 
 if TYPE_CHECKING:
@@ -94,7 +99,7 @@ class Environment(TopologyCommand):
         choice = choose_design(context.running_lab, self.named_topology, context.runs_dir)
         environment = make_program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
-            context.say(*environment.shell.splitlines())
+            context.say(*environment.shell_text.splitlines())
             for line in () if context.is_quiet else choice.describe_unfinished():
                 context.print_note(line)  # on standard error: a shell evaluates standard output
         else:
@@ -111,7 +116,7 @@ class Environment(TopologyCommand):
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
-            unfinished=describe_unfinished(choice.unfinished),
+            unfinished=describe_unfinished_operations(choice.unfinished),
             nccl=files,
         )
 
@@ -134,7 +139,7 @@ class Environment(TopologyCommand):
         )
         files_by_host = {}
         nccl_folder = self.nccl.absolute()
-        for host, text_by_file in files.texts.items():
+        for host, text_by_file in files.texts_by_host.items():
             host_folder = nccl_folder / host
             host_folder.mkdir(parents=True, exist_ok=True)
             for name, text in text_by_file.items():
@@ -145,7 +150,7 @@ class Environment(TopologyCommand):
                 if graph.name not in text_by_file:  # a graph of an earlier topology
                     graph.unlink(missing_ok=True)
             variables = make_variables(str(host_folder), files.rings)
-            graphs = tuple(host_folder / ring.file for ring in files.rings)
+            graphs = tuple(host_folder / ring.graph_file_name for ring in files.rings)
             files_by_host[host] = NcclHostFiles(
                 topology=host_folder / TOPOLOGY_FILE,
                 graphs=graphs,
@@ -154,7 +159,7 @@ class Environment(TopologyCommand):
             )
         rings = tuple(
             NcclRingFile(
-                graph=ring.file,
+                graph=ring.graph_file_name,
                 stride=ring.stride,
                 channels=len(ring.channels),
                 hosts=tuple(choice.lab.hosts[node].name for node in ring.order),

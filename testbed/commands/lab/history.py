@@ -122,7 +122,7 @@ class History(Command[EpochList]):
             for changes in [row.pop("changes")]
         )
         context.say(*(epoch.format_line() for epoch in epochs))
-        unfinished = context.say_unfinished()
+        unfinished = context.say_unfinished_operations()
         if not (epochs or unfinished):
             context.say(_describe_empty_list(f"no epoch of lab '{context.lab.name}'", context.runs_dir))
         return EpochList(lab=context.lab.name, epochs=epochs, unfinished=unfinished)
@@ -151,7 +151,7 @@ class Journal(Command[OperationList]):
                 )
         records = records[-self.last :] if self.last else records
         context.say(*(line for record in records for line in _yield_operation_lines(record)))
-        unfinished = context.say_unfinished()
+        unfinished = context.say_unfinished_operations()
         if not (records or unfinished):
             context.say(_describe_empty_list(f"no operation of lab '{context.lab.name}'", context.runs_dir))
         operations = tuple(
@@ -180,7 +180,11 @@ def _yield_operation_lines(record: OperationRecord) -> Iterator[str]:
     yield f"{record.id} {record.kind}, {record.state}, {start_text} UTC{author}{reason_text}"
     for step in record.steps:
         reason = step.row.get("reason") or ""
-        circuit_count = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
-        summary = f"{circuit_count} circuits" if circuit_count else step.change
+        circuit_count = (
+            len(step.circuits_before.pairs ^ step.circuits_after.pairs)
+            if step.change_kind == "circuits"
+            else 0
+        )
+        summary = f"{circuit_count} circuits" if circuit_count else step.change_kind
         outcome = f"{step.state}: {reason}" if reason else step.state
         yield f"    {step.device} {step.ordinal} {step.row['kind']} ({summary}): {outcome}"

@@ -8,7 +8,13 @@ from typing import Annotated
 from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import argument
-from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Finding, key, yield_finding_lines
+from testbed.commands.documents import (
+    EXIT_CHANGES,
+    EXIT_DONE,
+    Finding,
+    make_key_metadata,
+    yield_finding_lines,
+)
 from testbed.commands.groups import HostsCommand, TopologyCommand
 
 
@@ -48,8 +54,8 @@ class KernelPath:
 class PathDocument(HostsFields):
     """The path of a packet by plan and, unless hosts are modelled, by the kernels."""
 
-    source: str = field(metadata=key("from"))
-    target: str = field(metadata=key("to"))
+    source: str = field(metadata=make_key_metadata("from"))
+    target: str = field(metadata=make_key_metadata("to"))
     hops: tuple[PathHop, ...]
     kernel: KernelPath | None
     findings: tuple[Finding, ...]
@@ -101,8 +107,8 @@ class FollowPath(HostsCommand, TopologyCommand):
             hops=tuple(PathHop(**asdict(hop)) for hop in hops),
             kernel=KernelPath(
                 hops=tuple(KernelHop(**asdict(hop)) for hop in kernel_route.hops),
-                end=kernel_route.end,
-                differs=kernel_route.differs,
+                end=kernel_route.stop_reason,
+                differs=kernel_route.differs_from_plan,
             )
             if kernel_route
             else None,

@@ -15,7 +15,7 @@ from testbed.commands.documents import (
     EXIT_DONE,
     Document,
     UnfinishedOperation,
-    describe_unfinished,
+    describe_unfinished_operations,
 )
 from testbed.commands.groups import TAKE_OVER_OPTION, TopologyCommand
 from testbed.errors import UsageError
@@ -130,7 +130,7 @@ class Plan(TopologyCommand):
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
         from testbed.design.topology.circulants import render_topology as topology_json
         from testbed.operate.choice import choose_design
-        from testbed.operate.plan import describe, make_plan_json
+        from testbed.operate.plan import describe_plan, make_plan_json
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
@@ -141,7 +141,7 @@ class Plan(TopologyCommand):
         change = PlannedChange(choice, lab_plan, context.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.format_lines())
+        context.say(*make_heading_lines(choice), *describe_plan(choice.lab, lab_plan), *change.format_lines())
         context.say(*choice.describe_unfinished(), *change.describe_next_command())
         document = change.json()
         return PlanDocument(
@@ -178,7 +178,7 @@ class Plan(TopologyCommand):
         choice = choose_design(context.lab, self.named_topology, context.runs_dir)
         rows = list_patches(choice.design.wiring)
         context.say(*rows)
-        unfinished = describe_unfinished(choice.unfinished)
+        unfinished = describe_unfinished_operations(choice.unfinished)
         if not context.is_quiet:
             for line in choice.describe_unfinished():
                 context.print_note(line)  # on standard error: standard output holds only the patch list

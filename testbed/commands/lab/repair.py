@@ -16,7 +16,7 @@ from testbed.commands.documents import (
     EXIT_ERROR,
     OMIT_NONE,
     Finding,
-    describe_unfinished,
+    describe_unfinished_operations,
     yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
@@ -149,13 +149,15 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.failure_rules import parse_gpu
         from testbed.operate.repair import make_losses_json, make_repair_json
 
-        choice = choose_design(context.running_lab, self.named_topology, context.runs_dir, before_repair=True)
+        choice = choose_design(
+            context.running_lab, self.named_topology, context.runs_dir, ignores_repair=True
+        )
         lab = choice.lab
         failed_gpus = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
         with context.open_session(
-            lab, self.hosts, writes=self.apply, skip_unreachable=not self.apply
+            lab, self.hosts, writes_journal=self.apply, skip_unreachable=not self.apply
         ) as session:
             observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
             findings = describe_findings(session.unreachable_findings)
@@ -171,7 +173,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         rows = make_repair_json(lab, lab_repair) if lab_repair else {}
         losses = lab_repair.record.losses if lab_repair else observation.losses
         document = describe_hosts(choice, self.hosts)
-        document["unfinished"] = describe_unfinished(unfinished)
+        document["unfinished"] = describe_unfinished_operations(unfinished)
         return RepairDocument(
             **document,
             repair_record=lab_repair is not None and lab_repair.is_repaired,
@@ -200,7 +202,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         check_in_force(lab_repair)
         lab = session.lab
         hosts = find_hosts_in_use(lab, self.hosts)
-        with RunStore(context.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
+        with RunStore(context.runs_dir).begin_run(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN_PHASE, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None
             if epoch is None:  # the next repair must know the topology that this one repairs
@@ -267,9 +269,9 @@ def _make_advice(
     failed_gpus: Collection[Gpu],
 ) -> tuple[Advice, ...] | None:
     """Return what to do about each failure, or None if no host of the lab has several GPUs."""
-    from testbed.operate.failure_rules import advise_on_failures, has_domains, list_failed_gpus
+    from testbed.operate.failure_rules import advise_on_failures, has_multi_gpu_hosts, list_failed_gpus
 
-    if not has_domains(session.lab):
+    if not has_multi_gpu_hosts(session.lab):
         return None
     if lab_repair:  # an earlier repair may have recorded more
         failed_gpus = {*failed_gpus, *list_failed_gpus(session.lab, lab_repair.record.losses)}
@@ -307,11 +309,11 @@ def _find_earlier_repair(
 def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, ChooseRoutes]:
     """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
     # Imported late, because it imports the models of workloads and most checks find nothing lost.
-    from testbed.design.evaluation.job import find_routes_for, sum_by_pairs
+    from testbed.design.evaluation.job import find_routes_for, sum_bytes_by_pair
 
     plan = choice.plan()
     assert plan is not None, "its text is stored"
-    return sum_by_pairs(plan), lambda topology: find_routes_for(plan, topology)
+    return sum_bytes_by_pair(plan), lambda topology: find_routes_for(plan, topology)
 
 
 def _describe_repair(
@@ -321,7 +323,7 @@ def _describe_repair(
     lab_repair: LabRepair | None,
     unfinished: Sequence[IncompleteOperation],
 ) -> Iterator[str]:
-    from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
+    from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched_circuits
 
     yield from (operation.format_line() for operation in unfinished)
     if session.unreachable:
@@ -334,7 +336,7 @@ def _describe_repair(
         return
     if lab_repair is None:
         yield from map(
-            choice.append_apply_command, describe_unpatched(choice.lab, choice.design, observation)
+            choice.append_apply_command, describe_unpatched_circuits(choice.lab, choice.design, observation)
         )
         yield "no fibre is lost"
         return

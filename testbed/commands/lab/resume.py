@@ -68,7 +68,7 @@ class Resume(MovingCommand, HostsCommand):
             reason=result.reason,
             epoch=result.epoch,
             steps=tuple(Step(**row) for row in rows),
-            unfinished=context.say_unfinished(),
+            unfinished=context.say_unfinished_operations(),
         )
 
     def _resume(self, context: CommandContext, lab: Lab, unfinished: IncompleteOperation) -> ResumeResult:
@@ -79,17 +79,17 @@ class Resume(MovingCommand, HostsCommand):
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.recovery.resume import resume, resume_detours
 
-        if unfinished.intent is None and unfinished.kind == "repair":
-            choice = choose_design(lab, NamedTopology(), context.runs_dir, before_repair=True)
+        if unfinished.intent is None and unfinished.operation_kind == "repair":
+            choice = choose_design(lab, NamedTopology(), context.runs_dir, ignores_repair=True)
             with (
                 stop_on_interrupt(context.print_note),
-                context.open_session(choice.lab, self.hosts, writes=True) as session,
+                context.open_session(choice.lab, self.hosts, writes_journal=True) as session,
             ):
                 _, lab_repair, _ = plan_repair(session, choice, context.runs_dir)
                 return resume_detours(session, unfinished, lab_repair, context.say)
         epoch_lab, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
         with (
             stop_on_interrupt(context.print_note),
-            context.open_session(epoch_lab, self.hosts, writes=True) as session,
+            context.open_session(epoch_lab, self.hosts, writes_journal=True) as session,
         ):
             return resume(session, unfinished, design, context.say)

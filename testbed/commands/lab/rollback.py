@@ -68,14 +68,14 @@ class Rollback(MovingCommand, HostsCommand):
         context.say(f"rolling back from {current_intent.describe()} to {target_intent.describe()}")
         with (
             stop_on_interrupt(context.print_note),
-            context.open_session(target_lab, self.hosts, writes=True) as session,
+            context.open_session(target_lab, self.hosts, writes_journal=True) as session,
         ):
             report = roll_back(
                 session, target_intent, current_intent, design, context.say, take_over=self.take_over
             )
-            if report.verified.ok:
-                ConfirmationLog(session.writable_journal, lab.name).end("rolled back by hand")
-        is_proven, findings = report.verified.ok, describe_findings(report.verified.findings)
+            if report.verify_report.ok:
+                ConfirmationLog(session.writable_journal, lab.name).end_pending("rolled back by hand")
+        is_proven, findings = report.verify_report.ok, describe_findings(report.verify_report.findings)
         if is_proven:
             outcome = (
                 f"the rollback worked: epoch {target_intent.epoch} is in force again, as epoch {report.epoch}"
@@ -86,15 +86,15 @@ class Rollback(MovingCommand, HostsCommand):
         return RollbackDocument(
             lab=lab.name,
             simulated=lab.simulated,
-            operation=report.apply.operation,
+            operation=report.apply_result.operation,
             from_epoch=current_intent.epoch,
             to_epoch=target_intent.epoch,
             epoch=report.epoch,
             worked=is_proven,
             verified=is_proven,
             findings=findings,
-            outage_s=report.apply.outage_s,
-            unfinished=context.say_unfinished(),
+            outage_s=report.apply_result.outage_s,
+            unfinished=context.say_unfinished_operations(),
         )
 
 
@@ -129,5 +129,5 @@ class Confirm(Command[ConfirmDocument]):
             epoch=confirmation.epoch,
             confirmed=True,
             back_to=confirmation.back_to,
-            unfinished=context.say_unfinished(),
+            unfinished=context.say_unfinished_operations(),
         )

@@ -97,7 +97,7 @@ class Verify(HostsCommand, TopologyCommand):
             operation for operation in unfinished if operation not in unproven_operations
         )
         with context.open_session(
-            choice.lab, self.hosts, writes=self.narrow, skip_unreachable=True
+            choice.lab, self.hosts, writes_journal=self.narrow, skip_unreachable=True
         ) as session:
             report = session.prove(choice.design, other_operations)
             if self.narrow:

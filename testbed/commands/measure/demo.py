@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import EXIT_CHANGES, EXIT_DONE, Document, UnfinishedOperation
-from testbed.commands.groups import DEADLINE_OPTION, RATE, SIZES_OPTION, HostsCommand, MovingCommand
+from testbed.commands.groups import DEADLINE_OPTION, RATE_OPTION, SIZES_OPTION, HostsCommand, MovingCommand
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 
     role = None
     sizes: Annotated[str, SIZES_OPTION] = "1KiB:8MiB"
-    rate_mbps: Annotated[float | None, RATE] = None
+    rate_mbps: Annotated[float | None, RATE_OPTION] = None
     deadline_s: Annotated[float, DEADLINE_OPTION] = 240.0
     inference: Annotated[
         Path | None,
@@ -155,11 +155,11 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
                 trial=trial,
             )
         prefix = "SIMULATED " if result.lab.simulated else ""
-        model_note = ", hosts only modelled" if result.hosts == "model" else ""
+        model_note = ", hosts only modelled" if result.hosts_in_use == "model" else ""
         title = f"{prefix}AllReduce on {result.lab.name}{model_note}"
         context.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
         context.say(*_describe_result(result))
-        return _make_document(result, context.say_unfinished(lab))
+        return _make_document(result, context.say_unfinished_operations(lab))
 
     def _choose_program(self, lab: Lab, model: Path) -> Lab:
         """Return the lab whose board runs the model. Raises `InferenceError`, and `UsageError` for modelled hosts."""
@@ -183,32 +183,32 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 def _say_plan(context: CommandContext, lab: Lab) -> None:
     """Print the changes that the demo would make on a real lab, before the demo is refused."""
     from testbed.operate.design import build_design
-    from testbed.operate.plan import describe
+    from testbed.operate.plan import describe_plan
     from testbed.operate.session import open_lab
 
     with open_lab(lab, None, model_hosts=True) as session:
-        context.say(*describe(lab, session.plan(build_design(lab))))
+        context.say(*describe_plan(lab, session.plan(build_design(lab))))
 
 
 def _make_document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:
     gain, link = result.ring_gain, result.lab.link
-    rows = (gain.one_ring, gain.many_rings) if gain else ()
+    rows = (gain.one_ring_timing, gain.many_rings_timing) if gain else ()
     return DemoDocument(
         run_id=result.run_id,
         lab=result.lab.name,
         simulated=result.lab.simulated,
-        links=result.links,
-        verified=result.verified,
-        hosts=result.hosts,
+        links=result.link_count,
+        verified=result.is_verified,
+        hosts=result.hosts_in_use,
         rate_mbps=link.rate_mbps,
         represents_gbps=link.represents_gbps,
         link_rate=_describe_link_rate(result),
-        busbw_mbps={_make_key(row): row.busbw_mbps for row in rows},
-        busbw_spread_mbps={_make_key(row): row.busbw_spread_mbps for row in rows},
-        ratio=gain.ratio if gain else None,
-        ratio_spread=gain.spread if gain else None,
-        ratio_limit=gain.many_rings.rings if gain else None,
-        cpu_limited=gain.cpu_limited if gain else None,
+        busbw_mbps={_make_timing_key(row): row.busbw_mbps for row in rows},
+        busbw_spread_mbps={_make_timing_key(row): row.busbw_spread_mbps for row in rows},
+        ratio=gain.bandwidth_ratio if gain else None,
+        ratio_spread=gain.ratio_bounds if gain else None,
+        ratio_limit=gain.many_rings_timing.rings if gain else None,
+        cpu_limited=gain.is_cpu_limited if gain else None,
         inference=_describe_inference(result),
         report=str(result.report),
         unfinished=unfinished,
@@ -237,31 +237,31 @@ def _describe_inference(result: JobResult) -> InferenceOutcome | None:
     return InferenceOutcome(**asdict(inference) | {"latency_us": latency, "picture": picture})
 
 
-def _make_key(row: Timing) -> str:
-    return row.configuration.replace(" ", "_")
+def _make_timing_key(timing: Timing) -> str:
+    return timing.configuration.replace(" ", "_")
 
 
 def _describe_ring_gain(gain: RingGain) -> str:
     """Describe the gain of all rings over one, or say that the hosts' CPU limits the measurement."""
     from testbed.measure.units import format_size
 
-    all_rings_timing, one_ring_timing = gain.many_rings, gain.one_ring
+    all_rings_timing, one_ring_timing = gain.many_rings_timing, gain.one_ring_timing
     size_text = format_size(all_rings_timing.size_bytes)
     comparison_text = f"{all_rings_timing.configuration} over {one_ring_timing.configuration} at {size_text}"
-    min_ratio, max_ratio = gain.spread
-    if gain.cpu_limited:
+    min_ratio, max_ratio = gain.ratio_bounds
+    if gain.is_cpu_limited:
         return (
-            f"{comparison_text}: limited by the hosts' CPU (measured {gain.ratio:.2f}x, of links that allow "
+            f"{comparison_text}: limited by the hosts' CPU (measured {gain.bandwidth_ratio:.2f}x, of links that allow "
             f"{all_rings_timing.rings}x); "
             "leave the machine to the demo, or lower the links' rate with --rate-mbps"
         )
     return (
-        f"{comparison_text}: {gain.ratio:.2f}x ({min_ratio:.2f} to {max_ratio:.2f} by quartiles; the links "
+        f"{comparison_text}: {gain.bandwidth_ratio:.2f}x ({min_ratio:.2f} to {max_ratio:.2f} by quartiles; the links "
         f"allow {all_rings_timing.rings}x)"
     )
 
 
-def _find_bound(row: Timing) -> str:
+def _describe_limit(row: Timing) -> str:
     if row.cpu_limited:
         return "host CPU"
     return "link" if row.busbw_mbps > 0.9 * row.limit_mbps else "latency"
@@ -282,7 +282,7 @@ _COLUMNS = (
 def _make_cells(row: Timing) -> tuple[object, ...]:
     quartiles_text = f"{row.low_us:.0f} to {row.high_us:.0f}"
     labels = (row.topology, row.configuration, row.size_bytes)
-    return *labels, row.time_us, quartiles_text, row.busbw_mbps, row.limit_mbps, _find_bound(row)
+    return *labels, row.time_us, quartiles_text, row.busbw_mbps, row.limit_mbps, _describe_limit(row)
 
 
 def _describe_result(result: JobResult) -> Iterator[str]:

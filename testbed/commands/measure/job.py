@@ -77,7 +77,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
     def run(self, context: CommandContext) -> PlanJobDocument:
         """Run the iterations and store them. Raises the errors of opening a lab, and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import find_hosts_in_use
-        from testbed.measure.plan_job import PHASE, Checkpoint, run_plan, to_json
+        from testbed.measure.plan_job import PLAN_JOB_PHASE, Checkpoint, run_plan, to_json
         from testbed.measure.results.store import RunStore
         from testbed.operate.choice import choose_design
 
@@ -90,7 +90,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
         )
         with (
             context.open_session(lab, self.hosts) as session,
-            RunStore(context.runs_dir).begin(lab, lab.simulated, host_mode, seeds={}) as run,
+            RunStore(context.runs_dir).begin_run(lab, lab.simulated, host_mode, seeds={}) as run,
         ):
             plan_run = run_plan(
                 session,
@@ -102,17 +102,18 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
                 deadline_s=self.deadline_s,
                 checkpoint=checkpoint,
             )
-            run.add_rank_figures(plan_run.ranks, plan_run.flows, plan_run.rates)
+            run.add_rank_figures(plan_run.rank_figures, plan_run.flow_figures, plan_run.link_figures)
             rate_fields = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
             run.add_phase(
-                PHASE, to_json(plan_run, choice.intent.epoch if choice.intent else None) | rate_fields
+                PLAN_JOB_PHASE,
+                to_json(plan_run, choice.intent.epoch if choice.intent else None) | rate_fields,
             )
         context.say(*yield_job_lines(choice, plan_run))
         return PlanJobDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
-            factor=plan_run.factor,
-            predicted_ms=plan_run.predicted_s * 1e3,
+            factor=plan_run.size_factor,
+            predicted_ms=plan_run.predicted_iteration_s * 1e3,
             measured_ms=plan_run.measured_s * 1e3,
             iterations_ms=tuple(time_s * 1e3 for time_s in plan_run.times_s),
             difference=plan_run.prediction_error,
@@ -129,7 +130,10 @@ def yield_job_lines(choice: DesignChoice, plan_run: PlanRun) -> Iterator[str]:
     yield from choice.format_warnings()
     yield from choice.describe_unfinished()
     median_text = f"iteration of {plan_run.measured_s * 1e3:.1f} ms (median of {len(plan_run.times_s)})"
-    yield f"{median_text}, predicted {plan_run.predicted_s * 1e3:.1f} ms: {plan_run.prediction_error * 100:+.1f} %"
+    yield (
+        f"{median_text}, predicted {plan_run.predicted_iteration_s * 1e3:.1f} ms:"
+        f" {plan_run.prediction_error * 100:+.1f} %"
+    )
     busy_text = f"processors {plan_run.processor_load * 100:.0f} % busy"
-    yield f"scale: bytes and computing times multiplied by {plan_run.factor:g}; {busy_text}"
+    yield f"scale: bytes and computing times multiplied by {plan_run.size_factor:g}; {busy_text}"
     yield from summarise_links(plan_run.links)

@@ -51,7 +51,7 @@ class Metrics(Command[MetricsDocument]):
         context.say(*(text.removesuffix("\n").split("\n") if text else ()))
         return MetricsDocument(
             samples=tuple(
-                Sample(metric=sample.metric, labels=sample.labels_by_name, value=sample.value)
+                Sample(metric=sample.metric_name, labels=sample.labels_by_name, value=sample.value)
                 for sample in samples
             )
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from testbed.commands.about import EpochFields, HostsFields, describe_epoch, describe_hosts
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import Command, option
-from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Document, key
+from testbed.commands.documents import EXIT_DONE, EXIT_ERROR, OMIT_NONE, Document, make_key_metadata
 from testbed.commands.groups import DEADLINE_OPTION, SIZES_OPTION, HostsCommand, TopologyCommand
 from testbed.commands.progress import narrate
 from testbed.errors import ResultsError
@@ -61,7 +61,7 @@ class NcclTiming:
 class NcclCpuTiming(NcclTiming):
     """A timing whose times are processor times."""
 
-    time: float | None = field(metadata=key("cpu_time"))
+    time: float | None = field(metadata=make_key_metadata("cpu_time"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,11 +216,11 @@ class Measure(
         self, context: CommandContext, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
-        from testbed.measure.current_topology import measure_current
+        from testbed.measure.current_topology import measure_current_topology
 
         assert self.program != "nccl-tests", "`_measure_nccl_tests` measures with nccl-tests"
         with self._open(context, choice, mode) as (session, run), narrate() as narrator:
-            result = measure_current(
+            result = measure_current_topology(
                 session,
                 choice.design,
                 run,
@@ -268,8 +268,8 @@ class Measure(
             result = measure_nccl_tests(session, choice.design, run, settings, test)
         context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
         _say_table(context, result.table)
-        context.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
-        rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
+        context.say(*(f"{finding.kind}: {finding.detail}" for finding in result.ring_findings))
+        rings = tuple(RingFinding(**asdict(finding)) for finding in result.ring_findings)
         return NcclTestsOfLab(**_make_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
@@ -281,8 +281,8 @@ class Measure(
 
         lab = choice.lab
         with (
-            context.open_session(lab, self.hosts, writes=True) as session,
-            RunStore(context.runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run,
+            context.open_session(lab, self.hosts, writes_journal=True) as session,
+            RunStore(context.runs_dir).begin_run(lab, lab.simulated, mode, seeds={}) as run,
         ):
             yield session, run
 

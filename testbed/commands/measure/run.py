@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, argument, option
-from testbed.commands.documents import EXIT_ERROR, Document, UnfinishedOperation, key
+from testbed.commands.documents import EXIT_ERROR, Document, UnfinishedOperation, make_key_metadata
 from testbed.commands.groups import MovingCommand, TopologyCommand
 from testbed.errors import UsageError
 from testbed.storage.owner import RUN_VARIABLE
@@ -68,7 +68,7 @@ class ProgramDocument(Document):
     command: tuple[str, ...]
     reason: str
     lease: str
-    code: int = field(metadata=key("exit_code"))
+    code: int = field(metadata=make_key_metadata("exit_code"))
     failed_rank: int | None
     ranks: tuple[ProgramRank, ...]
     links: tuple[ProgramLink, ...]
@@ -159,7 +159,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             )
         request = LightRequest(self.nodes, self.named_topology, self.wait)
         command_text = " ".join(shlex.join(redact_arguments(self.program)).split())
-        with RunStore(runs_dir).begin(lab, lab.simulated, host_mode, seeds={}) as run:
+        with RunStore(runs_dir).begin_run(lab, lab.simulated, host_mode, seeds={}) as run:
             reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
             assert context.lab_file is not None
 
@@ -206,7 +206,9 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
         is_silent = context.is_quiet or is_in_service
         return Ranks(
-            program, (lambda _output: None) if is_silent else _print_output, lambda: light.watch.problem
+            program,
+            (lambda _output: None) if is_silent else _print_output,
+            lambda: light.lease_keeper.problem,
         )
 
     def _describe(
@@ -219,7 +221,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             simulated=light.lab.simulated,
             command=self.program,
             reason=self.reason,
-            lease=light.watch.lease,
+            lease=light.lease_keeper.lease_id,
             code=(failed_result.exit_code or 0) if failed_result else 0,
             failed_rank=None if failed_result is None or ranks.program.is_mpi else failed_result.rank,
             ranks=tuple(
@@ -227,7 +229,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                     rank=result.rank,
                     host=result.host.name,
                     exit_code=result.exit_code,
-                    seconds=result.seconds,
+                    seconds=result.elapsed_s,
                     problem=result.problem,
                     stdout=result.stdout,
                     stderr=result.stderr,
@@ -237,10 +239,10 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             links=tuple(link for result in ranks.results for link in _list_links(light, result)),
             patched=light.was_patched,
             patch_s=light.patch_s,
-            seconds=max((result.seconds for result in ranks.results), default=0.0),
+            seconds=max((result.elapsed_s for result in ranks.results), default=0.0),
             restored=not light.problem,
             problem=light.problem,
-            unfinished=context.find_unfinished(),
+            unfinished=context.find_unfinished_operations(),
         )
 
 
@@ -251,19 +253,19 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
     lab = light.lab
     node = next(index for index, host in enumerate(lab.hosts) if host.name == rank.host.name)
     for nic_index, nic in enumerate(lab.hosts[node].nics):
-        count_by_name = rank.counters.get(nic.name)
+        count_by_name = rank.counters_by_nic.get(nic.name)
         if not count_by_name:
             continue
         link = light.design.wiring.link_by_transmitter.get(Nic(node, nic_index)) if light.design else None
         yield ProgramLink(
             link=lab.link_label(link) if link else f"{rank.host.name}/{nic.name}",
             sent_bytes=count_by_name.get("tx_bytes", 0),
-            mean_mbps=count_by_name.get("tx_bytes", 0) * 8e-6 / rank.seconds if rank.seconds else 0.0,
-            peak_mbps=rank.rates[nic.name]["peak"] * 8e-6,
+            mean_mbps=count_by_name.get("tx_bytes", 0) * 8e-6 / rank.elapsed_s if rank.elapsed_s else 0.0,
+            peak_mbps=rank.rates_by_nic[nic.name]["peak"] * 8e-6,
             limit_mbps=lab.link.rate_mbps,
             dropped=count_by_name.get("tx_dropped", 0) + count_by_name.get("rx_dropped", 0),
             errors=count_by_name.get("tx_errors", 0) + count_by_name.get("rx_errors", 0),
-            retransmitted=rank.retransmitted,
+            retransmitted=rank.retransmitted_segments,
         )
 
 

@@ -41,7 +41,7 @@ RUN_COLUMNS = tuple(column.name for column in fields(RunRecord))
 """Columns of `--csv` and keys of `--json`."""
 
 
-def _make_columns(run: RunSummary) -> dict[str, Any]:
+def _make_run_fields(run: RunSummary) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "lab": run.lab,
@@ -88,7 +88,7 @@ class Runs(TableCommand, Command[RunList]):
             context.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
         else:
             context.say(f"no runs in {context.runs_dir}: `make run` makes one")
-        return RunList(runs=tuple(RunRecord(**_make_columns(run)) for run in summaries))
+        return RunList(runs=tuple(RunRecord(**_make_run_fields(run)) for run in summaries))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
         from testbed.measure.trends.comparison import compare_runs
 
         store = RunStore(context.runs_dir)
-        run_a, run_b = store.load(self.a), store.load(self.b)
+        run_a, run_b = store.load_run(self.a), store.load_run(self.b)
         document = _make_comparison(run_a.summary.run_id, run_b.summary.run_id, compare_runs(run_a, run_b))
         title = f"A = {document.a}, B = {document.b}: bus bandwidth in Mbit/s"
         context.say_table(title, *document.to_table())
@@ -240,8 +240,8 @@ def _make_comparison(run_id_a: str, run_id_b: str, comparison: RunComparison) ->
         a=run_id_a,
         b=run_id_b,
         rows=tuple(RowPair(**row.as_json()) for row in comparison.rows),
-        only_a=comparison.only_a,
-        only_b=comparison.only_b,
+        only_a=comparison.only_a_count,
+        only_b=comparison.only_b_count,
         differences=tuple(
             Difference(fact=fact, a=value_a, b=value_b) for fact, value_a, value_b in comparison.differences
         ),
@@ -333,16 +333,18 @@ class RunsTrend(Command[TrendDocument]):
             *read_power_series(context.runs_dir, summaries),
         )
         report = find_trends(context.runs_dir, select_series(series, self.lab, self.quantity), self.rate)
-        short_text = f", {report.short_count} too short (below 6 values)" if report.short_count else ""
-        judged_count = len(report.series) - report.short_count
+        short_text = (
+            f", {report.short_series_count} too short (below 6 values)" if report.short_series_count else ""
+        )
+        judged_count = len(report.series) - report.short_series_count
         context.say(f"{judged_count} series of {format_count(len(summaries), 'run')} judged{short_text}")
         context.say(
             *([line for change in report.changes for line in change.format_lines()] or ["no change of level"])
         )
         return TrendDocument(
             series=len(report.series),
-            too_short=report.short_count,
-            rate=report.rate,
+            too_short=report.short_series_count,
+            rate=report.false_alarm_rate,
             regressions=len(report.regressions),
             changes=tuple(_make_level_change(change) for change in report.changes),
         )
@@ -397,21 +399,21 @@ class RunsExplain(Command[RunExplanation]):
         from testbed.measure.diagnosis import explain_run
         from testbed.measure.results.store import RunStore
 
-        stored_run = RunStore(context.runs_dir).load(self.run_id)
+        stored_run = RunStore(context.runs_dir).load_run(self.run_id)
         explanation = explain_run(stored_run)
         suffix = " (SIMULATED)" if stored_run.summary.simulated else ""
         context.say(
-            f"run {stored_run.summary.run_id}{suffix}, {format_count(explanation.ranks, 'rank')}",
-            *([explanation.note] if explanation.note else ()),
+            f"run {stored_run.summary.run_id}{suffix}, {format_count(explanation.rank_count, 'rank')}",
+            *([explanation.unexplained_reason] if explanation.unexplained_reason else ()),
             *(finding.describe() for finding in explanation.findings),
         )
-        if not explanation.note and not explanation.findings:
+        if not explanation.unexplained_reason and not explanation.findings:
             context.say("no rank and no link held up the others")
         return RunExplanation(
             run_id=stored_run.summary.run_id,
-            ranks=explanation.ranks,
+            ranks=explanation.rank_count,
             findings=tuple(RunCause(**asdict(finding)) for finding in explanation.findings),
-            note=explanation.note,
+            note=explanation.unexplained_reason,
         )
 
 
@@ -444,9 +446,9 @@ class Report(Command[ReportDocument]):
         from testbed.measure.report.page import write_report
         from testbed.measure.results.store import RunStore
 
-        stored_run = RunStore(context.runs_dir).load(self.run_id)
+        stored_run = RunStore(context.runs_dir).load_run(self.run_id)
         path = self.out or stored_run.summary.directory / "report.html"
         write_report(stored_run, path)
         timings = len(stored_run.timings)
         context.say(f"{path}  ({timings} timings)")
-        return ReportDocument(**_make_columns(stored_run.summary), report=str(path), timings=timings)
+        return ReportDocument(**_make_run_fields(stored_run.summary), report=str(path), timings=timings)

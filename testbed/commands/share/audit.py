@@ -96,14 +96,14 @@ class Audit(Command[AuditList | AuditCheck]):
     def run(self, context: CommandContext) -> AuditList | AuditCheck:
         """List the lines, or check them."""
         from testbed.storage.address import get_database_address
-        from testbed.storage.audit import read_audit, verify
+        from testbed.storage.audit import read_audit, verify_audit_log
 
         address = get_database_address(context.runs_dir)
         if self.verify:
-            check = verify(address, self.expect)
+            check = verify_audit_log(address, self.expect)
             document = AuditCheck(
                 whole=check.broken_line is None,
-                lines=check.lines,
+                lines=check.line_count,
                 newest=check.newest_hash,
                 broken=check.broken_line,
                 reason=check.reason,

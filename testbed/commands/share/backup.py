@@ -26,14 +26,14 @@ class BackupDocument(Document):
     rows: Mapping[str, int]
     runs: tuple[str, ...]
 
-    def format_line(self, holder: str) -> str:
-        """Return a line for people on the contents of `holder`: the file or the database."""
+    def format_line(self, container_name: str) -> str:
+        """Return a line for people on the contents of `container_name`: the file or the database."""
         rows_text = format_count(sum(self.rows.values()), "row")
-        return f"{holder} holds {rows_text}, and the files of {format_count(len(self.runs), 'run')}"
+        return f"{container_name} holds {rows_text}, and the files of {format_count(len(self.runs), 'run')}"
 
 
 def _make_document(file: Path, report: BackupReport) -> BackupDocument:
-    return BackupDocument(file=str(file), rows=report.rows, runs=tuple(report.runs))
+    return BackupDocument(file=str(file), rows=report.row_count_by_table, runs=tuple(report.run_ids))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class Restore(Command[BackupDocument]):
 
         address = get_database_address(context.runs_dir)
         document = _make_document(
-            self.file, restore(self.file, address, context.runs_dir, replace=self.replace)
+            self.file, restore(self.file, address, context.runs_dir, replaces_contents=self.replace)
         )
         context.say(document.format_line(hide_password(address)))
         return document

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from testbed.commands.context import CommandContext
-from testbed.commands.declare import REQUIRED, Command, Text, argument, option
+from testbed.commands.declare import REQUIRED, Command, TextConverter, argument, option
 from testbed.commands.documents import Document, UnfinishedOperation
-from testbed.commands.groups import INTERVAL_TEXT, parse_interval
+from testbed.commands.groups import INTERVAL_CONVERTER, parse_interval
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from testbed.leases.store import LeaseStore
 
 POLL_S = 0.5
-DURATION_TEXT = Text(str, str, INTERVAL_TEXT.pattern)
+DURATION_CONVERTER = TextConverter(str, str, INTERVAL_CONVERTER.pattern)
 """An interval that is kept as text, so that the help shows the default as written. `run` parses the text."""
-_LEASE_ID = argument("Lease id, as shown by `testbed lease list`.", "ID")
+_LEASE_ID_ARGUMENT = argument("Lease id, as shown by `testbed lease list`.", "ID")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,9 @@ class LeaseRequest(Command[LeaseDocument]):
     ] = ()
     ttl: Annotated[
         str,
-        option("Time until it expires unless extended: 90s, 10m, 2h.", metavar="TIME", text=DURATION_TEXT),
+        option(
+            "Time until it expires unless extended: 90s, 10m, 2h.", metavar="TIME", text=DURATION_CONVERTER
+        ),
     ] = "1h"
     priority: Annotated[
         int, option("Requests with a larger priority are served first.", least=-1000, most=1000)
@@ -142,7 +144,7 @@ class LeaseRequest(Command[LeaseDocument]):
                 ttl_s=parse_interval(self.ttl),
                 priority=self.priority,
                 starts_s=self.starts_s,
-                allowed=self.allow,
+                allowed_owners=self.allow,
                 reason=self.reason,
             )
             lease = _wait_for_grant(store, lease, self.wait)
@@ -181,7 +183,10 @@ class LeaseList(Command[LeaseListDocument]):
             context.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
         context.say(*([lease.format_line() for lease in leases] or ["no leases"]))
         return LeaseListDocument(
-            lab=context.lab.name, leases=leases, maintenance=maintenance, unfinished=context.say_unfinished()
+            lab=context.lab.name,
+            leases=leases,
+            maintenance=maintenance,
+            unfinished=context.say_unfinished_operations(),
         )
 
 
@@ -190,9 +195,10 @@ class LeaseExtend(Command[LeaseDocument]):
     """`testbed lease extend`."""
 
     lane = "prompt"
-    lease: Annotated[str, _LEASE_ID] = REQUIRED
+    lease: Annotated[str, _LEASE_ID_ARGUMENT] = REQUIRED
     ttl: Annotated[
-        str | None, option("New duration; default: that of the request.", metavar="TIME", text=DURATION_TEXT)
+        str | None,
+        option("New duration; default: that of the request.", metavar="TIME", text=DURATION_CONVERTER),
     ] = None
 
     def validate(self) -> None:
@@ -213,7 +219,7 @@ class LeaseRelease(Command[LeaseDocument]):
     """`testbed lease release`."""
 
     lane = "prompt"
-    lease: Annotated[str, _LEASE_ID] = REQUIRED
+    lease: Annotated[str, _LEASE_ID_ARGUMENT] = REQUIRED
 
     def run(self, context: CommandContext) -> LeaseDocument:
         """Release the lease."""
@@ -228,7 +234,7 @@ class LeaseBreak(Command[LeaseDocument]):
 
     lane = "prompt"
     role = "admin"
-    lease: Annotated[str, _LEASE_ID] = REQUIRED
+    lease: Annotated[str, _LEASE_ID_ARGUMENT] = REQUIRED
     reason: Annotated[str, option("Reason, which is stored.", metavar="TEXT", is_one_line=True, least=1)] = (
         REQUIRED
     )
@@ -236,7 +242,7 @@ class LeaseBreak(Command[LeaseDocument]):
     def run(self, context: CommandContext) -> LeaseDocument:
         """End anyone's lease."""
         with _open_store(context) as store:
-            lease = store.break_(self.lease, self.reason)
+            lease = store.break_lease(self.lease, self.reason)
         return _say_lease(context, lease)
 
 
@@ -266,7 +272,7 @@ class Maintenance(Command[MaintenanceDocument]):
 
     def run(self, context: CommandContext) -> MaintenanceDocument:
         """Stop all motion and wait until nothing moves, or allow it again."""
-        from testbed.leases.store import wait_until_still
+        from testbed.leases.store import wait_until_no_sender
 
         lab = context.lab.name
         with _open_store(context) as store:
@@ -275,10 +281,12 @@ class Maintenance(Command[MaintenanceDocument]):
                 line = f"lab '{lab}' {'may be changed again' if was_set else 'was not under maintenance'}"
             else:
                 store.set_maintenance(self.reason)
-                wait_until_still(store, self.wait)
+                wait_until_no_sender(store, self.wait)
                 line = f"lab '{lab}' is under maintenance: nothing moves until `testbed maintenance off`"
         context.say(line)
-        return MaintenanceDocument(lab=lab, maintenance=self.to == "on", unfinished=context.say_unfinished())
+        return MaintenanceDocument(
+            lab=lab, maintenance=self.to == "on", unfinished=context.say_unfinished_operations()
+        )
 
 
 @contextmanager
@@ -314,4 +322,4 @@ def _say_lease(context: CommandContext, lease: model.Lease) -> LeaseDocument:
     """Print the current state of a lease, and return its document."""
     leases = tuple(row for row in _read_leases(context, includes_ended=True) if row.id == lease.id)
     context.say(*(row.format_line() for row in leases))
-    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=context.say_unfinished())
+    return LeaseDocument(lab=lease.lab, leases=leases, unfinished=context.say_unfinished_operations())

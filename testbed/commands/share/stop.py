@@ -73,7 +73,7 @@ class Stop(Command[StopDocument]):
             was_stopped=was_stopped,
             reason=None if self.release else self.reason,
             running=running_operations,
-            unfinished=context.find_unfinished(),
+            unfinished=context.find_unfinished_operations(),
         )
         context.say(*document.format_lines(context.lab_file), *([reading_error] if reading_error else []))
         context.say(*(operation.format_line() for operation in document.unfinished))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.context import CommandContext
 from testbed.commands.declare import REQUIRED, Command, Role, argument, option
 from testbed.commands.documents import Document
-from testbed.commands.groups import INTERVAL_TEXT
+from testbed.commands.groups import INTERVAL_CONVERTER
 
 if TYPE_CHECKING:
     from testbed.storage import tokens
@@ -62,7 +62,7 @@ class TokenCreate(Command[NewToken]):
         Role, option("Role of the token; each role includes the rights of the lower roles.", "--role")
     ] = REQUIRED
     name: Annotated[str, option("Person who will use it; the audit log shows the name.", metavar="NAME")] = ""
-    expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL_TEXT)] = (
+    expires: Annotated[float, option("Validity: 12h, 30d.", metavar="TIME", text=INTERVAL_CONVERTER)] = (
         30 * 86400.0
     )
     scopes: Annotated[
@@ -102,7 +102,7 @@ class TokenList(Command[TokenListDocument]):
     def run(self, context: CommandContext) -> TokenListDocument:
         """List the tokens."""
         with _open_store(context) as store:
-            token_documents = tuple(_make_token(token) for token in store.list())
+            token_documents = tuple(_make_token(token) for token in store.list_tokens())
         context.say(
             *(
                 [token.format_line() for token in token_documents]

@@ -28,20 +28,22 @@ PROBE_DEPTH = 0.3
 
 
 @compile_function
-def search_circuits(traffic: Floats, ports: int, circuit_rate: float, packet_rate: float) -> Integers:
+def search_circuits(traffic: Floats, port_count: int, circuit_rate: float, packet_rate: float) -> Integers:
     """Return the circuits, shape (n, n), for `traffic` in bytes with a zero diagonal. Rates are in bytes per second."""
     server_count = len(traffic)
     best_circuits = np.zeros((server_count, server_count), dtype=np.int64)
     high_s = compute_seconds(traffic, best_circuits, circuit_rate, packet_rate)
-    low_s = high_s * packet_rate / (packet_rate + ports * circuit_rate)
+    low_s = high_s * packet_rate / (packet_rate + port_count * circuit_rate)
     goal_fraction = 0.5 * low_s / high_s + 0.5
     miss_count, probe_count = 0, max(2, PROBE_COUNT // len(traffic))
     while miss_count < probe_count:
         goal_s = goal_fraction * high_s
-        circuits, is_feasible = fit_within(traffic, ports, goal_s * circuit_rate, goal_s * packet_rate, True)
+        circuits, is_feasible = fit_within(
+            traffic, port_count, goal_s * circuit_rate, goal_s * packet_rate, True
+        )
         if not is_feasible:
             circuits, is_feasible = fit_within(
-                traffic, ports, goal_s * circuit_rate, goal_s * packet_rate, False
+                traffic, port_count, goal_s * circuit_rate, goal_s * packet_rate, False
             )
         if is_feasible:
             best_circuits, high_s = circuits, compute_seconds(traffic, circuits, circuit_rate, packet_rate)
@@ -80,7 +82,7 @@ def compute_seconds(traffic: Floats, circuits: Integers, circuit_rate: float, pa
 
 @compile_function
 def fit_within(
-    traffic: Floats, ports: int, circuit_bytes: float, packet_bytes: float, scores_by_port: bool
+    traffic: Floats, port_count: int, circuit_bytes: float, packet_bytes: float, scores_by_port: bool
 ) -> tuple[Integers, bool]:
     """Return circuits, and whether they fit.
 
@@ -95,7 +97,7 @@ def fit_within(
                 np.ceil(max(traffic[first_server, peer], traffic[peer, first_server]) / circuit_bytes - 1e-12)
             )
     circuits = np.zeros((server_count, server_count), dtype=np.int64)
-    free_ports = np.full(server_count, ports)
+    free_ports = np.full(server_count, port_count)
     packet_load = np.zeros((2, server_count))
     for first_server in range(server_count):
         for peer in range(server_count):
@@ -117,7 +119,7 @@ def fit_within(
         for peer in range(server_count):
             if peer == server or circuits[server, peer] or locked_until[server, peer] > step:
                 continue
-            if not 0 < needed_circuits[server, peer] <= ports:
+            if not 0 < needed_circuits[server, peer] <= port_count:
                 continue
             move_count = _move_pair(
                 traffic,
@@ -130,8 +132,12 @@ def fit_within(
                 peer,
                 moved_pairs,
             )
-            change = _sum_excess(packet_load, limit_bytes) - previous_excess
-            score = change / needed_circuits[server, peer] if scores_by_port and change < 0 else change
+            excess_change = _sum_excess(packet_load, limit_bytes) - previous_excess
+            score = (
+                excess_change / needed_circuits[server, peer]
+                if scores_by_port and excess_change < 0
+                else excess_change
+            )
             _undo_moves(traffic, needed_circuits, circuits, free_ports, packet_load, moved_pairs, move_count)
             if score < lowest_score:
                 best_peer, lowest_score = peer, score

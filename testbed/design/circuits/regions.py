@@ -16,14 +16,14 @@ Integers = NDArray[np.int64]
 
 
 def allocate_region_circuits(
-    traffic_bytes: Floats, ports: int, rate_bps: float, packet_bps: float
+    traffic_bytes: Floats, port_count: int, rate_bps: float, packet_bps: float
 ) -> Integers:
     """Return the number of circuits between the servers of a region, with a small `compute_exchange_s`.
 
     `traffic_bytes`, shape (n, n), holds the bytes from row to column; the diagonal is ignored. The result has the same
-    shape, is symmetric, and has at most `ports` circuits at each server. A circuit carries `rate_bps` each way. Pairs
-    without circuits use the packet network, which carries `packet_bps` out of and into each server.
-    Raise `ValueError` for another shape, negative or infinite traffic, negative ports, and rates of 0 or less.
+    shape, is symmetric, and has at most `port_count` circuits at each server. A circuit carries `rate_bps` each way.
+    Pairs without circuits use the packet network, which carries `packet_bps` out of and into each server. Raise
+    `ValueError` for another shape, negative or infinite traffic, negative ports, and rates of 0 or less.
 
     Server 0 sends 6 bytes to server 1, and every other pair sends 1. With three ports, the large pair takes all ports:
 
@@ -40,23 +40,23 @@ def allocate_region_circuits(
     np.fill_diagonal(traffic, 0)
     if not (np.isfinite(traffic) & (traffic >= 0)).all():
         raise ValueError("traffic must be finite and at least 0 bytes")
-    if ports < 0 or not (rate_bps > 0 and packet_bps > 0):
+    if port_count < 0 or not (rate_bps > 0 and packet_bps > 0):
         raise ValueError(
-            f"{ports} ports at {rate_bps} bit/s, packets at {packet_bps} bit/s: give rates above 0"
+            f"{port_count} ports at {rate_bps} bit/s, packets at {packet_bps} bit/s: give rates above 0"
         )
     if not traffic.any():
         return np.zeros(traffic.shape, dtype=np.int64)
     from testbed.design.circuits.region_search import search_circuits  # numba is slow to import
 
     candidates = (
-        search_circuits(traffic, ports, rate_bps / 8, packet_bps / 8),
-        allocate_greedily(traffic, ports),
+        search_circuits(traffic, port_count, rate_bps / 8, packet_bps / 8),
+        allocate_greedily(traffic, port_count),
     )
     return min(candidates, key=lambda circuits: compute_exchange_s(traffic, circuits, rate_bps, packet_bps))
 
 
-def allocate_greedily(traffic: Floats, ports: int, *, uses_published_divisor: bool = False) -> Integers:
-    """Return the number of circuits between servers, shape (n, n), symmetric, at most `ports` at each server.
+def allocate_greedily(traffic: Floats, port_count: int, *, uses_published_divisor: bool = False) -> Integers:
+    """Return the number of circuits between servers, shape (n, n), symmetric, at most `port_count` at each server.
 
     The pair with the most traffic per circuit gets the next circuit. By default, a pair's traffic is divided by its
     circuits plus one. With `uses_published_divisor`, what remains is divided by 100 times its circuits, as in the
@@ -67,61 +67,61 @@ def allocate_greedily(traffic: Floats, ports: int, *, uses_published_divisor: bo
     """
     demand = np.asarray(traffic + traffic.T, dtype=np.float64)
     np.fill_diagonal(demand, 0)
-    compute_remaining_demand = demand.copy() if ports > 0 else np.zeros(demand.shape)
+    remaining_demand = demand.copy() if port_count > 0 else np.zeros(demand.shape)
     circuits = np.zeros(demand.shape, dtype=np.int64)
-    free_ports = np.full(len(demand), ports)
-    while compute_remaining_demand.max(initial=0) > 0:
+    free_ports = np.full(len(demand), port_count)
+    while remaining_demand.max(initial=0) > 0:
         first_server, second_server = np.unravel_index(
-            int(np.argmax(compute_remaining_demand)), compute_remaining_demand.shape
+            int(np.argmax(remaining_demand)), remaining_demand.shape
         )
         circuits[first_server, second_server] = circuits[second_server, first_server] = (
             circuits[first_server, second_server] + 1
         )
         free_ports[[first_server, second_server]] -= 1
         circuit_count = circuits[first_server, second_server]
-        per_circuit = (
-            compute_remaining_demand[first_server, second_server] / (circuit_count * 100)
+        demand_per_circuit = (
+            remaining_demand[first_server, second_server] / (circuit_count * 100)
             if uses_published_divisor
             else demand[first_server, second_server] / (circuit_count + 1)
         )
-        compute_remaining_demand[first_server, second_server] = compute_remaining_demand[
-            second_server, first_server
-        ] = per_circuit
+        remaining_demand[first_server, second_server] = remaining_demand[second_server, first_server] = (
+            demand_per_circuit
+        )
         is_full = free_ports == 0
-        compute_remaining_demand[is_full] = 0
-        compute_remaining_demand[:, is_full] = 0
+        remaining_demand[is_full] = 0
+        remaining_demand[:, is_full] = 0
     return circuits
 
 
-def find_best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps: float) -> Integers:
+def find_best_circuits(traffic: Floats, port_count: int, rate_bps: float, packet_bps: float) -> Integers:
     """Return the circuits with the least `compute_exchange_s`, by enumeration: feasible up to about 4 servers."""
     server_count = len(traffic)
     return min(
-        enumerate_allocations(server_count, ports),
+        enumerate_allocations(server_count, port_count),
         key=lambda circuits: compute_exchange_s(traffic, circuits, rate_bps, packet_bps),
     )
 
 
-def enumerate_allocations(server_count: int, ports: int) -> Iterator[Integers]:
-    """Yield every symmetric matrix of circuits with at most `ports` at each server."""
+def enumerate_allocations(server_count: int, port_count: int) -> Iterator[Integers]:
+    """Yield every symmetric matrix of circuits with at most `port_count` at each server."""
     pairs = [
         (first_server, second_server)
         for first_server in range(server_count)
         for second_server in range(first_server + 1, server_count)
     ]
 
-    def choose(index: int, circuits: Integers) -> Iterator[Integers]:
+    def extend_allocation(index: int, circuits: Integers) -> Iterator[Integers]:
         if index == len(pairs):
             yield circuits.copy()
             return
         first_server, second_server = pairs[index]
-        max_circuits = ports - int(max(circuits[first_server].sum(), circuits[second_server].sum()))
+        max_circuits = port_count - int(max(circuits[first_server].sum(), circuits[second_server].sum()))
         for count in range(max_circuits + 1):
             circuits[first_server, second_server] = circuits[second_server, first_server] = count
-            yield from choose(index + 1, circuits)
+            yield from extend_allocation(index + 1, circuits)
         circuits[first_server, second_server] = circuits[second_server, first_server] = 0
 
-    yield from choose(0, np.zeros((server_count, server_count), dtype=np.int64))
+    yield from extend_allocation(0, np.zeros((server_count, server_count), dtype=np.int64))
 
 
 def compute_exchange_s(traffic: Floats, circuits: Integers, rate_bps: float, packet_bps: float) -> float:
@@ -132,6 +132,6 @@ def compute_exchange_s(traffic: Floats, circuits: Integers, rate_bps: float, pac
     """
     packet_traffic = np.where(circuits > 0, 0, traffic)
     np.fill_diagonal(packet_traffic, 0)
-    on_circuits = np.divide(traffic, circuits * rate_bps, out=np.zeros(traffic.shape), where=circuits > 0)
-    busiest = max(packet_traffic.sum(axis=0).max(initial=0), packet_traffic.sum(axis=1).max(initial=0))
-    return 8 * max(float(on_circuits.max(initial=0)), float(busiest) / packet_bps)
+    circuit_s = np.divide(traffic, circuits * rate_bps, out=np.zeros(traffic.shape), where=circuits > 0)
+    busiest_bytes = max(packet_traffic.sum(axis=0).max(initial=0), packet_traffic.sum(axis=1).max(initial=0))
+    return 8 * max(float(circuit_s.max(initial=0)), float(busiest_bytes) / packet_bps)

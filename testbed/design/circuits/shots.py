@@ -48,14 +48,14 @@ def allocate_switch_circuits(
            [2, 0, 1, 0]])
     """
     demands = np.array(demand_bytes, float)
-    nodes = len(demands)
-    if demands.shape != (nodes, nodes) or not (demands >= 0).all() or np.isinf(demands).any():
+    node_count = len(demands)
+    if demands.shape != (node_count, node_count) or not (demands >= 0).all() or np.isinf(demands).any():
         raise ValueError("demands must be a square matrix of numbers of 0 or more")
     if switch_count < 1:
         raise ValueError(f"{switch_count} switches: give at least one")
     np.fill_diagonal(demands, 0)
     if not demands.any():
-        return np.zeros((nodes, nodes), np.int64)
+        return np.zeros((node_count, node_count), np.int64)
     demands /= demands.max()
     return (
         _solve_multi_shot(demands, switch_count)
@@ -133,7 +133,13 @@ def _serve_most_pairs(demands: Floats, switch_count: int) -> Integers:
 
 
 def _serve_exactly(
-    sources: Integers, targets: Integers, values: Floats, nodes: int, switch_count: int, *, is_symmetric: bool
+    sources: Integers,
+    targets: Integers,
+    values: Floats,
+    node_count: int,
+    switch_count: int,
+    *,
+    is_symmetric: bool,
 ) -> NDArray[np.bool_]:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
@@ -141,7 +147,7 @@ def _serve_exactly(
     def make_incidence(nodes_of_pairs: Integers) -> Any:
         return csr_array(
             (np.ones(len(nodes_of_pairs)), (nodes_of_pairs, np.arange(len(nodes_of_pairs)))),
-            shape=(nodes, len(nodes_of_pairs)),
+            shape=(node_count, len(nodes_of_pairs)),
         )
 
     incidences = make_incidence(sources), make_incidence(targets)
@@ -154,17 +160,23 @@ def _serve_exactly(
         options={"time_limit": _EXACT_TIME_LIMIT_S},
     )
     is_served_greedily = _serve_largest_first(
-        sources, targets, values, nodes, switch_count, is_symmetric=is_symmetric
+        sources, targets, values, node_count, switch_count, is_symmetric=is_symmetric
     )
     is_served = is_served_greedily if solution.x is None else np.asarray(solution.x > 0.5)
     return is_served if values[is_served].sum() >= values[is_served_greedily].sum() else is_served_greedily
 
 
 def _serve_largest_first(
-    sources: Integers, targets: Integers, values: Floats, nodes: int, switch_count: int, *, is_symmetric: bool
+    sources: Integers,
+    targets: Integers,
+    values: Floats,
+    node_count: int,
+    switch_count: int,
+    *,
+    is_symmetric: bool,
 ) -> NDArray[np.bool_]:
     """Return which pairs are served: in descending order of bytes, each pair whose nodes have a free port."""
-    free_transmitters = np.full(nodes, switch_count)
+    free_transmitters = np.full(node_count, switch_count)
     free_receivers = free_transmitters if is_symmetric else free_transmitters.copy()
     is_served = np.zeros(len(sources), bool)
     for pair_index in np.argsort(-values, kind="stable").tolist():

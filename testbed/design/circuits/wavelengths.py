@@ -64,7 +64,7 @@ class _Programme:
     """Linear programme with one column per arc, or per group of arcs that have the same number of circuits.
 
     `demand_matrix` tells which demand each column serves, `segment_matrix` which segments it crosses.
-    `entries_by_column` lists the entries of `Wavelengths.circuits` that a column sets: one; two if the demands are
+    `arcs_by_column` lists the entries of `Wavelengths.circuits` that a column sets: one; two if the demands are
     symmetric; or all of one length and direction.
     """
 
@@ -72,7 +72,7 @@ class _Programme:
     segment_matrix: csc_array
     demands: Floats
     wavelengths_per_direction: int
-    entries_by_column: tuple[tuple[tuple[int, int, int], ...], ...]
+    arcs_by_column: tuple[tuple[tuple[int, int, int], ...], ...]
     nodes: int
 
     @cached_property
@@ -103,16 +103,16 @@ def solve_bound(demands: Floats, wavelength_count: int, max_distance: int | None
 
 
 def allocate_exactly(
-    demands: Floats, wavelength_count: int, max_distance: int | None = None, seconds: float | None = None
+    demands: Floats, wavelength_count: int, max_distance: int | None = None, time_limit_s: float | None = None
 ) -> Wavelengths:
     """Return the optimal allocation in whole circuits; the time grows fast beyond 16 nodes.
 
-    After `seconds`, return the best allocation so far. Raises `RuntimeError` if there is none, and `ValueError` as
+    After `time_limit_s`, return the best allocation so far. Raises `RuntimeError` if there is none, and `ValueError` as
     `solve_bound` does.
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
     return _make_wavelengths(
-        programme, np.round(_solve_programme(programme, is_integral=True, seconds=seconds)[0])
+        programme, np.round(_solve_programme(programme, is_integral=True, time_limit_s=time_limit_s)[0])
     )
 
 
@@ -146,59 +146,61 @@ def allocate_ring_circuits(
     of up to 16 nodes also try integer programming for at most two seconds. More than 20,000 pairs use the shorter arc
     only. Raises `ValueError` for negative demands, and unless `wavelength_count` is even and at least 2.
     """
-    nodes = len(demand_bytes)
-    ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes
-    distance = np.minimum(ahead, nodes - ahead)
-    reach = nodes if max_distance is None else max_distance
+    node_count = len(demand_bytes)
+    forward_distance = (np.arange(node_count) - np.arange(node_count)[:, None]) % node_count
+    distance = np.minimum(forward_distance, node_count - forward_distance)
+    reach = node_count if max_distance is None else max_distance
     demands = np.where((distance > 0) & (distance <= reach), demand_bytes, 0.0)
     # Segments that one circuit for each pair would cross, by distance. Drop the distances that exceed all wavelengths.
-    crossed = np.bincount(distance[demands > 0], minlength=1) * np.arange(
+    crossed_segment_counts = np.bincount(distance[demands > 0], minlength=1) * np.arange(
         distance[demands > 0].max(initial=0) + 1
     )
-    if crossed.sum() > wavelength_count * nodes:
-        reach = int(np.argmax(np.cumsum(crossed) > wavelength_count * nodes))
+    if crossed_segment_counts.sum() > wavelength_count * node_count:
+        reach = int(np.argmax(np.cumsum(crossed_segment_counts) > wavelength_count * node_count))
         demands[distance > reach] = 0.0
         max_distance = reach
     elif np.count_nonzero(demands) > _MAX_PAIRS_BOTH_WAYS:
-        max_distance = min(reach, nodes // 2)
+        max_distance = min(reach, node_count // 2)
     allocation = allocate_wavelengths(demands, wavelength_count, max_distance)
-    if is_exact and nodes <= _MAX_NODES_EXACT:
+    if is_exact and node_count <= _MAX_NODES_EXACT:
         allocation = _improve_exactly(_make_programme(demands, wavelength_count, max_distance), allocation)
     return np.asarray(allocation.circuits.sum(axis=0).round(), np.int64)
 
 
-def _improve_exactly(programme: _Programme, rounded: Wavelengths) -> Wavelengths:
-    """Return the result of integer programming if it comes in time and has a larger share, else `rounded`."""
+def _improve_exactly(programme: _Programme, rounded_allocation: Wavelengths) -> Wavelengths:
+    """Return the result of integer programming if it is in time and has a larger share, else `rounded_allocation`."""
     shares = _list_shares(programme, _solve_programme(programme)[1])
-    if not shares.size or rounded.share >= (1 - _TOLERANCE) * shares[-1]:
-        return rounded
+    if not shares.size or rounded_allocation.share >= (1 - _TOLERANCE) * shares[-1]:
+        return rounded_allocation
     try:
         exact_circuits = np.round(
-            _solve_programme(programme, is_integral=True, seconds=_EXACT_TIME_LIMIT_S)[0]
+            _solve_programme(programme, is_integral=True, time_limit_s=_EXACT_TIME_LIMIT_S)[0]
         )
     except RuntimeError:
-        return rounded
-    if programme.compute_share(exact_circuits) <= rounded.share * (1 + _TOLERANCE):
-        return rounded
+        return rounded_allocation
+    if programme.compute_share(exact_circuits) <= rounded_allocation.share * (1 + _TOLERANCE):
+        return rounded_allocation
     return _make_wavelengths(programme, _fill_segments(programme, exact_circuits))
 
 
 def _make_programme(
     demands: Floats, wavelength_count: int, max_distance: int | None, *, is_circulant: bool = False
 ) -> _Programme:
-    nodes = len(demands)
-    if demands.shape != (nodes, nodes) or (demands < 0).any() or np.diag(demands).any():
+    node_count = len(demands)
+    if demands.shape != (node_count, node_count) or (demands < 0).any() or np.diag(demands).any():
         raise ValueError("demands must be a square matrix of numbers of 0 or more, with 0 on the diagonal")
     if wavelength_count < 2 or wavelength_count % 2:
         raise ValueError(f"{wavelength_count} wavelengths: the number must be even, half for each direction")
-    longest = nodes - 1 if max_distance is None else max_distance
+    max_length = node_count - 1 if max_distance is None else max_distance
     # Both directions of a symmetric pair are one unknown of the programme, so their circuits are symmetric, too.
     is_symmetric = bool((demands == demands.T).all())
     arcs = [
         (direction_bit, int(source), int(target))
         for source, target in np.argwhere(demands > 0)
-        for direction_bit, length in enumerate(((target - source) % nodes, (source - target) % nodes))
-        if length <= longest and not (is_symmetric and direction_bit)
+        for direction_bit, length in enumerate(
+            ((target - source) % node_count, (source - target) % node_count)
+        )
+        if length <= max_length and not (is_symmetric and direction_bit)
     ]
     return _assemble_programme(
         demands, wavelength_count // 2, arcs, is_symmetric=is_symmetric, is_circulant=is_circulant
@@ -215,12 +217,12 @@ def _assemble_programme(
 ) -> _Programme:
     from scipy.sparse import csc_array, csr_array
 
-    nodes = len(demands)
+    node_count = len(demands)
 
     def make_canonical_pair(source: int, target: int) -> tuple[int, int]:
         if is_circulant:
-            source, target = 0, (target - source) % nodes
-            return (0, min(target, nodes - target)) if is_symmetric else (0, target)
+            source, target = 0, (target - source) % node_count
+            return (0, min(target, node_count - target)) if is_symmetric else (0, target)
         return (min(source, target), max(source, target)) if is_symmetric else (source, target)
 
     index_by_pair: dict[tuple[int, int], int] = {}
@@ -233,7 +235,9 @@ def _assemble_programme(
     arcs_by_column: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
     for direction_bit, source, target in arcs:
         column_key = (
-            (direction_bit, 0, (target - source) % nodes) if is_circulant else (direction_bit, source, target)
+            (direction_bit, 0, (target - source) % node_count)
+            if is_circulant
+            else (direction_bit, source, target)
         )
         arcs_by_column.setdefault(column_key, []).append((direction_bit, source, target))
     demand_rows = [index_by_pair[make_canonical_pair(source, target)] for _, source, target in arcs_by_column]
@@ -243,7 +247,7 @@ def _assemble_programme(
             f"{len(missing_rows)} pairs are further apart than the longest arc: allow longer arcs or place them closer"
         )
     segments = [
-        np.concatenate([_list_segments(arc, nodes) for arc in column_arcs])
+        np.concatenate([_list_segments(arc, node_count) for arc in column_arcs])
         for column_arcs in arcs_by_column.values()
     ]
     columns = np.repeat(np.arange(len(arcs_by_column)), [len(column_arcs) for column_arcs in segments])
@@ -254,7 +258,8 @@ def _assemble_programme(
             shape=(len(demand_amounts), len(demand_rows)),
         ),
         csc_array(
-            (np.ones(crossed_segments.size), (crossed_segments, columns)), shape=(2 * nodes, len(demand_rows))
+            (np.ones(crossed_segments.size), (crossed_segments, columns)),
+            shape=(2 * node_count, len(demand_rows)),
         ),
         np.array(demand_amounts),
         wavelengths_per_direction,
@@ -268,7 +273,7 @@ def _assemble_programme(
             )
             for column_arcs in arcs_by_column.values()
         ),
-        nodes,
+        node_count,
     )
 
 
@@ -276,15 +281,18 @@ def _is_circulant(demands: Floats) -> bool:
     return bool(demands.any()) and bool((np.roll(demands, (1, 1), axis=(0, 1)) == demands).all())
 
 
-def _list_segments(arc: tuple[int, int, int], nodes: int) -> Integers:
+def _list_segments(arc: tuple[int, int, int], node_count: int) -> Integers:
     """Return the segments of an arc. Segment i leads from node i to the next node, segment nodes + i back."""
     direction_bit, source, target = arc
     begin_node, end_node = (target, source) if direction_bit else (source, target)
-    return direction_bit * nodes + (begin_node + np.arange((end_node - begin_node) % nodes)) % nodes
+    return (
+        direction_bit * node_count
+        + (begin_node + np.arange((end_node - begin_node) % node_count)) % node_count
+    )
 
 
 def _solve_programme(
-    programme: _Programme, *, is_integral: bool = False, seconds: float | None = None
+    programme: _Programme, *, is_integral: bool = False, time_limit_s: float | None = None
 ) -> tuple[Floats, float]:
     """Return the circuits of each column that maximise the share, and the share.
 
@@ -335,7 +343,7 @@ def _solve_programme(
                 ]
             ),
         ),
-        options={} if seconds is None else {"time_limit": seconds},
+        options={} if time_limit_s is None else {"time_limit": time_limit_s},
     )
     if solution.x is None:
         raise RuntimeError(f"no wavelengths were found; the solver reports: {solution.message}")
@@ -564,7 +572,7 @@ def _fill_segments(programme: _Programme, circuits: Floats) -> Floats:
 
 def _make_wavelengths(programme: _Programme, column_circuits: Floats) -> Wavelengths:
     circuits = np.zeros((2, programme.nodes, programme.nodes))
-    for count, entries in zip(column_circuits, programme.entries_by_column, strict=True):
+    for count, entries in zip(column_circuits, programme.arcs_by_column, strict=True):
         for entry in entries:
             circuits[entry] += count
     return Wavelengths(circuits, programme.compute_share(column_circuits))

@@ -26,7 +26,7 @@ def list_ring_paths(wiring: Wiring, routes: Routes, rings: Sequence[RingOrder]) 
     copy_counts = Counter[RingOrder]()
     ring_paths = []
     for ring in rings:
-        ring_paths.append(list_ring_links(wiring, ring, routes, copy=copy_counts[ring]))
+        ring_paths.append(list_ring_links(wiring, ring, routes, copy_index=copy_counts[ring]))
         copy_counts[ring] += 1
     return tuple(ring_paths)
 
@@ -93,25 +93,25 @@ def make_ring_traffic(
 
 
 def make_allreduce_graph(
-    nodes: int, rings: Sequence[RingOrder], size_bytes: int, iterations: int = 1
+    node_count: int, rings: Sequence[RingOrder], size_bytes: int, iterations: int = 1
 ) -> TaskGraph:
     """Return `iterations` consecutive AllReduces; the tensor of a group is split evenly over its rings."""
     ring_count_by_group = Counter(frozenset(ring.order) for ring in rings)
-    steps = IterationBuilder(nodes)
+    builder = IterationBuilder(node_count)
     for _ in range(iterations):
         used_part_counts: Counter[frozenset[int]] = Counter()
         for ring in rings:
             members = frozenset(ring.order)
             part_bytes = split_bytes(size_bytes, ring_count_by_group[members])[used_part_counts[members]]
             used_part_counts[members] += 1
-            steps.add(
+            builder.add_task(
                 ring.order,
-                steps.graph_builder.add_allreduce(
-                    ring.order, part_bytes, after=steps.find_previous_tasks(ring.order)
+                builder.graph_builder.add_allreduce(
+                    ring.order, part_bytes, predecessors=builder.find_previous_tasks(ring.order)
                 ),
             )
-        steps.end_iteration()
-    return steps.graph_builder.build()
+        builder.end_iteration()
+    return builder.graph_builder.build()
 
 
 def _compute_allreduce_bus_factor(rank_count: int) -> float:

@@ -9,7 +9,7 @@ from sim.models.network.allreduce import split_bytes
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.collectives.kind import Collective, CollectiveLayout, Pair
 from testbed.design.collectives.performance import (
-    NAMESPACE_HOSTS,
+    NAMESPACE_HOST_LATENCY,
     IterationBuilder,
     build_hosts_fabric,
     predict_time_s,
@@ -40,24 +40,26 @@ def compute_exchange_limit_mbps(routes: Routes, pairs: Sequence[Pair], rate_mbps
     return rate_mbps / max(compute_exchange_loads(routes, pairs).values())
 
 
-def make_exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1) -> TaskGraph:
+def make_exchange_graph(
+    node_count: int, pairs: Sequence[Pair], size_bytes: int, iterations: int = 1
+) -> TaskGraph:
     """Return `iterations` consecutive exchanges. All pairs send at once, split as in `compute_exchange_loads`."""
     targets_by_source = {
         source: sorted(target for sender, target in pairs if sender == source) for source, _ in pairs
     }
-    steps = IterationBuilder(nodes)
+    builder = IterationBuilder(node_count)
     for _ in range(iterations):
         for source, target in pairs:
             part_bytes = split_bytes(size_bytes, len(targets_by_source[source]))[
                 targets_by_source[source].index(target)
             ]
-            previous_tasks = steps.find_previous_tasks((source, target))
-            steps.add(
+            previous_tasks = builder.find_previous_tasks((source, target))
+            builder.add_task(
                 (source, target),
-                steps.graph_builder.add_transfer(source, target, part_bytes, after=previous_tasks),
+                builder.graph_builder.add_transfer(source, target, part_bytes, predecessors=previous_tasks),
             )
-        steps.end_iteration()
-    return steps.graph_builder.build()
+        builder.end_iteration()
+    return builder.graph_builder.build()
 
 
 def _predict_exchange_s(
@@ -70,7 +72,7 @@ def _predict_exchange_s(
 ) -> float:
     fabric = build_hosts_fabric(wiring, routes, rate_mbps, mtu_bytes=mtu_bytes)
     return predict_time_s(
-        make_exchange_graph(wiring.nodes, layout.pairs, size_bytes), fabric, NAMESPACE_HOSTS
+        make_exchange_graph(wiring.nodes, layout.pairs, size_bytes), fabric, NAMESPACE_HOST_LATENCY
     )
 
 

@@ -23,14 +23,14 @@ MTU_BYTES = 9000
 
 #: Latency of Linux hosts in network namespaces of one two-core machine. From a TCP ping-pong over one link (13.2 us
 #: round trip) and through one forwarding host (19.2 us), as in `Network`. Connections are already open.
-NAMESPACE_HOSTS = Latency(
-    link_s=6.6e-6,
+NAMESPACE_HOST_LATENCY = Latency(
+    link_delay_s=6.6e-6,
     packet_bytes=1,
-    handshakes=0,
-    acknowledged=False,
-    relay_s=3.0e-6,
-    software_s=280e-6,
-    single_round_bytes=0,
+    handshake_count=0,
+    has_acknowledgement=False,
+    relay_delay_s=3.0e-6,
+    software_delay_s=280e-6,
+    max_single_round_bytes=0,
 )
 
 
@@ -50,7 +50,7 @@ def build_hosts_fabric(
     rate_bps = np.full(len(links), rate_mbps * 1e6 * compute_wire_efficiency(mtu_bytes))
     return Fabric(
         name="wired hosts",
-        nodes=wiring.nodes,
+        node_count=wiring.nodes,
         sources=end_nodes[:, 0].copy(),
         targets=end_nodes[:, 1].copy(),
         capacity_bps=rate_bps,
@@ -62,7 +62,7 @@ def build_hosts_fabric(
     )
 
 
-def predict_time_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOSTS) -> float:
+def predict_time_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPACE_HOST_LATENCY) -> float:
     """Return the seconds until the last host has finished all iterations of the graph."""
     return simulate(graph, fabric, latency=latency).iteration_s
 
@@ -70,24 +70,24 @@ def predict_time_s(graph: TaskGraph, fabric: Fabric, latency: Latency = NAMESPAC
 class IterationBuilder:
     """Builder of a graph of iterations. It tracks the tasks that a node must finish before its next iteration."""
 
-    def __init__(self, nodes: int) -> None:
-        self.graph_builder = TaskGraphBuilder(nodes)
-        self._previous: list[list[int]] = [[] for _ in range(nodes)]
-        self._current: list[list[int]] = [[] for _ in range(nodes)]
+    def __init__(self, node_count: int) -> None:
+        self.graph_builder = TaskGraphBuilder(node_count)
+        self._previous_tasks: list[list[int]] = [[] for _ in range(node_count)]
+        self._current_tasks: list[list[int]] = [[] for _ in range(node_count)]
 
     def find_previous_tasks(self, nodes: Iterable[int]) -> list[int]:
         """Return the tasks of these nodes in the previous iteration."""
-        return sorted({task for node in nodes for task in self._previous[node]})
+        return sorted({task for node in nodes for task in self._previous_tasks[node]})
 
-    def add(self, nodes: Iterable[int], task: int) -> None:
+    def add_task(self, nodes: Iterable[int], task: int) -> None:
         """Record a task of these nodes in the current iteration."""
         for node in nodes:
-            self._current[node].append(task)
+            self._current_tasks[node].append(task)
 
     def end_iteration(self) -> None:
         """Begin the next iteration. A node without a task in the current one waits for its earlier tasks."""
-        self._previous = [
+        self._previous_tasks = [
             current_tasks or previous_tasks
-            for current_tasks, previous_tasks in zip(self._current, self._previous, strict=True)
+            for current_tasks, previous_tasks in zip(self._current_tasks, self._previous_tasks, strict=True)
         ]
-        self._current = [[] for _ in self._current]
+        self._current_tasks = [[] for _ in self._current_tasks]

@@ -48,8 +48,8 @@ class DoubleTree:
         )
 
 
-def make_double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
-    """Return the two trees of a stride over the group that contains `start`.
+def make_double_tree(node_count: int, stride: int, start_node: int = 0) -> DoubleTree:
+    """Return the two trees of a stride over the group that contains `start_node`.
 
     With an even number of members, every node relays in at most one tree. With an odd number, the node at position 0
     may relay in both.
@@ -57,34 +57,36 @@ def make_double_tree(nodes: int, stride: int, start: int = 0) -> DoubleTree:
     >>> make_double_tree(4, 1).first.edges, make_double_tree(4, 1).second.edges
     (((1, 2), (2, 0), (3, 2)), ((0, 3), (2, 3), (3, 1)))
     """
-    order = make_ring_order(nodes, stride, start)
+    order = make_ring_order(node_count, stride, start_node)
     labels = order.order
     return DoubleTree(order, _make_tree(labels), _make_tree(labels[1:] + labels[:1]))
 
 
-def make_double_trees(topology: Topology, group: int | None = None) -> tuple[DoubleTree, ...]:
-    """Return a pair of trees for each stride that rings through a whole group, in every group of `group` nodes.
+def make_double_trees(topology: Topology, group_size: int | None = None) -> tuple[DoubleTree, ...]:
+    """Return a pair of trees for each stride that rings through a whole group, in every group of `group_size` nodes.
 
     If no stride of the topology rings through the group, use the smallest stride that does.
     """
-    nodes = topology.nodes
-    group_strides = list_totient_strides(nodes, group)
+    node_count = topology.nodes
+    group_strides = list_totient_strides(node_count, group_size)
     strides = [stride for stride in dict.fromkeys(topology.strides) if stride in group_strides] or [
         group_strides[0]
     ]
-    start_nodes = range(nodes // (group or nodes))
-    return tuple(make_double_tree(nodes, stride, start) for stride in strides for start in start_nodes)
+    start_nodes = range(node_count // (group_size or node_count))
+    return tuple(make_double_tree(node_count, stride, start) for stride in strides for start in start_nodes)
 
 
 def find_shortest_stride(
-    nodes: int, group: int, hop_table: NDArray[np.int16], strides: Iterable[int] = ()
+    node_count: int, group_size: int, hop_table: NDArray[np.int16], strides: Iterable[int] = ()
 ) -> int:
     """Return the stride whose relabelled trees take the fewest hops, among `strides` or all strides of the group.
 
     The edges of a tree join positions that are 1, 2, 4, ... apart, so they need links of strides p, 2p, 4p, ...
     """
-    candidates = tuple(strides) or list_totient_strides(nodes, group)
-    return min(candidates, key=lambda stride: (make_double_tree(nodes, stride).count_hops(hop_table), stride))
+    candidates = tuple(strides) or list_totient_strides(node_count, group_size)
+    return min(
+        candidates, key=lambda stride: (make_double_tree(node_count, stride).count_hops(hop_table), stride)
+    )
 
 
 def measure_depth(tree: Tree) -> int:

@@ -26,7 +26,7 @@ COMPARED_FABRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FabricResult:
     """Result on one fabric. `slowdown` is relative to the ideal switch. `failure` tells why there is no result."""
 
     name: str
@@ -40,7 +40,7 @@ class Row:
         """The quantity that the fabric shares with direct connect: the total `rate` of a host, or the `cost`."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
-    def cells(self) -> list[object]:
+    def make_cells(self) -> list[object]:
         """Return the cells of the printed table."""
         if self.failure:
             return [self.name, *["-"] * 6]
@@ -84,7 +84,7 @@ def compare_fabrics(
     options: FabricOptions = DEFAULT_OPTIONS,
     *,
     skip_slow: bool = False,
-) -> tuple[Row, ...]:
+) -> tuple[FabricResult, ...]:
     """Return a row for each name, in order.
 
     If the job does not run on a fabric, its row holds the failure. With `skip_slow`, the rows of fabrics that would
@@ -101,38 +101,40 @@ def compare_fabrics(
             "fattree" if is_equal_cost else name, degree, link_gbps, options, equal_cost=is_equal_cost
         )
 
-    hosts = job.graph.nodes // options.hb_domain
+    host_count = job.graph.node_count // options.hb_domain
 
-    def make_row(name: str) -> Row:
+    def make_row(name: str) -> FabricResult:
         kind = find_kind(name)
         max_hosts = kind.max_compared_hosts if kind else None
-        if skip_slow and max_hosts is not None and hosts > max_hosts:
-            return Row(name, failure=f"takes minutes beyond {max_hosts} servers: name it in --fabrics")
+        if skip_slow and max_hosts is not None and host_count > max_hosts:
+            return FabricResult(
+                name, failure=f"takes minutes beyond {max_hosts} servers: name it in --fabrics"
+            )
         try:
             return _simulate_row(name, build_compared_fabric(name), job)
         except (TopologyError, WorkloadError) as error:
-            return Row(name, failure=str(error))
+            return FabricResult(name, failure=str(error))
 
     ideal_row = _simulate_row("ideal", build_compared_fabric("ideal"), job)
     row_by_name = {name: ideal_row if name == "ideal" else make_row(name) for name in names}
     return tuple(_compare_with_ideal(row_by_name[name], ideal_row.figures["iteration_ms"]) for name in names)
 
 
-def _simulate_row(name: str, chosen_fabric: ChosenFabric, job: Job) -> Row:
-    return Row(
+def _simulate_row(name: str, chosen_fabric: ChosenFabric, job: Job) -> FabricResult:
+    return FabricResult(
         name,
         chosen_fabric.host_gbps,
         figures=compute_figures(chosen_fabric, simulate_on(chosen_fabric, job.graph), job.arithmetic_s),
     )
 
 
-def _compare_with_ideal(row: Row, ideal_ms: float) -> Row:
+def _compare_with_ideal(row: FabricResult, ideal_ms: float) -> FabricResult:
     if row.failure:
         return row
     return replace(row, slowdown=row.figures["iteration_ms"] / ideal_ms if ideal_ms else 1.0)
 
 
-def draw_comparison(rows: Sequence[Row], path: str | Path, title: str) -> None:
+def draw_comparison(rows: Sequence[FabricResult], path: str | Path, title: str) -> None:
     """Draw iteration times and costs as a bar chart. Raises `WorkloadError` without matplotlib, and `OSError`."""
     try:
         from matplotlib.figure import Figure

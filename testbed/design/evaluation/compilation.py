@@ -7,9 +7,9 @@ from typing import Literal
 
 from lightbed.compiled import IS_AVAILABLE, is_cached_on_disk
 
-Part = Literal["flows", "packets", "routes", "search", "contention", "regions"]
+CodePart = Literal["flows", "packets", "routes", "search", "contention", "regions"]
 
-_FUNCTION_BY_PART: dict[Part, tuple[str, str]] = {
+_FUNCTION_BY_CODE_PART: dict[CodePart, tuple[str, str]] = {
     "flows": ("sim.models.network.engine.loop", "run"),
     "packets": ("sim.models.network.engine.packets", "run_packets"),
     "routes": ("testbed.design.routing.balancing", "replace_trees"),
@@ -20,9 +20,9 @@ _FUNCTION_BY_PART: dict[Part, tuple[str, str]] = {
 """Module and name of one function per part; the whole part is compiled together with it."""
 
 
-def is_compiled(*parts: Part) -> bool:
+def is_compiled(*code_parts: CodePart) -> bool:
     """Return whether all these parts are compiled. Without numba nothing is compiled: return True."""
     if not IS_AVAILABLE:
         return True
-    functions = [_FUNCTION_BY_PART[part] for part in parts]
+    functions = [_FUNCTION_BY_CODE_PART[part] for part in code_parts]
     return all(is_cached_on_disk(getattr(import_module(module), name)) for module, name in functions)

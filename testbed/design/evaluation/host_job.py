@@ -24,7 +24,7 @@ from sim.models.network.execution import Execution, simulate
 from sim.models.network.fabrics import Fabric, make_routed_fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
-from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOSTS
+from testbed.design.collectives.performance import MTU_BYTES, NAMESPACE_HOST_LATENCY
 from testbed.design.fabrics.direct import make_ring_allreduce
 from testbed.design.routing.route_sets import RouteSets
 from testbed.errors import WorkloadError
@@ -37,46 +37,46 @@ DEFAULT_ITERATION_S = 1.0
 class HostJob:
     """An iteration as the hosts run it, and its prediction.
 
-    All bytes of the workload are multiplied by `factor`. Computing times are multiplied by `factor`, and by the rate of
-    the plan's links divided by the rate of the hosts' links. `simulated` is one iteration on the hosts' links. `hosts`
-    holds the host of each of its tasks.
+    All bytes of the workload are multiplied by `factor`. Computing times are multiplied by `factor`, and by the rate
+    of the plan's links divided by the rate of the hosts' links. `execution` is one iteration on the hosts' links.
+    `host_by_task` holds the host of each of its tasks.
     """
 
     routes: RouteSets
     factor: float
-    simulated: Execution
-    hosts: tuple[int, ...]
+    execution: Execution
+    host_by_task: tuple[int, ...]
 
     @property
     def predicted_s(self) -> float:
         """Predicted time of an iteration on the hosts."""
-        return self.simulated.iteration_s
+        return self.execution.iteration_s
 
     @property
     def planned_bytes(self) -> NDArray[np.float64]:
         """Bytes of an iteration on each link of the topology, from the routes and weights of the plan."""
-        messages = self.simulated.lowered.messages
-        nodes = self.routes.topology.nodes
-        pair_bytes = np.zeros((nodes, nodes))
+        messages = self.execution.lowered.messages
+        node_count = self.routes.topology.nodes
+        pair_bytes = np.zeros((node_count, node_count))
         np.add.at(
             pair_bytes,
             (messages.source, messages.target),
-            (messages.size_bytes * messages.rounds).astype(float),
+            (messages.size_bytes * messages.round_count).astype(float),
         )
         return self.routes.compute_link_bytes(pair_bytes)
 
     @property
-    def link_messages(self) -> NDArray[np.int64]:
+    def link_message_counts(self) -> NDArray[np.int64]:
         """Number of messages of an iteration on each link of the topology. Each message follows one set of routes."""
-        messages = self.simulated.lowered.messages
+        messages = self.execution.lowered.messages
         message_counts = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
         routes_of_messages = np.stack(
-            [messages.source, messages.target, _find_route_sets(self.simulated)], axis=1
+            [messages.source, messages.target, _find_route_sets(self.execution)], axis=1
         )
         for (source, target, set_number), count in zip(
             *np.unique(routes_of_messages, axis=0, return_counts=True), strict=True
         ):
-            message_counts[list(self.routes.path(source, target, set_number))] += count
+            message_counts[list(self.routes.find_path(source, target, set_number))] += count
         return message_counts
 
 
@@ -89,7 +89,7 @@ def make_host_job(
     target_s: float = DEFAULT_ITERATION_S,
     factor: float | None = None,
     mtu_bytes: int = MTU_BYTES,
-    latency: Latency = NAMESPACE_HOSTS,
+    latency: Latency = NAMESPACE_HOST_LATENCY,
 ) -> HostJob:
     """Return an iteration that is scaled by `factor`, or by default to last about `target_s`.
 
@@ -130,8 +130,8 @@ def scale_graph(graph: TaskGraph, byte_factor: float, time_factor: float) -> Tas
 
 def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     """Return the script of each host: its tasks, and the number of its incoming connections."""
-    graph, messages = job.simulated.graph, job.simulated.lowered.messages
-    message_sets = _find_route_sets(job.simulated)
+    graph, messages = job.execution.graph, job.execution.lowered.messages
+    message_sets = _find_route_sets(job.execution)
     parts_by_task: dict[int, list[list[int]]] = defaultdict(list)
     columns = (messages.task, messages.target, message_sets, messages.size_bytes)
     for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
@@ -139,7 +139,7 @@ def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     predecessors_by_task: dict[int, list[int]] = defaultdict(list)
     for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
         predecessors_by_task[successor].append(predecessor)
-    tasks_by_host: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
+    tasks_by_host: list[list[dict[str, Any]]] = [[] for _ in range(graph.node_count)]
     used_connections = set()
     for task in range(graph.task_count):
         entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
@@ -148,9 +148,9 @@ def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
             "after": predecessors_by_task[task],
             "send": parts_by_task[task],
         }
-        tasks_by_host[job.hosts[task]].append(entry)
+        tasks_by_host[job.host_by_task[task]].append(entry)
         for target, route_set, _ in parts_by_task[task]:
-            used_connections.add((job.hosts[task], target, route_set))
+            used_connections.add((job.host_by_task[task], target, route_set))
         if parts_by_task[task]:
             arrival: dict[str, Any] = {"id": task, "computes": False, "receive": len(parts_by_task[task])}
             tasks_by_host[parts_by_task[task][0][0]].append(
@@ -158,7 +158,7 @@ def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
             )
     incoming_counts = Counter(target for _, target, _ in used_connections)
     return tuple(
-        {"tasks": tasks_by_host[host], "incoming": incoming_counts[host]} for host in range(graph.nodes)
+        {"tasks": tasks_by_host[host], "incoming": incoming_counts[host]} for host in range(graph.node_count)
     )
 
 
@@ -177,7 +177,7 @@ def divide_by_host(graph: TaskGraph, allreduce: Algorithm) -> tuple[TaskGraph, t
     another host without a transfer between them.
     """
     host_tasks = _HostTasks(graph, allreduce)
-    return host_tasks.build_graph(), tuple(host_tasks.hosts)
+    return host_tasks.build_graph(), tuple(host_tasks.host_by_task)
 
 
 class _HostTasks:
@@ -186,27 +186,27 @@ class _HostTasks:
     When the new task `_end_tasks[task, host]` ends, `host` knows that the original `task` has ended.
     """
 
-    def __init__(self, build_graph: TaskGraph, allreduce: Algorithm) -> None:
-        self._original, self._allreduce = build_graph, allreduce
-        self.hosts: list[int] = []
-        self._rows: list[tuple[int, int, float, int, int, int]] = []
+    def __init__(self, source_graph: TaskGraph, allreduce: Algorithm) -> None:
+        self._source_graph, self._allreduce = source_graph, allreduce
+        self.host_by_task: list[int] = []
+        self._task_rows: list[tuple[int, int, float, int, int, int]] = []
         self._edges: list[tuple[int, int]] = []
         self._end_tasks: dict[tuple[int, int], int] = {}
         self._predecessors: dict[int, list[int]] = defaultdict(list)
         for predecessor, successor in zip(
-            build_graph.before.tolist(), build_graph.after.tolist(), strict=True
+            source_graph.before.tolist(), source_graph.after.tolist(), strict=True
         ):
             self._predecessors[successor].append(predecessor)
-        self._hosts_that_know = _find_hosts_that_know(build_graph, self._predecessors)
+        self._hosts_that_know = _find_hosts_that_know(source_graph, self._predecessors)
 
     def build_graph(self) -> TaskGraph:
         """Return the graph of all tasks."""
-        for task in _sort_topologically(self._original.task_count, self._predecessors):
-            source_graph, duration_s = self._original, float(self._original.time_s[task])
+        for task in _sort_topologically(self._source_graph.task_count, self._predecessors):
+            source_graph, duration_s = self._source_graph, float(self._source_graph.time_s[task])
             match source_graph.kind[task]:
                 case Kind.COMPUTE:
                     host = int(source_graph.device[task])
-                    self._end_tasks[task, host] = self._add(
+                    self._end_tasks[task, host] = self._add_task(
                         Kind.COMPUTE, host, duration_s, predecessors=self._find_prerequisites(task, host)
                     )
                 case Kind.TRANSFER:
@@ -215,7 +215,7 @@ class _HostTasks:
                         int(source_graph.size_bytes[task]),
                         self._find_prerequisites(task, sender),
                     )
-                    transfer = self._add(
+                    transfer = self._add_task(
                         Kind.TRANSFER, sender, duration_s, size, receiver, predecessors=prerequisites
                     )
                     self._end_tasks[task, sender] = self._end_tasks[task, receiver] = transfer
@@ -223,13 +223,13 @@ class _HostTasks:
                     self._add_allreduce(task, duration_s)
                 case _:
                     for host in self._hosts_that_know[task]:
-                        self._end_tasks[task, host] = self._add(
+                        self._end_tasks[task, host] = self._add_task(
                             Kind.BARRIER, host, predecessors=self._find_prerequisites(task, host)
                         )
-        kind, device, time_s, size_bytes, source, target = zip(*self._rows, strict=True)
+        kind, device, time_s, size_bytes, source, target = zip(*self._task_rows, strict=True)
         edges = np.array(self._edges, dtype=np.int64).reshape(-1, 2)
         return TaskGraph(
-            nodes=self._original.nodes,
+            node_count=self._source_graph.node_count,
             kind=np.array(kind, dtype=np.int64),
             device=np.array(device, dtype=np.int64),
             time_s=np.array(time_s, dtype=np.float64),
@@ -244,21 +244,26 @@ class _HostTasks:
 
     def _add_allreduce(self, task: int, time_s: float) -> None:
         """Add the messages of an AllReduce, and on each member a barrier after its last messages."""
-        members = self._original.groups[self._original.group[task]]
+        members = self._source_graph.groups[self._source_graph.group[task]]
         prerequisites_by_host = {host: self._find_prerequisites(task, host) for host in members}
         end_tasks_by_host: dict[int, list[int]] = {
             host: list(prerequisites_by_host[host]) for host in members
         }
-        for chain in self._allreduce(members, int(self._original.size_bytes[task])):
+        for chain in self._allreduce(members, int(self._source_graph.size_bytes[task])):
             last_tasks_by_host, before_s = prerequisites_by_host, time_s
             for phase in chain:
                 messages = list(
-                    zip(phase.sources.tolist(), phase.targets.tolist(), phase.sizes.tolist(), strict=True)
+                    zip(
+                        phase.sources.tolist(),
+                        phase.targets.tolist(),
+                        phase.sizes_bytes.tolist(),
+                        strict=True,
+                    )
                 )
-                for _ in range(phase.rounds):
+                for _ in range(phase.round_count):
                     current_tasks_by_host: dict[int, list[int]] = defaultdict(list)
                     for source, target, size in messages:
-                        transfer = self._add(
+                        transfer = self._add_task(
                             Kind.TRANSFER,
                             source,
                             before_s,
@@ -272,7 +277,7 @@ class _HostTasks:
             for host in members:
                 end_tasks_by_host[host] += last_tasks_by_host[host]
         for host in members:
-            self._end_tasks[task, host] = self._add(
+            self._end_tasks[task, host] = self._add_task(
                 Kind.BARRIER, host, predecessors=sorted(set(end_tasks_by_host[host]))
             )
 
@@ -286,7 +291,7 @@ class _HostTasks:
         for predecessor in self._predecessors[task]:
             if host in self._hosts_that_know[predecessor]:
                 prerequisites.append(self._end_tasks[predecessor, host])
-            elif self._original.kind[task] != Kind.ALLREDUCE or self._hosts_that_know[task].isdisjoint(
+            elif self._source_graph.kind[task] != Kind.ALLREDUCE or self._hosts_that_know[task].isdisjoint(
                 self._hosts_that_know[predecessor]
             ):
                 raise WorkloadError(
@@ -295,7 +300,7 @@ class _HostTasks:
                 )
         return prerequisites
 
-    def _add(
+    def _add_task(
         self,
         kind: Kind,
         host: int,
@@ -305,11 +310,11 @@ class _HostTasks:
         *,
         predecessors: Iterable[int],
     ) -> int:
-        task_number = len(self._rows)
+        task_number = len(self._task_rows)
         device = host if kind == Kind.COMPUTE else -1
         source = host if kind == Kind.TRANSFER else -1
-        self._rows.append((int(kind), device, time_s, size_bytes, source, target))
-        self.hosts.append(host)
+        self._task_rows.append((int(kind), device, time_s, size_bytes, source, target))
+        self.host_by_task.append(host)
         self._edges.extend((predecessor, task_number) for predecessor in predecessors)
         return task_number
 
@@ -330,8 +335,10 @@ def _find_hosts_that_know(graph: TaskGraph, predecessors: Mapping[int, Iterable[
                 hosts_by_task[task] = set(graph.groups[graph.group[task]])
             case _:
                 host_sets = [hosts_by_task[predecessor] for predecessor in predecessors.get(task, ())]
-                hosts_by_task[task] = set.intersection(*host_sets) if host_sets else set(range(graph.nodes))
-        if not hosts_by_task[task] or max(hosts_by_task[task]) >= graph.nodes:
+                hosts_by_task[task] = (
+                    set.intersection(*host_sets) if host_sets else set(range(graph.node_count))
+                )
+        if not hosts_by_task[task] or max(hosts_by_task[task]) >= graph.node_count:
             raise WorkloadError(f"no host can tell when task {task} may start: put transfers before it")
     return hosts_by_task
 

@@ -64,7 +64,7 @@ class Job:
     @property
     def gpus(self) -> int:
         """Number of devices of all nodes."""
-        return self.graph.nodes * self.devices_per_node
+        return self.graph.node_count * self.devices_per_node
 
     @property
     def topology(self) -> Topology | None:
@@ -78,17 +78,19 @@ class Job:
             return None
         return self.plan.routes or route_job(self.plan.topology, self.graph)
 
-    def choose_degree(self, requested: int | None, default: int) -> int:
-        """Return the links per server of the plan. Without a plan, return `requested`, or `default` in place of None.
+    def choose_degree(self, requested_degree: int | None, default_degree: int) -> int:
+        """Return the links per server of the plan.
 
-        Raises `PlanFileError` if `requested` differs from the plan, since the fabrics would not be comparable.
+        Without a plan, return `requested_degree`, or `default_degree` in place of None.
+
+            Raises `PlanFileError` if `requested_degree` differs from the plan: the fabrics would not be comparable.
         """
         if self.plan is None:
-            return default if requested is None else requested
+            return default_degree if requested_degree is None else requested_degree
         planned_degree = self.plan.topology.degree
-        if requested not in (None, planned_degree):
+        if requested_degree not in (None, planned_degree):
             raise PlanFileError(
-                f"the plan is for {planned_degree} links per server, not {requested}: leave out --degree"
+                f"the plan is for {planned_degree} links per server, not {requested_degree}: leave out --degree"
             )
         return planned_degree
 
@@ -111,7 +113,7 @@ class Job:
         fabric = build_fabric(
             FabricRequest(
                 name,
-                self.graph.nodes,
+                self.graph.node_count,
                 degree,
                 rate_gbps,
                 demand=self.traffic.demand,
@@ -137,7 +139,7 @@ class Job:
             return ("fluid" if options.fluid else "rounds"), 0.0
         if self.plan is not None:
             return "fluid", 0.0
-        return ("fluid", RANKING_ROUNDING) if self.graph.nodes > MAX_NODES_IN_ROUNDS else ("rounds", 0.0)
+        return ("fluid", RANKING_ROUNDING) if self.graph.node_count > MAX_NODES_IN_ROUNDS else ("rounds", 0.0)
 
     def draw_heat_map(self, path: str | Path) -> None:
         """Write a heat map of the bytes between servers. Raises `WorkloadError` without matplotlib, and `OSError`."""
@@ -149,30 +151,32 @@ class Job:
 
 def open_job(
     choice: WorkloadChoice,
-    nodes: int | None = None,
+    node_count: int | None = None,
     strategy: str = "",
     hb_domain: int = 1,
     *,
-    by_pair: bool = False,
+    exchanges_by_pair: bool = False,
 ) -> Job:
     """Return the job of a workload, of a folder of traces or of a task graph file, as `choice.name` says.
 
     `strategy` is a strategy's name (default: `default`) or a plan file. A plan sets what the choice leaves open. With
     `hb_domain` above 1, each server has that many GPUs, and each GPU is a node of the job. In jobs of more than
-    `MAX_NODES_IN_ROUNDS` nodes without a plan, each all-to-all is a single task, unless `by_pair`.
+    `MAX_NODES_IN_ROUNDS` nodes without a plan, each all-to-all is a single task, unless `exchanges_by_pair`.
     Raises `WorkloadError` and its subclasses, `PlanFileError` for a plan of another job, and `OSError`.
     """
     is_folder = choice.name not in MODELS and is_trace_folder(choice.name)
     if is_folder or choice.name.endswith(GRAPH_FILE_SUFFIX):
         device = choice.device if is_folder and count_instances(choice.device) == 1 else ""
-        if nodes or strategy or choice != WorkloadChoice(choice.name, device=device):
+        if node_count or strategy or choice != WorkloadChoice(choice.name, device=device):
             kind = "is a folder of traces" if is_folder else "is a task graph"
             raise WorkloadError(
                 f"{choice.name} {kind}: its servers, sizes and strategy are fixed; leave out --nodes, --preset, "
                 "--set, --device, --mig, --profile, --skew and --strategy"
             )
         return _read_trace_job(choice) if is_folder else _make_graph_job(choice.name, read_graph(choice.name))
-    return _make_workload_job(choice, nodes, strategy or "default", hb_domain, by_pair=by_pair)
+    return _make_workload_job(
+        choice, node_count, strategy or "default", hb_domain, exchanges_by_pair=exchanges_by_pair
+    )
 
 
 def _make_graph_job(name: str, graph: TaskGraph) -> Job:
@@ -184,13 +188,15 @@ def _read_trace_job(choice: WorkloadChoice) -> Job:
     device = choice.device or DEFAULT_DEVICE
     traces = read_job(choice.name, find_device(device))
     job = _make_graph_job(Path(choice.name).resolve().name, traces.graph)
-    estimated = {"estimated_nodes": traces.estimated, "device": device} if traces.estimated else {}
+    estimated_fields = (
+        {"estimated_nodes": traces.estimated_count, "device": device} if traces.estimated_count else {}
+    )
     notes = {"notes": traces.notes} if traces.notes else {}
-    return replace(job, about={"graph": choice.name, **estimated, **notes})
+    return replace(job, about={"graph": choice.name, **estimated_fields, **notes})
 
 
 def _make_workload_job(
-    choice: WorkloadChoice, nodes: int | None, strategy: str, hb_domain: int, *, by_pair: bool
+    choice: WorkloadChoice, node_count: int | None, strategy: str, hb_domain: int, *, exchanges_by_pair: bool
 ) -> Job:
     plan = None if is_named(strategy) else read_plan(strategy)
     if plan:
@@ -202,7 +208,7 @@ def _make_workload_job(
             )
         choice = _fill_from_plan(choice, plan, strategy)
     choice = replace(choice, device=choice.device or DEFAULT_DEVICE)
-    server_count = nodes or (plan.topology.nodes if plan else DEFAULT_NODES)
+    server_count = node_count or (plan.topology.nodes if plan else DEFAULT_NODES)
     if hb_domain > 1:
         choice = replace(choice, settings={"devices_per_server": str(hb_domain), **choice.settings})
     workload = choice.make_workload(server_count)
@@ -216,7 +222,7 @@ def _make_workload_job(
     )
     check_memory(workload, checked_strategy, cluster)
     is_large = plan is None and cluster.nodes > MAX_NODES_IN_ROUNDS
-    graph = iteration(workload, checked_strategy, cluster, whole_exchanges=is_large and not by_pair)
+    graph = iteration(workload, checked_strategy, cluster, whole_exchanges=is_large and not exchanges_by_pair)
     instances_per_server = count_instances(choice.device)
     description = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
@@ -285,15 +291,15 @@ def _fill_from_plan(choice: WorkloadChoice, plan: Plan, source: str) -> Workload
     return replace(planned_choice, name=choice.name, device=device, profile=profile, skew=skew)
 
 
-def _check_planned_strategy(plan: Plan, workload: Workload, nodes: int, source: str) -> Strategy:
+def _check_planned_strategy(plan: Plan, workload: Workload, node_count: int, source: str) -> Strategy:
     """Return the plan's strategy. Raises `PlanFileError` if it does not fit this workload."""
     names = tuple(operator.name for operator in workload.operators)
-    if plan.operators != names or plan.topology.nodes != nodes:
+    if plan.operators != names or plan.topology.nodes != node_count:
         raise _make_mismatch_error(
-            plan, source, f"{workload.name} with {len(names)} operators on {nodes} servers"
+            plan, source, f"{workload.name} with {len(names)} operators on {node_count} servers"
         )
     try:
-        check_strategy(workload, plan.strategy, nodes)
+        check_strategy(workload, plan.strategy, node_count)
     except StrategyError as error:
         raise PlanFileError(f"{source}: {error}") from error
     return plan.strategy
@@ -330,16 +336,16 @@ def build_plan_graph(plan: Plan) -> TaskGraph:
     return iteration(workload, _check_planned_strategy(plan, workload, nodes, plan.workload.name), cluster)
 
 
-def sum_by_pairs(plan: Plan) -> NDArray[np.float64] | None:
+def sum_bytes_by_pair(plan: Plan) -> NDArray[np.float64] | None:
     """Return the bytes of one iteration from row to column, without AllReduces, shape (nodes, nodes).
 
     Return None if the workload cannot be built here, for example because its file is on another machine.
     """
-    nodes = plan.topology.nodes
+    node_count = plan.topology.nodes
     try:
-        workload, cluster = plan.workload.make_workload(nodes), plan.workload.make_cluster(nodes)
+        workload, cluster = plan.workload.make_workload(node_count), plan.workload.make_cluster(node_count)
         return traffic(
-            workload, _check_planned_strategy(plan, workload, nodes, plan.workload.name), cluster
+            workload, _check_planned_strategy(plan, workload, node_count, plan.workload.name), cluster
         ).pairs
     except (WorkloadError, PlanFileError, OSError):
         return None

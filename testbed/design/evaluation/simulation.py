@@ -67,16 +67,16 @@ def compute_figures(
         "payload_bytes": execution.payload_bytes,
         "wire_bytes": execution.wire_bytes,
         "busiest_link": _compute_busiest_link(chosen_fabric, execution),
-        "bytes_in": execution.bytes_in,
+        "bytes_in": execution.received_bytes,
         "bytes_out": execution.wire_bytes,
-        "bytes_forwarded": execution.bytes_forwarded,
-        "reconfigurations": execution.reconfigurations,
+        "bytes_forwarded": execution.forwarded_bytes,
+        "reconfigurations": execution.reconfiguration_count,
         "outage_ms": execution.outage_s * 1e3,
         "allocation_s": execution.allocation_s,
         "link_count": chosen_fabric.fabric.link_count,
         "tasks": graph.task_count,
         "cost_usd": round(chosen_fabric.fabric.cost.total_usd),
-        "prices_recalled": chosen_fabric.fabric.cost.recalled,
+        "prices_recalled": chosen_fabric.fabric.cost.is_unverified,
     }
 
 
@@ -119,11 +119,11 @@ def draw_timeline(execution: Execution, path: str | Path, title: str) -> None:
         raise WorkloadError(f"cannot write the time line {path}: {error}") from error
 
 
-def _compute_busiest_link(routed: ChosenFabric, execution: Execution) -> float | None:
+def _compute_busiest_link(chosen_fabric: ChosenFabric, execution: Execution) -> float | None:
     """Return the fraction of the iteration in which the fullest link was full; None for moving circuits."""
-    if routed.circuits is not None:
+    if chosen_fabric.circuits is not None:
         return None
     bits = execution.link_bytes * 8.0
     if not bits.any():
         return 0.0
-    return float((bits / routed.fabric.capacity_bps).max()) / execution.iteration_s
+    return float((bits / chosen_fabric.fabric.capacity_bps).max()) / execution.iteration_s

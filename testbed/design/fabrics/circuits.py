@@ -24,21 +24,23 @@ _CACHE_SIZE = 64
 
 def build(request: FabricRequest) -> ChosenFabric:
     """Return an optical switch that follows the demand within an iteration."""
-    return make_circuits(request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps))
+    return make_circuit_fabric(
+        request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps)
+    )
 
 
 def build_forwarding(request: FabricRequest) -> ChosenFabric:
     """Return an optical switch that follows the demand, plus a ring of circuits over which hosts forward."""
-    return make_circuits(
-        request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps, forwarding=True)
+    return make_circuit_fabric(
+        request, lambda: CircuitSwitch(request.nodes, request.degree, request.rate_gbps, hosts_forward=True)
     )
 
 
-def make_circuits(
-    request: FabricRequest, make_switch: Callable[[], CircuitSwitch], default: str = "every"
+def make_circuit_fabric(
+    request: FabricRequest, make_switch: Callable[[], CircuitSwitch], default_schedule: str = "every"
 ) -> ChosenFabric:
-    """Return the fabric of a switch, with the controller and dark time of the request, or the `default` controller."""
-    controller = make_controller(request, default)
+    """Return the fabric of a switch with the controller (or `default_schedule`) and dark time of the request."""
+    controller = make_controller(request, default_schedule)
     if request.nodes == 1:
         return make_single_host_fabric(request)
     # Set controller and dark time at once: a switch checks its dark time against the controller's period.
@@ -69,13 +71,13 @@ def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
     return choose_circuits
 
 
-def make_controller(request: FabricRequest, default: str = "every") -> Controller:
-    """Return the controller that the request or `default` names.
+def make_controller(request: FabricRequest, default_schedule: str = "every") -> Controller:
+    """Return the controller that the request or `default_schedule` names.
 
     Without a period, circuits move every 50 ms, or every two dark times if that is longer. Raises `ValueError` for an
     unknown controller.
     """
-    options, controller_text = request.options, request.options.controller or default
+    options, controller_text = request.options, request.options.controller or default_schedule
     schedule, colon, period_text = controller_text.partition(":")
     period_s = max(_SHORTEST_PERIOD_S, 2 * options.reconfiguration_s)
     match schedule:
@@ -99,12 +101,12 @@ def make_controller(request: FabricRequest, default: str = "every") -> Controlle
 CIRCUITS = FabricKind(
     "an optical switch that follows the demand within an iteration; D circuits of R",
     build,
-    options=MOVING_CIRCUIT_OPTIONS,
+    option_names=MOVING_CIRCUIT_OPTIONS,
     max_compared_hosts=MAX_COMPARED_HOSTS,
 )
 CIRCUITS_FORWARDING = FabricKind(
     "the same with one circuit in a ring, over which hosts forward; D circuits of R",
     build_forwarding,
-    options=MOVING_CIRCUIT_OPTIONS,
+    option_names=MOVING_CIRCUIT_OPTIONS,
     max_compared_hosts=MAX_COMPARED_HOSTS,
 )

@@ -39,7 +39,7 @@ def build(request: FabricRequest) -> ChosenFabric:
 DIRECT = FabricKind(
     "optical circuits as TopologyFinder places them for the demand; D links of R, hosts forward",
     build,
-    options=("seed",),
+    option_names=("seed",),
 )
 
 
@@ -50,13 +50,15 @@ def build_direct_fabric(
 
     Without `routes`, a circulant gets routes that load all strides evenly, and any other graph gets shortest paths.
     """
-    nodes = topology.nodes
+    node_count = topology.nodes
     if routes is not None:
-        return make_routed_fabric(nodes, topology.edges, rate_gbps, routes.next_edge, routes.weight)
-    steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex) if nodes > 1 else ()
-    if steps and topology.edges == list_circulant_edges(nodes, steps):
-        return make_circulant(nodes, steps, rate_gbps)
-    return make_direct_fabric(nodes, topology.edges, rate_gbps, seed=seed)
+        return make_routed_fabric(node_count, topology.edges, rate_gbps, routes.next_edge, routes.weight)
+    direct_strides = (
+        list_direct_strides(node_count, topology.strides, simplex=topology.simplex) if node_count > 1 else ()
+    )
+    if direct_strides and topology.edges == list_circulant_edges(node_count, direct_strides):
+        return make_circulant(node_count, direct_strides, rate_gbps)
+    return make_direct_fabric(node_count, topology.edges, rate_gbps, seed=seed)
 
 
 def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, ...]:
@@ -69,8 +71,8 @@ def list_ring_strides(topology: Topology, members: Sequence[int]) -> tuple[int, 
     >>> list_ring_strides(find_topology(12, 4), range(12)), list_ring_strides(find_topology(12, 4), (0, 1, 5))
     ((1, 11, 5, 7), (1, 2))
     """
-    steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    strides = choose_position_strides(topology.nodes, steps, tuple(members)) or (1,)
+    direct_strides = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    strides = choose_position_strides(topology.nodes, direct_strides, tuple(members)) or (1,)
     is_one_way = topology.simplex or len(members) == 2 or len(strides) > 1
     return strides if is_one_way else (1, len(members) - 1)
 
@@ -100,9 +102,14 @@ def route_job(
     *,
     max_paths: int = MAX_SETS,
     latency: Latency | None = None,
-    tries: int = 3,
+    try_count: int = 3,
 ) -> RouteSets:
-    """Return routes that keep the load of the fullest link low. Raises `TopologyError` as `route` does."""
-    from testbed.design.routing.balancing import route
+    """Return routes that keep the load of the fullest link low.
 
-    return route(topology, find_demand(topology, graph, latency), max_paths=max_paths, tries=tries)
+    Raises `TopologyError` as `find_balanced_routes` does.
+    """
+    from testbed.design.routing.balancing import find_balanced_routes
+
+    return find_balanced_routes(
+        topology, find_demand(topology, graph, latency), max_paths=max_paths, try_count=try_count
+    )

@@ -31,4 +31,4 @@ def make_rings_allreduce(ring_count: int) -> Algorithm:
     return reduce_over_rings
 
 
-EXPANDER = FabricKind("links to random others; D links of R, hosts forward", build, options=("seed",))
+EXPANDER = FabricKind("links to random others; D links of R, hosts forward", build, option_names=("seed",))

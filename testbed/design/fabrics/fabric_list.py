@@ -59,7 +59,7 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
     """
     from dataclasses import replace
 
-    from testbed.design.fabrics.kind import add_domains, apply_routing, make_hosts_shared
+    from testbed.design.fabrics.kind import add_domains, apply_routing, share_host_links
     from testbed.design.model import check_rate
     from testbed.design.topology.demand import sum_by_hosts
 
@@ -71,15 +71,15 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
     if kind is None:
         raise TopologyError(f"unknown fabric {name!r}: choose {', '.join(FABRICS)}")
     try:
-        domain = request.options.hb_domain
-        if domain > 1 and not kind.is_switched:
-            if request.nodes % domain:
-                raise ValueError(f"{request.nodes} GPUs cannot be divided into domains of {domain}")
-            demand = request.demand and sum_by_hosts(request.demand, domain)
-            request = replace(request, nodes=request.nodes // domain, demand=demand)
-            return make_hosts_shared(apply_routing(kind.build(request), request.options), request.options)
+        domain_size = request.options.hb_domain
+        if domain_size > 1 and not kind.is_switched:
+            if request.nodes % domain_size:
+                raise ValueError(f"{request.nodes} GPUs cannot be divided into domains of {domain_size}")
+            demand = request.demand and sum_by_hosts(request.demand, domain_size)
+            request = replace(request, nodes=request.nodes // domain_size, demand=demand)
+            return share_host_links(apply_routing(kind.build(request), request.options), request.options)
         fabric = apply_routing(kind.build(request), request.options)
-        return fabric if domain == 1 or kind.has_gpu_nodes else add_domains(fabric, request.options)
+        return fabric if domain_size == 1 or kind.has_gpu_nodes else add_domains(fabric, request.options)
     except ValueError as error:
-        size = f"{request.nodes} nodes, degree {request.degree}"
-        raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error
+        size_text = f"{request.nodes} nodes, degree {request.degree}"
+        raise TopologyError(f"fabric {name!r} of {size_text} is not possible: {error}") from error

@@ -7,8 +7,8 @@ from typing import Literal
 from sim.models.network.allreduce import plan_rings
 from sim.models.network.fabrics import find_equal_cost_rate_gbps, make_fat_tree
 from sim.models.network.fabrics.cost import (
-    DEFAULT_READING,
-    Reading,
+    DEFAULT_ASSUMPTIONS,
+    CostAssumptions,
     compute_fat_tree_cost,
     compute_patch_panel_cost,
 )
@@ -16,11 +16,13 @@ from testbed.design.fabrics.kind import BALANCED, HASH, ChosenFabric, FabricKind
 
 
 def compute_equal_cost_gbps(
-    nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
+    node_count: int, degree: int, rate_gbps: float, reading: CostAssumptions = DEFAULT_ASSUMPTIONS
 ) -> float:
     """Return the rate of a host's link at which a full-bisection Fat-tree costs as much as direct connect."""
-    budget = compute_patch_panel_cost(nodes, degree, rate_gbps, reading).total_usd
-    return find_equal_cost_rate_gbps(budget, lambda rate: compute_fat_tree_cost(nodes, rate, reading=reading))
+    budget = compute_patch_panel_cost(node_count, degree, rate_gbps, reading).total_usd
+    return find_equal_cost_rate_gbps(
+        budget, lambda rate: compute_fat_tree_cost(node_count, rate, assumptions=reading)
+    )
 
 
 def build(request: FabricRequest) -> ChosenFabric:
@@ -49,13 +51,13 @@ def _make_fat_tree(request: FabricRequest, host_gbps: float, oversubscription: f
 FATTREE = FabricKind(
     "a Fat-tree with full bisection; one link of D times R, or of the rate that costs as much as `direct`",
     build,
-    options=("routing",),
+    option_names=("routing",),
     is_switched=True,
     has_equal_cost=True,
 )
 OVERSUB = FabricKind(
     "a Fat-tree with half the links above the edge, or fewer; one link of D times R",
     build_oversubscribed,
-    options=("oversubscription", "routing"),
+    option_names=("oversubscription", "routing"),
     is_switched=True,
 )

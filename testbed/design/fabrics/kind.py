@@ -113,7 +113,7 @@ class ChosenFabric:
             trace=trace,
             rounding=self.rounding,
             lag=self.lag,
-            parts=SPREAD_PART_COUNT if self.routing == SPREAD and self.fabric.hosts_forward else 1,
+            part_count=SPREAD_PART_COUNT if self.routing == SPREAD and self.fabric.hosts_forward else 1,
         )
 
 
@@ -178,18 +178,18 @@ class FabricRequest:
 class FabricKind:
     """Description of a fabric.
 
-    - `sentence`: describes the fabric in documentation, for servers with D links of rate R.
+    - `description`: describes the fabric in documentation, for servers with D links of rate R.
     - `build`: returns the fabric of a request.
-    - `options`: the fields of `FabricOptions` that the fabric depends on.
+    - `option_names`: the fields of `FabricOptions` that the fabric depends on.
     - `is_switched`: the fabric consists of packet switches, so a host has one link.
     - `has_gpu_nodes`: its hosts are GPUs in high-bandwidth domains.
     - `has_equal_cost`: it can be built at the cost of direct connect.
     - `max_compared_hosts`: a comparison of all fabrics skips the fabric if there are more hosts than this.
     """
 
-    sentence: str
+    description: str
     build: Callable[[FabricRequest], ChosenFabric]
-    options: tuple[str, ...] = ()
+    option_names: tuple[str, ...] = ()
     is_switched: bool = False
     has_gpu_nodes: bool = False
     has_equal_cost: bool = False
@@ -208,12 +208,12 @@ def add_domains(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFa
     return replace(chosen_fabric, fabric=fabric, allreduce=reduce_over_domains(options.hb_domain))
 
 
-def make_hosts_shared(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
+def share_host_links(chosen_fabric: ChosenFabric, options: FabricOptions) -> ChosenFabric:
     """Return a fabric whose hosts have several GPUs. The GPUs are the nodes of jobs and share their host's links."""
     allreduce = reduce_over_domains(options.hb_domain, chosen_fabric.allreduce)
     circuits = chosen_fabric.circuits
     if circuits is not None:
-        circuits = replace(circuits, domain=options.hb_domain, domain_gbps=options.hb_gbps)
+        circuits = replace(circuits, domain_size=options.hb_domain, domain_gbps=options.hb_gbps)
         fabric = circuits.make_fabric()
     else:
         fabric = share_hosts(chosen_fabric.fabric, options.hb_domain, options.hb_gbps)
@@ -234,7 +234,7 @@ def apply_routing(chosen_fabric: ChosenFabric, options: FabricOptions) -> Chosen
         raise ValueError("moving circuits have no routing to choose: leave out --routing")
     fabric = chosen_fabric.fabric
     if fabric.hosts_forward and options.routing != BALANCED:
-        alternatives = find_shortest_paths(fabric.nodes, fabric.sources, fabric.targets, options.seed)
+        alternatives = find_shortest_paths(fabric.node_count, fabric.sources, fabric.targets, options.seed)
         router = alternatives[1] if options.routing == SPREAD else fabric.router
         fabric = replace(fabric, alternatives=alternatives, router=router, weights=None)
     return replace(chosen_fabric, fabric=fabric, routing=options.routing, seed=options.seed)

@@ -24,14 +24,14 @@ def build_rail_optimized(request: FabricRequest) -> ChosenFabric:
 RAIL_ONLY = FabricKind(
     "one network for the GPUs of each rank, joined only by the domains inside hosts; one NIC of D times R a GPU",
     build_rail_only,
-    options=("hb_domain", "hb_gbps"),
+    option_names=("hb_domain", "hb_gbps"),
     is_switched=True,
     has_gpu_nodes=True,
 )
 RAIL_OPTIMIZED = FabricKind(
     "the same with a spine that joins the rails; one NIC of D times R a GPU",
     build_rail_optimized,
-    options=("hb_domain", "hb_gbps"),
+    option_names=("hb_domain", "hb_gbps"),
     is_switched=True,
     has_gpu_nodes=True,
 )

@@ -89,7 +89,7 @@ def _choose_scale(weight: Floats) -> float:
     return float(2.0 ** np.floor(np.log2(_MAX_INTEGER_WEIGHT / largest_weight)))
 
 
-def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integers) -> Any:
+def _make_state(node_count: int, low_nodes: Integers, high_nodes: Integers, integer_weight: Integers) -> Any:
     """Return the state before the first stage: no node is matched, and each dual is half of the heaviest edge.
 
     Weights and duals are stored doubled.
@@ -97,30 +97,30 @@ def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integ
     from lightbed.compiled import IS_AVAILABLE
     from testbed.design.matching.search import State
 
-    tail, head = np.concatenate([low, high]), np.concatenate([high, low])
+    tail, head = np.concatenate([low_nodes, high_nodes]), np.concatenate([high_nodes, low_nodes])
     doubled_weights = 2 * np.concatenate([integer_weight, integer_weight])
     order = np.lexsort((head, tail))
-    dual = np.zeros(nodes, dtype=np.int64)
+    dual = np.zeros(node_count, dtype=np.int64)
     np.maximum.at(dual, tail, doubled_weights // 2)
-    ids = np.arange(2 * nodes, dtype=np.int64)
-    free_blossoms = np.concatenate([ids[: nodes - 1 : -1], [nodes]])
-    path_marks = np.zeros(2 * nodes + 1, dtype=np.int64)
+    ids = np.arange(2 * node_count, dtype=np.int64)
+    free_blossoms = np.concatenate([ids[: node_count - 1 : -1], [node_count]])
+    path_marks = np.zeros(2 * node_count + 1, dtype=np.int64)
     columns: tuple[Any, ...] = (
-        np.searchsorted(tail[order], np.arange(nodes + 1)).astype(np.int64),
+        np.searchsorted(tail[order], np.arange(node_count + 1)).astype(np.int64),
         tail[order],
         head[order],
         doubled_weights[order],
         dual,
-        np.full(nodes, -1),
-        ids[:nodes].copy(),
-        np.full(nodes, -1),
+        np.full(node_count, -1),
+        ids[:node_count].copy(),
+        np.full(node_count, -1),
         ids.copy(),
         ids.copy(),
-        np.zeros(2 * nodes, dtype=np.int64),
+        np.zeros(2 * node_count, dtype=np.int64),
         ids.copy(),
-        np.full(2 * nodes, -1),
-        *(np.full(2 * nodes, -1) for _ in range(5)),
-        *(np.zeros(2 * nodes, dtype=np.int64) for _ in range(4)),
+        np.full(2 * node_count, -1),
+        *(np.full(2 * node_count, -1) for _ in range(5)),
+        *(np.zeros(2 * node_count, dtype=np.int64) for _ in range(4)),
         path_marks,
         free_blossoms,
     )
@@ -189,12 +189,12 @@ def _mark_heaviest(weights: Floats, pair_count: int) -> NDArray[np.bool_]:
 
     Ties go to the partner that follows the node soonest in cyclic order.
     """
-    nodes = len(weights)
-    following_nodes = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
+    node_count = len(weights)
+    following_nodes = (np.arange(node_count)[:, np.newaxis] + np.arange(1, node_count)) % node_count
     following_weights = np.take_along_axis(weights, following_nodes, axis=1)
-    best_indices = np.argsort(-following_weights, axis=1, kind="stable")[:, : min(pair_count, nodes - 1)]
+    best_indices = np.argsort(-following_weights, axis=1, kind="stable")[:, : min(pair_count, node_count - 1)]
     partners = np.take_along_axis(following_nodes, best_indices, axis=1)
-    is_heaviest = np.zeros((nodes, nodes), dtype=bool)
+    is_heaviest = np.zeros((node_count, node_count), dtype=bool)
     np.put_along_axis(is_heaviest, partners, values=True, axis=1)
     is_heaviest &= weights > 0
     return is_heaviest | is_heaviest.T

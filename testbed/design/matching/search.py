@@ -43,7 +43,7 @@ class State(NamedTuple):
     columns from `dual` on are indexed by node or by id.
     """
 
-    first: Ints
+    first_arc: Ints
     tail: Ints
     head: Ints
     weight: Ints
@@ -63,8 +63,8 @@ class State(NamedTuple):
     ring_far_node: Ints  # and the end in the next child
     label: Ints  # of tops: NONE, EVEN or ODD
     label_time: Ints  # time at which a top got its label
-    tree_from: Ints  # the edge tree_from -> tree_to joins an odd top to its parent in the tree
-    tree_to: Ints
+    tree_near_node: Ints  # the edge tree_from -> tree_to joins an odd top to its parent in the tree
+    tree_far_node: Ints
     path_marks: Ints  # marks of `find_common_top`; path_marks[-1] is the current mark
     free_blossoms: Ints  # blossom ids not in use; the count is in free_blossoms[-1]
 
@@ -180,11 +180,11 @@ def find_child_of(state: State, blossom: int, node: int) -> int:
 @compile_function
 def move_base(state: State, blossom: int, node: int) -> None:
     """Match the nodes of a blossom among themselves except for `node`, the new base."""
-    nodes = len(state.mate)
+    node_count = len(state.mate)
     pending = [(blossom, node)]
     while len(pending) > 0:
         current_blossom, base = pending.pop()
-        if current_blossom < nodes:
+        if current_blossom < node_count:
             continue
         child = find_child_of(state, current_blossom, base)
         pending.append((child, base))
@@ -213,8 +213,8 @@ def make_odd(
     """
     state.label[top] = ODD_LABEL
     state.label_time[top] = clock[NOW]
-    state.tree_from[top] = near_node
-    state.tree_to[top] = far_node
+    state.tree_near_node[top] = near_node
+    state.tree_far_node[top] = far_node
     tops.append(top)
     if top >= len(state.mate):
         heappush(events, (clock[NOW] + state.blossom_dual[top] // 2, len(state.tail) + top))
@@ -237,7 +237,7 @@ def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
         if clock[NOW] + state.dual[node] < clock[LAST_TIME]:
             clock[LAST_TIME] = clock[NOW] + state.dual[node]
             clock[LAST_NODE] = node
-        for arc in range(state.first[node], state.first[node + 1]):
+        for arc in range(state.first_arc[node], state.first_arc[node + 1]):
             other_top = state.top[state.head[arc]]
             if other_top == top or state.label[other_top] == ODD_LABEL:
                 continue
@@ -255,7 +255,7 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
     """Queue the times when edges from even tops to a top that lost its label become tight."""
     node = state.first_leaf[top]
     while True:
-        for arc in range(state.first[node], state.first[node + 1]):
+        for arc in range(state.first_arc[node], state.first_arc[node + 1]):
             if state.label[state.top[state.head[arc]]] == EVEN_LABEL:
                 other_dual = compute_dual(state, state.head[arc], clock[NOW])
                 time = clock[NOW] + state.dual[node] + other_dual - state.weight[arc]
@@ -278,7 +278,7 @@ def find_common_top(state: State, near_node: int, far_node: int) -> int:
                 return current_top
             state.path_marks[current_top] = mark
             mate = state.mate[state.base[current_top]]
-            current_top = -1 if mate < 0 else state.top[state.tree_from[state.top[mate]]]
+            current_top = -1 if mate < 0 else state.top[state.tree_near_node[state.top[mate]]]
         current_top, next_top = (current_top, next_top) if next_top < 0 else (next_top, current_top)
 
 
@@ -293,13 +293,17 @@ def join_path(state: State, node: int, common_top: int, is_downward: bool, clock
     while even_top != common_top:
         base = state.base[even_top]
         odd_top = state.top[state.mate[base]]
-        parent_top = state.top[state.tree_from[odd_top]]
+        parent_top = state.top[state.tree_near_node[odd_top]]
         if is_downward:
             link_on_ring(state, odd_top, even_top, state.mate[base], base)
-            link_on_ring(state, parent_top, odd_top, state.tree_from[odd_top], state.tree_to[odd_top])
+            link_on_ring(
+                state, parent_top, odd_top, state.tree_near_node[odd_top], state.tree_far_node[odd_top]
+            )
         else:
             link_on_ring(state, even_top, odd_top, base, state.mate[base])
-            link_on_ring(state, odd_top, parent_top, state.tree_to[odd_top], state.tree_from[odd_top])
+            link_on_ring(
+                state, odd_top, parent_top, state.tree_far_node[odd_top], state.tree_near_node[odd_top]
+            )
         store_duals(state, even_top, clock[NOW])
         store_duals(state, odd_top, clock[NOW])
         odd_tops.append(odd_top)
@@ -331,12 +335,12 @@ def lower_duals(state: State) -> None:
     for node in range(len(state.mate)):
         required_dual = 0
         partner = -1
-        for arc in range(state.first[node], state.first[node + 1]):
-            arc_need = state.weight[arc] - state.dual[state.head[arc]]
-            if arc_need > required_dual:
-                required_dual = arc_need
+        for arc in range(state.first_arc[node], state.first_arc[node + 1]):
+            required_by_arc = state.weight[arc] - state.dual[state.head[arc]]
+            if required_by_arc > required_dual:
+                required_dual = required_by_arc
                 partner = -1
-            if arc_need == required_dual and partner < 0 and state.mate[state.head[arc]] < 0:
+            if required_by_arc == required_dual and partner < 0 and state.mate[state.head[arc]] < 0:
                 partner = state.head[arc]
         state.dual[node] = required_dual
         if partner >= 0 and state.mate[node] < 0:
@@ -424,7 +428,7 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
     ):
         return
     store_duals(state, blossom, clock[NOW])
-    tree_node, ring_node = state.tree_from[blossom], state.tree_to[blossom]
+    tree_node, ring_node = state.tree_near_node[blossom], state.tree_far_node[blossom]
     entry_child = find_child_of(state, blossom, ring_node)
     # The path from entry to base must have an even number of edges, which determines the direction on the ring.
     is_forward = find_ring_position(state, blossom, entry_child) % 2 == 1
@@ -465,6 +469,6 @@ def augment_path(state: State, node: int, partner: int) -> None:
         if former_mate < 0:
             return
         odd_top = state.top[former_mate]
-        node, partner = state.tree_from[odd_top], state.tree_to[odd_top]
+        node, partner = state.tree_near_node[odd_top], state.tree_far_node[odd_top]
         move_base(state, odd_top, partner)
         state.mate[partner] = node

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
-Option = tuple[int, int]
+EdgeColour = tuple[int, int]
 
 #: Number of painted edges after which the exact search gives up. This many take some seconds.
 MAX_STEPS = 200_000
@@ -22,24 +22,24 @@ MAX_STEPS = 200_000
 MAX_MOVES_PER_EDGE = 100
 
 
-def colour_edges(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def colour_edges(node_count: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     """Return a split of a regular graph into `colour_count` perfect matchings, or None if there is none.
 
     `pairs` are undirected edges, with an entry for each parallel edge. Every node must be on exactly `colour_count`
     edges. Raises `TopologyError` if `MAX_STEPS` is reached before the answer is known.
     """
-    kempe_colours = colour_by_kempe_chains(nodes, colour_count, pairs)
+    kempe_colours = colour_by_kempe_chains(node_count, colour_count, pairs)
     return (
         _group_by_colour(colour_count, pairs, kempe_colours)
         if kempe_colours is not None
-        else _search(nodes, colour_count, pairs)
+        else _search_exactly(node_count, colour_count, pairs)
     )
 
 
-def _search(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def _search_exactly(node_count: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     """Return a split by exact search, or None if there is none. Raises `TopologyError` after `MAX_STEPS` steps."""
-    search = _ExactSearch(nodes, colour_count, pairs)
-    for colour, edge in enumerate(search.edges_at[0] if colour_count else ()):
+    search = _ExactSearch(node_count, colour_count, pairs)
+    for colour, edge in enumerate(search.edges_by_node[0] if colour_count else ()):
         search.paint(edge, colour)  # colours are interchangeable: fix them at node 0
     if not search.solve():
         return None
@@ -58,16 +58,16 @@ def _group_by_colour(
 class _ExactSearch:
     """Exact search with a partial colouring. `free[v]` is a bit mask of the colours that node v lacks."""
 
-    def __init__(self, nodes: int, colour_count: int, pairs: Sequence[Edge]) -> None:
+    def __init__(self, node_count: int, colour_count: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
-        self.colours = colour_count
+        self.colour_count = colour_count
         self.colour_by_edge = [-1] * len(pairs)
-        self.free_colours = [(1 << colour_count) - 1] * nodes
-        self.edges_at: list[list[int]] = [[] for _ in range(nodes)]
+        self.free_colours = [(1 << colour_count) - 1] * node_count
+        self.edges_by_node: list[list[int]] = [[] for _ in range(node_count)]
         for edge, end_pair in enumerate(pairs):
             for end in end_pair:
-                self.edges_at[end].append(edge)
-        self.steps = 0
+                self.edges_by_node[end].append(edge)
+        self.step_count = 0
 
     def solve(self) -> bool:
         """Complete the colouring and return True. If there is none, erase the edges painted here and return False."""
@@ -79,7 +79,7 @@ class _ExactSearch:
             options = self._find_tightest_options()
         if options is None:
             return True
-        if not any(self._has_odd_component(colour) for colour in range(self.colours)):
+        if not any(self._has_odd_component(colour) for colour in range(self.colour_count)):
             for edge, colour in options:
                 self.paint(edge, colour)
                 if self.solve():
@@ -91,10 +91,10 @@ class _ExactSearch:
 
     def paint(self, edge: int, colour: int) -> None:
         """Paint an edge with a colour that is free at both ends. Raises `TopologyError` after `MAX_STEPS` steps."""
-        self.steps += 1
-        if self.steps > MAX_STEPS:
+        self.step_count += 1
+        if self.step_count > MAX_STEPS:
             raise TopologyError(
-                f"no split of {len(self.pairs)} links into {self.colours} perfect matchings found within "
+                f"no split of {len(self.pairs)} links into {self.colour_count} perfect matchings found within "
                 f"{MAX_STEPS} steps, although one may exist: use planes=1 or simplex links"
             )
         self.colour_by_edge[edge] = colour
@@ -106,9 +106,9 @@ class _ExactSearch:
             self.free_colours[end] |= 1 << self.colour_by_edge[edge]
         self.colour_by_edge[edge] = -1
 
-    def _find_tightest_options(self) -> list[Option] | None:
+    def _find_tightest_options(self) -> list[EdgeColour] | None:
         """Return the edges for the node and missing colour with the fewest options, or None if no colour is missing."""
-        fewest_options: list[Option] | None = None
+        fewest_options: list[EdgeColour] | None = None
         for node, free_mask in enumerate(self.free_colours):
             for colour in _iterate_bits(free_mask):
                 options = self._list_options(node, colour)
@@ -118,11 +118,11 @@ class _ExactSearch:
                     return fewest_options
         return fewest_options
 
-    def _list_options(self, node: int, colour: int) -> list[Option]:
+    def _list_options(self, node: int, colour: int) -> list[EdgeColour]:
         """Return the unpainted edges at a node whose other end also lacks the colour, each with the colour."""
         return [
             (edge, colour)
-            for edge in self.edges_at[node]
+            for edge in self.edges_by_node[node]
             if self.colour_by_edge[edge] < 0
             and self.free_colours[self._get_other_end(edge, node)] >> colour & 1
         ]
@@ -158,30 +158,30 @@ def _iterate_bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def colour_by_kempe_chains(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[int] | None:
+def colour_by_kempe_chains(node_count: int, colour_count: int, pairs: Sequence[Edge]) -> list[int] | None:
     """Return a colour for each edge, all different at each node, or None if the attempt failed.
 
     Random moves have a fixed seed, so the same graph always gets the same colours.
     """
-    colouring = _KempeColouring(nodes, colour_count, pairs)
+    colouring = _KempeColouring(node_count, colour_count, pairs)
     rng = random.Random(len(pairs))
     uncoloured = list(range(len(pairs)))
     for _ in range(MAX_MOVES_PER_EDGE * len(pairs)):
         if not uncoloured:
             return colouring.colour_by_edge
-        uncoloured += colouring.place(uncoloured.pop(), rng)
+        uncoloured += colouring.paint_edge(uncoloured.pop(), rng)
     return None if uncoloured else colouring.colour_by_edge
 
 
 class _KempeColouring:
     """A partial colouring. `edge_at[v][c]` is the edge of colour c at node v, or -1."""
 
-    def __init__(self, nodes: int, colour_count: int, pairs: Sequence[Edge]) -> None:
+    def __init__(self, node_count: int, colour_count: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs
         self.colour_by_edge = [-1] * len(pairs)
-        self.edge_at = [[-1] * colour_count for _ in range(nodes)]
+        self.edge_at = [[-1] * colour_count for _ in range(node_count)]
 
-    def place(self, edge: int, rng: random.Random) -> list[int]:
+    def paint_edge(self, edge: int, rng: random.Random) -> list[int]:
         """Paint an uncoloured edge, and return the edges that lost their colour for it."""
         first_node, second_node = self.pairs[edge]
         first_free_colours, second_free_colours = (

@@ -17,10 +17,10 @@ from testbed.design.topology.strides import list_direct_strides
 from testbed.errors import TopologyError
 
 Edge = tuple[int, int]
-_ALPHABET = 26
+_ALPHABET_SIZE = 26
 
 
-def make_wiring(topology: Topology, *, planes: int = 1) -> Wiring:
+def make_wiring(topology: Topology, *, plane_count: int = 1) -> Wiring:
     """Return a wiring with a transmitter and a receiver for every edge of a topology.
 
     - `planes=1`: all NICs are connected to one switch, or to several that act as one. NICs are assigned in order, node
@@ -30,13 +30,13 @@ def make_wiring(topology: Topology, *, planes: int = 1) -> Wiring:
 
     Raises `TopologyError` for any other number of planes, and if there is no split; the message names the reason.
     """
-    if planes == 1:
-        links = list(_take_free_nics(topology))
-    elif planes == topology.degree:
+    if plane_count == 1:
+        links = list(_assign_free_nics(topology))
+    elif plane_count == topology.degree:
         links = list(_split_by_plane(topology))
     else:
         raise TopologyError(
-            f"{planes} planes with degree {topology.degree}: interface i connects to switch i, so there "
+            f"{plane_count} planes with degree {topology.degree}: interface i connects to switch i, so there "
             f"must be one plane per interface; use planes=1 (one shared switch) or planes={topology.degree}"
         )
     return Wiring(topology.nodes, topology.degree, topology.simplex, tuple(sorted(links)))
@@ -65,7 +65,7 @@ def label_node(node: int) -> str:
     letters = ""
     number = node + 1
     while number:
-        number, letter = divmod(number - 1, _ALPHABET)
+        number, letter = divmod(number - 1, _ALPHABET_SIZE)
         letters = chr(ord("A") + letter) + letters
     return letters
 
@@ -86,7 +86,7 @@ def _sort_edges(topology: Topology) -> Iterator[Edge]:
     return iter(sorted(topology.edges, key=make_sort_key))
 
 
-def _take_free_nics(topology: Topology) -> Iterator[Link]:
+def _assign_free_nics(topology: Topology) -> Iterator[Link]:
     """Yield the links, each between the next free NICs of its nodes. Both links of a duplex pair use the same NICs."""
     transmitters, receivers = Counter[int](), Counter[int]()
     wired_reverse_edges = Counter[Edge]()
@@ -114,35 +114,35 @@ def _split_by_plane(topology: Topology) -> Iterator[Link]:
     else:
         pairs = [edge for edge in edges if edge[0] < edge[1]]
         planes = split_into_matchings(topology.nodes, topology.degree, pairs)
-    for plane, members in enumerate(planes):
-        for source, target in members:
+    for plane, plane_edges in enumerate(planes):
+        for source, target in plane_edges:
             yield Link(Nic(source, plane), Nic(target, plane))
             if not topology.simplex:
                 yield Link(Nic(target, plane), Nic(source, plane))
 
 
-def split_into_permutations(nodes: int, degree: int, edges: Sequence[Edge]) -> list[list[Edge]]:
+def split_into_permutations(node_count: int, degree: int, edges: Sequence[Edge]) -> list[list[Edge]]:
     """Return a split of directed edges into `degree` permutations, in which each node sends and receives once.
 
     A node's first edges are in the first planes if possible. Raises `TopologyError` unless every node has exactly
     `degree` outgoing and `degree` incoming edges.
     """
-    _check_regular(nodes, degree, (source for source, _ in edges), "send")
-    _check_regular(nodes, degree, (target for _, target in edges), "receive")
+    _check_regular(node_count, degree, (source for source, _ in edges), "send")
+    _check_regular(node_count, degree, (target for _, target in edges), "receive")
     remaining_edges = Counter(edges)
     targets_by_source: dict[int, list[int]] = defaultdict(list)
     for source, target in edges:
         targets_by_source[source].append(target)
     planes = []
     for _ in range(degree):
-        plane = _match_permutation(nodes, targets_by_source, remaining_edges)
+        plane = _match_permutation(node_count, targets_by_source, remaining_edges)
         remaining_edges.subtract(plane)
         planes.append(plane)
     return planes
 
 
 def _match_permutation(
-    nodes: int, targets_by_source: Mapping[int, Sequence[int]], remaining_edges: Mapping[Edge, int]
+    node_count: int, targets_by_source: Mapping[int, Sequence[int]], remaining_edges: Mapping[Edge, int]
 ) -> list[Edge]:
     """Return a perfect matching of senders to receivers by augmenting paths (Kuhn)."""
     sender_by_receiver: dict[int, int] = {}
@@ -166,12 +166,12 @@ def _match_permutation(
                 return True
         return False
 
-    for sender in range(nodes):
+    for sender in range(node_count):
         assign_receiver(sender, set())
     return sorted((sender, receiver) for receiver, sender in sender_by_receiver.items())
 
 
-def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
+def split_into_matchings(node_count: int, degree: int, pairs: Sequence[Edge]) -> list[list[Edge]]:
     """Return a split of undirected edges into `degree` perfect matchings (a 1-factorisation).
 
     The edges of a stride form rings. If these rings have an even number of nodes, their alternate edges fill two
@@ -180,22 +180,23 @@ def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list
     number of nodes, a node of another degree, a connected component of odd size, and if there is no split or the search
     reaches its limit.
     """
-    if nodes % 2:
+    if node_count % 2:
         raise TopologyError(
-            f"duplex planes with {nodes} nodes: each switch would have to pair all nodes, and an odd number cannot "
+            f"duplex planes with {node_count} nodes: each switch would have to pair all nodes, and an odd number"
+            " cannot "
             f"be paired (no perfect matching); use an even number of nodes, planes=1, or simplex links"
         )
-    component = _find_odd_component(nodes, pairs)
+    component = _find_odd_component(node_count, pairs)
     if component:
         raise TopologyError(
             f"duplex planes: nodes {', '.join(map(str, sorted(component)))} are joined only to each other and "
             f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
         )
-    _check_regular(nodes, degree, (end for pair in pairs for end in pair), "be")
-    even_rings, remaining_edges = _split_even_rings(nodes, pairs)
+    _check_regular(node_count, degree, (end for pair in pairs for end in pair), "be")
+    even_rings, remaining_edges = _split_even_rings(node_count, pairs)
     while True:
         colour_count = degree - sum(len(planes) for planes in even_rings)
-        matchings = _colour_remaining(nodes, colour_count, remaining_edges)
+        matchings = _colour_remaining(node_count, colour_count, remaining_edges)
         if matchings is not None:
             return [plane for planes in even_rings for plane in planes] + matchings
         if not even_rings:
@@ -206,15 +207,15 @@ def split_into_matchings(nodes: int, degree: int, pairs: Sequence[Edge]) -> list
         remaining_edges = remaining_edges + [edge for plane in even_rings.pop() for edge in plane]
 
 
-def _colour_remaining(nodes: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
+def _colour_remaining(node_count: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:
     if not pairs:
         return []
-    return None if _find_odd_component(nodes, pairs) else colour_edges(nodes, colour_count, pairs)
+    return None if _find_odd_component(node_count, pairs) else colour_edges(node_count, colour_count, pairs)
 
 
-def _check_regular(nodes: int, degree: int, end_nodes: Iterable[int], verb: str) -> None:
+def _check_regular(node_count: int, degree: int, end_nodes: Iterable[int], verb: str) -> None:
     counts = Counter(end_nodes)
-    for node in range(nodes):
+    for node in range(node_count):
         if counts[node] != degree:
             raise TopologyError(
                 f"{degree} planes need every node to {verb} on {degree} links, and node {node} is on "
@@ -222,14 +223,14 @@ def _check_regular(nodes: int, degree: int, end_nodes: Iterable[int], verb: str)
             )
 
 
-def _find_odd_component(nodes: int, pairs: Sequence[Edge]) -> set[int]:
+def _find_odd_component(node_count: int, pairs: Sequence[Edge]) -> set[int]:
     """Return the nodes of a connected component of odd size, or an empty set."""
     neighbours: dict[int, set[int]] = defaultdict(set)
     for first_node, second_node in pairs:
         neighbours[first_node].add(second_node)
         neighbours[second_node].add(first_node)
     visited: set[int] = set()
-    for start in range(nodes):
+    for start in range(node_count):
         if start in visited:
             continue
         component, pending = {start}, [start]
@@ -243,7 +244,7 @@ def _find_odd_component(nodes: int, pairs: Sequence[Edge]) -> set[int]:
     return set()
 
 
-def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:
+def _split_even_rings(node_count: int, pairs: Sequence[Edge]) -> tuple[list[list[list[Edge]]], list[Edge]]:
     """Return the planes of each stride with even rings, and the edges of all other strides.
 
     >>> _split_even_rings(4, [(0, 1), (1, 2), (2, 3), (0, 3)])
@@ -254,13 +255,13 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
     edges_by_stride: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     copy_counts = Counter[Edge]()
     for first_node, second_node in pairs:
-        stride = (second_node - first_node) % nodes
-        edges_by_stride[min(stride, nodes - stride), copy_counts[first_node, second_node]].append(
+        stride = (second_node - first_node) % node_count
+        edges_by_stride[min(stride, node_count - stride), copy_counts[first_node, second_node]].append(
             (first_node, second_node)
         )
         copy_counts[first_node, second_node] += 1
     for (stride, _), edges in edges_by_stride.items():
-        planes = _split_stride(nodes, stride, edges)
+        planes = _split_stride(node_count, stride, edges)
         if planes:
             planes_by_stride.append(planes)
         else:
@@ -268,24 +269,26 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
     return planes_by_stride, remaining_edges
 
 
-def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
+def _split_stride(node_count: int, stride: int, edges: Sequence[Edge]) -> list[list[Edge]]:
     """Return the one or two perfect matchings of a stride, or none if edges are missing or its rings are odd."""
-    if 2 * stride == nodes:
-        return [list(edges)] if len(edges) == nodes // 2 else []
-    if len(edges) != nodes or (nodes // math.gcd(nodes, stride)) % 2:
+    if 2 * stride == node_count:
+        return [list(edges)] if len(edges) == node_count // 2 else []
+    if len(edges) != node_count or (node_count // math.gcd(node_count, stride)) % 2:
         return []
     position_by_node = {}
-    for start in range(math.gcd(nodes, stride)):
-        for position in range(nodes // math.gcd(nodes, stride)):
-            position_by_node[(start + position * stride) % nodes] = position
+    for start in range(math.gcd(node_count, stride)):
+        for position in range(node_count // math.gcd(node_count, stride)):
+            position_by_node[(start + position * stride) % node_count] = position
     even_edges = [
-        edge for edge in edges if _find_tail_position(edge, nodes, stride, position_by_node) % 2 == 0
+        edge for edge in edges if _find_tail_position(edge, node_count, stride, position_by_node) % 2 == 0
     ]
-    odd_edges = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position_by_node) % 2]
+    odd_edges = [
+        edge for edge in edges if _find_tail_position(edge, node_count, stride, position_by_node) % 2
+    ]
     return [even_edges, odd_edges]
 
 
-def _find_tail_position(edge: Edge, nodes: int, stride: int, position_by_node: Mapping[int, int]) -> int:
+def _find_tail_position(edge: Edge, node_count: int, stride: int, position_by_node: Mapping[int, int]) -> int:
     """Return the ring position of an edge's tail, the end that is one stride before the other."""
     first_node, second_node = edge
-    return position_by_node[first_node if (first_node + stride) % nodes == second_node else second_node]
+    return position_by_node[first_node if (first_node + stride) % node_count == second_node else second_node]

@@ -146,77 +146,79 @@ def _refuse_constant(constant: str) -> None:
 
 def parse_plan(document: Any, source: str) -> Plan:
     """Return the plan in a JSON document. `source` names the document in errors. Raises `PlanFileError`."""
-    file = PlanReader(source, "", document)
-    if file.value.get("format") != FORMAT:
-        fault = f"its format is {file.value.get('format')!r}, this program reads {FORMAT!r}"
+    reader = PlanReader(source, "", document)
+    if reader.value.get("format") != FORMAT:
+        fault = f"its format is {reader.value.get('format')!r}, this program reads {FORMAT!r}"
         raise PlanFileError(f"{source}: {fault}: make the plan again with `testbed optimise`")
-    topology = read_topology(file.read_object("topology"))
-    operators, strategy = read_strategy(file.read_object("strategy"), topology.nodes)
+    topology = read_topology(reader.read_object("topology"))
+    operators, strategy = read_strategy(reader.read_object("strategy"), topology.nodes)
     return Plan(
-        workload=_read_choice(file.read_object("workload")),
+        workload=_read_choice(reader.read_object("workload")),
         topology=topology,
-        rate_gbps=file.read_number("rate_gbps", MIN_GBPS, MAX_GBPS),
+        rate_gbps=reader.read_number("rate_gbps", MIN_GBPS, MAX_GBPS),
         operators=operators,
         strategy=strategy,
-        predicted=file.read_figures("predicted", required="iteration_ms"),
-        reasons=tuple(file.read_texts("why")),
-        search=file.read_object("search").value,
-        lab=file.read_text("lab"),
-        hosts=_read_hosts(file, topology.nodes),
-        routes=read_routes(file, topology) if "routes" in file.value else None,
+        predicted=reader.read_figures("predicted", required_key="iteration_ms"),
+        reasons=tuple(reader.read_texts("why")),
+        search=reader.read_object("search").value,
+        lab=reader.read_text("lab"),
+        hosts=_read_hosts(reader, topology.nodes),
+        routes=read_routes(reader, topology) if "routes" in reader.value else None,
     )
 
 
-def _read_choice(part: PlanReader) -> WorkloadChoice:
-    settings, device = part.read_object("settings"), part.read_text("device")
+def _read_choice(reader: PlanReader) -> WorkloadChoice:
+    settings, device = reader.read_object("settings"), reader.read_text("device")
     try:
         find_device(device or DEFAULT_DEVICE)
     except WorkloadError as error:
-        raise part.make_error("device", str(error)) from error
+        raise reader.make_error("device", str(error)) from error
     return WorkloadChoice(
-        name=part.read_text("name"),
-        preset=part.read_text("preset"),
+        name=reader.read_text("name"),
+        preset=reader.read_text("preset"),
         settings={name: settings.read_text(name) for name in settings.value},
         device=device,
-        profile=part.read_text("profile"),
-        zero=part.check_integer(part.value.get("zero", 0), "zero"),
-        recompute=part.read_flag("recompute") if "recompute" in part.value else False,
+        profile=reader.read_text("profile"),
+        zero=reader.check_integer(reader.value.get("zero", 0), "zero"),
+        recompute=reader.read_flag("recompute") if "recompute" in reader.value else False,
     )
 
 
-def _read_hosts(file: PlanReader, nodes: int) -> tuple[str, ...]:
-    hosts = tuple(file.read_texts("hosts"))
-    if hosts and len(hosts) != nodes:
-        raise file.make_error("hosts", f"{len(hosts)} hosts for {nodes} nodes: name one per node, or none")
-    repeated = [name for name, times in Counter(hosts).items() if times > 1]
-    if repeated:
-        raise file.make_error("hosts", f"{repeated[0]!r} appears twice")
+def _read_hosts(reader: PlanReader, node_count: int) -> tuple[str, ...]:
+    hosts = tuple(reader.read_texts("hosts"))
+    if hosts and len(hosts) != node_count:
+        raise reader.make_error(
+            "hosts", f"{len(hosts)} hosts for {node_count} nodes: name one per node, or none"
+        )
+    repeated_names = [name for name, times in Counter(hosts).items() if times > 1]
+    if repeated_names:
+        raise reader.make_error("hosts", f"{repeated_names[0]!r} appears twice")
     return hosts
 
 
-def read_topology(part: PlanReader) -> Topology:
+def read_topology(reader: PlanReader) -> Topology:
     """Return the topology. Raises `PlanFileError` if it is not connected, or lacks NICs or the ring of a stride."""
-    nodes, degree = part.read_count("nodes"), part.read_count("degree", MAX_NICS)
-    is_simplex = part.read_flag("simplex")
-    links = [_read_link(part, index, link, nodes) for index, link in enumerate(part.read_list("links"))]
+    nodes, degree = reader.read_count("nodes"), reader.read_count("degree", MAX_NICS)
+    is_simplex = reader.read_flag("simplex")
+    links = [_read_link(reader, index, link, nodes) for index, link in enumerate(reader.read_list("links"))]
     edges = (
         links
         if is_simplex
         else [edge for source, target in links for edge in ((source, target), (target, source))]
     )
-    strides = tuple(part.check_integer(stride, "strides") for stride in part.read_list("strides"))
+    strides = tuple(reader.check_integer(stride, "strides") for stride in reader.read_list("strides"))
     topology = Topology(nodes, degree, is_simplex, strides, tuple(sorted(edges)))
-    _check_nics(part, topology)
-    _check_connected(part, topology)
-    _check_strides(part, topology)
+    _check_nics(reader, topology)
+    _check_connected(reader, topology)
+    _check_strides(reader, topology)
     return topology
 
 
-def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strategy]:
-    """Return the names of the operators, and their strategy on `nodes` nodes. Raises `PlanFileError`."""
+def read_strategy(reader: PlanReader, node_count: int) -> tuple[tuple[str, ...], Strategy]:
+    """Return the names of the operators, and their strategy on `node_count` nodes. Raises `PlanFileError`."""
     names, shardings = [], []
-    for index, entry in enumerate(part.read_list("operators")):
-        operator = PlanReader(part.source, f"{part.where}.operators[{index}]", entry)
+    for index, entry in enumerate(reader.read_list("operators")):
+        operator = PlanReader(reader.source, f"{reader.key_path}.operators[{index}]", entry)
         names.append(operator.read_text("name"))
         way = operator.read_text("way")
         if way not in get_args(Way):
@@ -224,54 +226,58 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
         rows = operator.read_list("grid")
         if not rows or not all(isinstance(row, list) and row and len(row) == len(rows[0]) for row in rows):
             raise operator.make_error("grid", "must be rows of equal length: replicas by shards")
-        grid = tuple(tuple(operator.check_node(server, "grid", nodes) for server in row) for row in rows)
+        grid = tuple(tuple(operator.check_node(server, "grid", node_count) for server in row) for row in rows)
         sharding = Sharding(cast("Way", way), grid)
-        fault = find_sharding_fault(sharding, nodes)
+        fault = find_sharding_fault(sharding, node_count)
         if fault:
             raise operator.make_error("grid", fault)
         shardings.append(sharding)
     if not names:
-        raise part.make_error("operators", "it is empty: give at least one entry")
-    return tuple(names), Strategy(tuple(shardings), part.read_count("microbatches"))
+        raise reader.make_error("operators", "it is empty: give at least one entry")
+    return tuple(names), Strategy(tuple(shardings), reader.read_count("microbatches"))
 
 
-def _read_link(part: PlanReader, index: int, link: Any, nodes: int) -> Edge:
+def _read_link(reader: PlanReader, index: int, link: Any, node_count: int) -> Edge:
     path = f"links[{index}]"
     if not isinstance(link, list) or len(link) != 2:
-        raise part.make_error(path, f"{link!r} is not a pair of nodes")
-    source, target = (part.check_node(end, path, nodes) for end in link)
+        raise reader.make_error(path, f"{link!r} is not a pair of nodes")
+    source, target = (reader.check_node(end, path, node_count) for end in link)
     if source == target:
-        raise part.make_error(path, f"joins node {source} to itself")
+        raise reader.make_error(path, f"joins node {source} to itself")
     return source, target
 
 
-def _check_nics(part: PlanReader, topology: Topology) -> None:
+def _check_nics(reader: PlanReader, topology: Topology) -> None:
     for end_index, verb in ((0, "sends"), (1, "receives")):
         link_counts = Counter(edge[end_index] for edge in topology.edges)
         overfull_nodes = [node for node, count in link_counts.items() if count > topology.degree]
         if overfull_nodes:
             node = overfull_nodes[0]
             fault = f"node {node} {verb} on {link_counts[node]} links and has {topology.degree} NICs"
-            raise part.make_error("links", fault)
+            raise reader.make_error("links", fault)
 
 
-def _check_connected(part: PlanReader, topology: Topology) -> None:
-    nodes, edges = topology.nodes, topology.edges
-    if nodes > 1 and len(edges) < nodes:  # checked before any loop over nodes: `nodes` may be a huge typo
-        raise part.make_error("links", f"{len(topology.links)} links cannot join {nodes} nodes: add links")
-    unreached_node = _find_unreached(nodes, edges)
+def _check_connected(reader: PlanReader, topology: Topology) -> None:
+    node_count, edges = topology.nodes, topology.edges
+    if (
+        node_count > 1 and len(edges) < node_count
+    ):  # checked before any loop over nodes: `node_count` may be a huge typo
+        raise reader.make_error(
+            "links", f"{len(topology.links)} links cannot join {node_count} nodes: add links"
+        )
+    unreached_node = _find_unreached_node(node_count, edges)
     if unreached_node is not None:
-        raise part.make_error(
+        raise reader.make_error(
             "links", f"node 0 has no path to node {unreached_node}: add links between their parts"
         )
-    unreached_node = _find_unreached(nodes, ((target, source) for source, target in edges))
+    unreached_node = _find_unreached_node(node_count, ((target, source) for source, target in edges))
     if unreached_node is not None:
-        raise part.make_error(
+        raise reader.make_error(
             "links", f"node {unreached_node} has no path to node 0: add links between their parts"
         )
 
 
-def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
+def _find_unreached_node(node_count: int, edges: Iterable[Edge]) -> int | None:
     """Return the first node without a path from node 0, or None."""
     targets_by_source: dict[int, list[int]] = {}
     for source, target in edges:
@@ -281,79 +287,89 @@ def _find_unreached(nodes: int, edges: Iterable[Edge]) -> int | None:
         unvisited = set(targets_by_source.get(pending_nodes.pop(), ())) - reached
         reached |= unvisited
         pending_nodes.extend(unvisited)
-    return next((node for node in range(nodes) if node not in reached), None)
+    return next((node for node in range(node_count) if node not in reached), None)
 
 
-def _check_strides(part: PlanReader, topology: Topology) -> None:
-    nodes = topology.nodes
-    invalid_strides = [stride for stride in topology.strides if not 0 < stride < nodes]
+def _check_strides(reader: PlanReader, topology: Topology) -> None:
+    node_count = topology.nodes
+    invalid_strides = [stride for stride in topology.strides if not 0 < stride < node_count]
     if invalid_strides:
-        raise part.make_error(
-            "strides", f"{invalid_strides[0]} is not a stride on {nodes} nodes: strides are 1 to {nodes - 1}"
+        raise reader.make_error(
+            "strides",
+            f"{invalid_strides[0]} is not a stride on {node_count} nodes: strides are 1 to {node_count - 1}",
         )
-    direct_strides = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
+    direct_strides = list_direct_strides(node_count, topology.strides, simplex=topology.simplex)
     if len(direct_strides) > topology.degree:
-        raise part.make_error(
+        raise reader.make_error(
             "strides",
             f"their rings need {len(direct_strides)} NICs per node, but nodes have {topology.degree}",
         )
-    missing_edges = Counter(list_circulant_edges(nodes, direct_strides)) - Counter(topology.edges)
+    missing_edges = Counter(list_circulant_edges(node_count, direct_strides)) - Counter(topology.edges)
     if missing_edges:
         source, target = min(missing_edges)
-        stride = (target - source) % nodes
+        stride = (target - source) % node_count
         fault = (
             f"the links lack the ring of stride {stride}: it needs a link from node {source} to node {target}"
         )
-        raise part.make_error("strides", fault)
+        raise reader.make_error("strides", fault)
 
 
 def render_routes(routes: RouteSets) -> list[dict[str, Any]]:
     """Return an entry for each route of the first set, and for each other route with a weight in either direction."""
-    return [_render_route(routes, route) for route in routes.routes()]
+    return [_render_route(routes, route) for route in routes.list_routes()]
 
 
 def _render_route(routes: RouteSets, route: PairRoute) -> dict[str, Any]:
     edges = routes.topology.edges
     copies = [edge - bisect_left(edges, edges[edge]) for edge in route.path]
-    entry = {"source": route.source, "target": route.target, "set": route.set, "weight": route.weight}
+    entry = {"source": route.source, "target": route.target, "set": route.set_number, "weight": route.weight}
     return entry | {"path": list(routes.list_nodes(route.path))} | ({"copies": copies} if any(copies) else {})
 
 
-def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
+def read_routes(reader: PlanReader, topology: Topology) -> RouteSets:
     """Return the routes of a document. Raises `PlanFileError` if they are invalid or incomplete."""
-    nodes, entries = topology.nodes, file.read_list("routes")
-    next_edge = np.full((MAX_SETS, nodes, nodes), -1, dtype=np.int64)
-    weight = np.zeros((MAX_SETS, nodes, nodes))
+    node_count, route_entries = topology.nodes, reader.read_list("routes")
+    next_edge = np.full((MAX_SETS, node_count, node_count), -1, dtype=np.int64)
+    weights = np.zeros((MAX_SETS, node_count, node_count))
     first_index_by_edge = {edge: index for index, edge in reversed(list(enumerate(topology.edges)))}
-    for index, value in enumerate(entries):
-        entry = PlanReader(file.source, f"routes[{index}]", value)
-        source, target = (entry.check_node(entry.value.get(end), end, nodes) for end in ("source", "target"))
-        set_number = entry.check_integer(entry.value.get("set"), "set")
+    for index, value in enumerate(route_entries):
+        route_reader = PlanReader(reader.source, f"routes[{index}]", value)
+        source, target = (
+            route_reader.check_node(route_reader.value.get(end), end, node_count)
+            for end in ("source", "target")
+        )
+        set_number = route_reader.check_integer(route_reader.value.get("set"), "set")
         if not 0 <= set_number < MAX_SETS:
-            raise entry.make_error("set", f"there is no set {set_number}: sets are 0 to {MAX_SETS - 1}")
-        if weight[set_number, source, target]:
-            raise entry.make_error("set", f"{source} -> {target} already has a route in set {set_number}")
-        weight[set_number, source, target] = entry.read_number("weight", 0.0, 1.0)
-        path = [entry.check_node(node, "path", topology.nodes) for node in entry.read_list("path")]
+            raise route_reader.make_error(
+                "set", f"there is no set {set_number}: sets are 0 to {MAX_SETS - 1}"
+            )
+        if weights[set_number, source, target]:
+            raise route_reader.make_error(
+                "set", f"{source} -> {target} already has a route in set {set_number}"
+            )
+        weights[set_number, source, target] = route_reader.read_number("weight", 0.0, 1.0)
+        path = [
+            route_reader.check_node(node, "path", topology.nodes) for node in route_reader.read_list("path")
+        ]
         if len(path) < 2 or (path[0], path[-1]) != (source, target) or len(set(path)) != len(path):
-            raise entry.make_error(
+            raise route_reader.make_error(
                 "path", f"{path} does not lead from {source} to {target} through different nodes"
             )
         hops = list(pairwise(path))
-        copy_numbers = entry.read_list("copies") if "copies" in entry.value else [0] * len(hops)
+        copy_numbers = route_reader.read_list("copies") if "copies" in route_reader.value else [0] * len(hops)
         if len(copy_numbers) != len(hops):
-            raise entry.make_error(
+            raise route_reader.make_error(
                 "copies", f"{len(copy_numbers)} copy numbers for {len(hops)} hops: give one per hop"
             )
         path_edges = []
         for hop, copy_number in zip(hops, copy_numbers, strict=True):
-            edge = first_index_by_edge.get(hop, -1) + entry.check_integer(copy_number, "copies")
+            edge = first_index_by_edge.get(hop, -1) + route_reader.check_integer(copy_number, "copies")
             if (
                 hop not in first_index_by_edge
                 or not first_index_by_edge[hop] <= edge < len(topology.edges)
                 or topology.edges[edge] != hop
             ):
-                raise entry.make_error(
+                raise route_reader.make_error(
                     "path", f"there is no link from node {hop[0]} to node {hop[1]} (copy {copy_number})"
                 )
             path_edges.append(edge)
@@ -364,56 +380,60 @@ def read_routes(file: PlanReader, topology: Topology) -> RouteSets:
                 fault = (
                     f"an earlier route of set {set_number} leaves node {node} for {target} by another link"
                 )
-                raise entry.make_error("path", f"{fault}; within a set, a node has one link per destination")
+                raise route_reader.make_error(
+                    "path", f"{fault}; within a set, a node has one link per destination"
+                )
             next_edge[set_number, target, topology.edges[edge][0]] = edge
-    np.einsum("ii->i", weight[0])[:] = 1.0
-    _check_complete(file, next_edge, weight)
+    np.einsum("ii->i", weights[0])[:] = 1.0
+    _check_complete(reader, next_edge, weights)
     set_count = 1 + max(
         (set_number for set_number in range(MAX_SETS) if (next_edge[set_number] >= 0).any()), default=0
     )
-    return RouteSets(topology, next_edge[:set_count], weight[:set_count])
+    return RouteSets(topology, next_edge[:set_count], weights[:set_count])
 
 
-def _check_complete(file: PlanReader, next_edge: np.ndarray[Any, Any], weight: np.ndarray[Any, Any]) -> None:
+def _check_complete(
+    reader: PlanReader, next_edge: np.ndarray[Any, Any], weights: np.ndarray[Any, Any]
+) -> None:
     """Raise `PlanFileError` unless every pair has a route in the first set and weights that sum to 1."""
-    nodes = weight.shape[1]
+    nodes = weights.shape[1]
     off_diagonal = ~np.eye(nodes, dtype=bool)
     missing_routes = np.argwhere((next_edge[0].T < 0) & off_diagonal)
     if missing_routes.size:
         source, target = missing_routes[0]
-        raise file.make_error(
+        raise reader.make_error(
             "routes",
             f"set 0 has no route from node {source} to node {target}: set 0 must have a route for every pair",
         )
-    invalid_sums = np.argwhere(abs(weight.sum(axis=0) - 1) > _WEIGHT_TOLERANCE)
+    invalid_sums = np.argwhere(abs(weights.sum(axis=0) - 1) > _WEIGHT_TOLERANCE)
     if invalid_sums.size:
         source, target = invalid_sums[0]
-        weight_sum = weight[:, source, target].sum()
-        raise file.make_error(
+        weight_sum = weights[:, source, target].sum()
+        raise reader.make_error(
             "routes", f"the weights of {source} -> {target} sum to {weight_sum:g}, not to 1"
         )
 
 
 class PlanReader:
-    """Reader of one JSON object, `value`, at the key path `where` of the file `source`.
+    """Reader of one JSON object, `value`, at the key path `key_path` of the file `source`.
 
     Its methods return the checked value of a key. They raise `PlanFileError` for a missing key or an invalid value.
     """
 
     def __init__(self, source: str, path: str, value: Any) -> None:
         self.source = source
-        self.where = path
+        self.key_path = path
         if not isinstance(value, dict):
             raise PlanFileError(f"{source}: {path or 'the document'} is not a JSON object")
         self.value: dict[str, Any] = value
 
     def make_error(self, key: str, fault: str) -> PlanFileError:
         """Return an error that names the file, the key and the fault."""
-        return PlanFileError(f"{self.source}: {f'{self.where}.' if self.where else ''}{key}: {fault}")
+        return PlanFileError(f"{self.source}: {f'{self.key_path}.' if self.key_path else ''}{key}: {fault}")
 
     def read_object(self, key: str) -> PlanReader:
         """Return a reader of the object under a key."""
-        return PlanReader(self.source, f"{self.where}.{key}".lstrip("."), self._get(key))
+        return PlanReader(self.source, f"{self.key_path}.{key}".lstrip("."), self._get(key))
 
     def read_text(self, key: str) -> str:
         """Return a string."""
@@ -450,8 +470,8 @@ class PlanReader:
             raise self.make_error(key, f"{value!r} is not a number from {minimum:g} to {maximum:g}")
         return float(value)
 
-    def read_figures(self, key: str, required: str) -> dict[str, Any]:
-        """Return figures by name. The figure `required` must be present.
+    def read_figures(self, key: str, required_key: str) -> dict[str, Any]:
+        """Return figures by name. The figure `required_key` must be present.
 
         A figure is a finite number of 0 or more, an object of such numbers, or a text for the keys in `TEXT_KEYS`.
         """
@@ -463,8 +483,8 @@ class PlanReader:
             numbers = value.values() if isinstance(value, dict) else (value,)
             if not all(_is_number(number) and 0 <= number < math.inf for number in numbers):
                 raise figures.make_error(name, f"{value!r} is not a finite number of 0 or more")
-        if required not in figures.value:
-            raise figures.make_error(required, "is missing")
+        if required_key not in figures.value:
+            raise figures.make_error(required_key, "is missing")
         return figures.value
 
     def read_count(self, key: str, maximum: float = math.inf) -> int:
@@ -482,11 +502,11 @@ class PlanReader:
             raise self.make_error(key, f"{value!r} is not an integer")
         return value
 
-    def check_node(self, value: Any, key: str, nodes: int) -> int:
-        """Return `value` if it is a node, 0 to `nodes` - 1. Errors name `key`."""
+    def check_node(self, value: Any, key: str, node_count: int) -> int:
+        """Return `value` if it is a node, 0 to `node_count` - 1. Errors name `key`."""
         node = self.check_integer(value, key)
-        if not 0 <= node < nodes:
-            raise self.make_error(key, f"there is no node {node}: nodes are 0 to {nodes - 1}")
+        if not 0 <= node < node_count:
+            raise self.make_error(key, f"there is no node {node}: nodes are 0 to {node_count - 1}")
         return node
 
     def _get(self, key: str) -> Any:

@@ -54,7 +54,7 @@ class SearchEffort:
     resume: bool = False
 
 
-def get_default_steps_and_chains(nodes: int) -> tuple[int, int]:
+def get_default_steps_and_chains(node_count: int) -> tuple[int, int]:
     """Return the default number of steps per chain, and of chains.
 
     The default is one chain of the published 4,000 steps. On few servers it is 4 chains of 250 steps, because slower
@@ -63,7 +63,7 @@ def get_default_steps_and_chains(nodes: int) -> tuple[int, int]:
     >>> get_default_steps_and_chains(12), get_default_steps_and_chains(128)
     ((250, 4), (4000, 1))
     """
-    return (250, 4) if nodes <= FEW_NODES else (4000, 1)
+    return (250, 4) if node_count <= FEW_NODES else (4000, 1)
 
 
 def make_plan(
@@ -162,5 +162,5 @@ def _compute_routing_gap(
     graph = iteration(workload, strategy, choice.make_cluster(routes.topology.nodes))
     demand = find_demand(routes.topology, graph)
     if not routes.bound_bytes:
-        routes = replace(routes, bound_bytes=route_job(routes.topology, graph, tries=1).bound_bytes)
+        routes = replace(routes, bound_bytes=route_job(routes.topology, graph, try_count=1).bound_bytes)
     return max(routes.compute_gap(demand), 0.0) if routes.bound_bytes else 0.0

@@ -82,14 +82,14 @@ class Table:
     def from_rows(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
         """Return the table with rounded numbers. Raises `ValueError` for a row of the wrong length."""
         names = tuple(columns)
-        rounded = tuple(
+        rounded_rows = tuple(
             tuple((cell if isinstance(cell, str) else float(f"{cell:.{_DIGITS}g}")) for cell in row)
             for row in rows
         )
-        invalid_row = next((row for row in rounded if len(row) != len(names)), None)
+        invalid_row = next((row for row in rounded_rows if len(row) != len(names)), None)
         if invalid_row is not None:
             raise ValueError(f"the row {invalid_row} does not have the {len(names)} columns {names}")
-        return cls(names, rounded)
+        return cls(names, rounded_rows)
 
     @classmethod
     def from_csv(cls, text: str) -> Table:

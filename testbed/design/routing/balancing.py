@@ -39,7 +39,7 @@ _LONG_SCHEDULE = ((4, 12), (5, 12), (6, 16), (7, 16), (8, 20))
 _SHORT_SCHEDULE = tuple((doublings, rounds // 6) for doublings, rounds in _LONG_SCHEDULE)
 """Schedule for more nodes."""
 _QUICK_SCHEDULE = ((4, 2), (6, 3), (8, 3))
-"""Schedule of `route_quickly`."""
+"""Schedule of `find_quick_balanced_routes`."""
 _MAX_SUFFICIENT_GAP = 0.01
 """Tries end when the gap to the bound is below this fraction."""
 _MIN_WEIGHT = 0.01
@@ -51,15 +51,15 @@ _HOP_PRICE = 0.01
 """Price of a hop itself, relative to the mean price of links: between equally full paths, the shorter one wins."""
 
 
-def route(
-    topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS, seed: int = 0, tries: int = 3
+def find_balanced_routes(
+    topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS, seed: int = 0, try_count: int = 3
 ) -> RouteSets:
     """Return routes between all nodes, with weights that keep the load of the fullest link low.
 
     AllReduces of the demand are ignored: give the bytes of their rings as pairs. Pairs without demand use the first
-    set. Up to 64 nodes, several `tries` also try fewer sets, so more paths are never worse. Tries end early within 1 %
-    of the bound. Larger topologies get a single try. Results are deterministic.
-    Raises `TopologyError` for a topology that is not connected, and for `max_paths` outside 1 to `MAX_SETS`.
+    set. Up to 64 nodes, several `try_count` also try fewer sets, so more paths are never worse. Tries end early within
+    1 % of the bound. Larger topologies get a single try. Results are deterministic. Raises `TopologyError` for a
+    topology that is not connected, and for `max_paths` outside 1 to `MAX_SETS`.
     """
     if not 1 <= max_paths <= MAX_SETS:
         raise TopologyError(
@@ -71,8 +71,8 @@ def route(
         return _route_without_demand(topology, links)
     is_small = topology.nodes <= _SMALL_TOPOLOGY_NODES
     routes = [
-        _route_best(topology, links, bytes_by_pair, set_count, seed, tries if is_small else 1)
-        for set_count in range(max_paths, 0 if is_small and tries > 1 else max_paths - 1, -1)
+        _find_best_routes(topology, links, bytes_by_pair, set_count, seed, try_count if is_small else 1)
+        for set_count in range(max_paths, 0 if is_small and try_count > 1 else max_paths - 1, -1)
     ]
     best_routes, bound = (
         min(routes, key=_make_fullest_link_key(bytes_by_pair)),
@@ -80,7 +80,7 @@ def route(
     )
     next_edge = np.full((max_paths, *bytes_by_pair.shape), -1, dtype=np.int64)
     weight = np.zeros((max_paths, *bytes_by_pair.shape))
-    next_edge[: best_routes.sets], weight[: best_routes.sets] = (
+    next_edge[: best_routes.set_count], weight[: best_routes.set_count] = (
         _prune_trees(best_routes, links),
         best_routes.weight,
     )
@@ -91,14 +91,14 @@ def _make_fullest_link_key(bytes_by_pair: Floats) -> Callable[[RouteSets], float
     return lambda candidate_routes: float(candidate_routes.compute_link_bytes(bytes_by_pair).max())
 
 
-def _route_best(
-    topology: Topology, links: Links, bytes_by_pair: Floats, set_count: int, seed: int, tries: int
+def _find_best_routes(
+    topology: Topology, links: Links, bytes_by_pair: Floats, set_count: int, seed: int, try_count: int
 ) -> RouteSets:
     """Return the best of several tries with `set_count` sets, without pruning."""
     is_small, max_bytes = topology.nodes <= _SMALL_TOPOLOGY_NODES, bytes_by_pair.max()
     bound, candidates = 0.0, []
-    for try_number in range(tries):
-        next_edge, weight, load, price_bound = _descend(
+    for try_number in range(try_count):
+        next_edge, weight, load, price_bound = _optimise_trees(
             links,
             bytes_by_pair / max_bytes,
             set_count,
@@ -120,8 +120,8 @@ def _route_best(
     return RouteSets(topology, best_routes.next_edge, best_routes.weight, bound * max_bytes)
 
 
-def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS) -> RouteSets:
-    """Return routes as `route` does, with fewer rounds, one try and no bound: for searches.
+def find_quick_balanced_routes(topology: Topology, demand: Demand, *, max_paths: int = MAX_SETS) -> RouteSets:
+    """Return routes as `find_balanced_routes` does, with fewer rounds, one try and no bound: for searches.
 
     Raises `TopologyError` for a topology that is not connected.
     """
@@ -130,7 +130,7 @@ def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SE
     if not bytes_by_pair.any():
         return _route_without_demand(topology, links)
     random = np.random.default_rng(0)
-    next_edge, weight, *_ = _descend(
+    next_edge, weight, *_ = _optimise_trees(
         links, bytes_by_pair / bytes_by_pair.max(), max_paths, random, _QUICK_SCHEDULE
     )
     join_equal_paths(next_edge, weight, links.head)
@@ -158,7 +158,7 @@ def _make_workspace(nodes: int, links: Links) -> Workspace:
     )
 
 
-def _descend(
+def _optimise_trees(
     links: Links,
     bytes_by_pair: Floats,
     set_count: int,
@@ -252,7 +252,7 @@ def _route_without_demand(topology: Topology, links: Links) -> RouteSets:
     nodes = topology.nodes
     bytes_by_pair = np.ones((nodes, nodes)) - np.eye(nodes)
     schedule = _LONG_SCHEDULE if nodes <= _SMALL_TOPOLOGY_NODES else _SHORT_SCHEDULE
-    next_edge, weight, *_ = _descend(links, bytes_by_pair, 1, np.random.default_rng(0), schedule)
+    next_edge, weight, *_ = _optimise_trees(links, bytes_by_pair, 1, np.random.default_rng(0), schedule)
     return RouteSets(topology, next_edge, weight)
 
 
@@ -295,7 +295,7 @@ def _compute_path_price(
 
 
 @compile_function
-def _overshoots(
+def _is_costlier_after_move(
     source: int,
     target: int,
     old_tree: Any,
@@ -342,12 +342,12 @@ def _balance_pair(
         return
     old_tree, new_tree = next_edge[dearest_set, target], next_edge[cheapest_set, target]
     low_weight, high_weight = 0.0, weight[dearest_set, source, target]
-    if _overshoots(
+    if _is_costlier_after_move(
         source, target, old_tree, new_tree, head, load, max_load, doublings, high_weight * pair_bytes
     ):
         for _ in range(_BISECTION_STEPS):
             middle_weight = (low_weight + high_weight) / 2
-            if _overshoots(
+            if _is_costlier_after_move(
                 source,
                 target,
                 old_tree,
@@ -459,7 +459,7 @@ def _replace_tree(
 
 
 @compile_function
-def _is_in_use(tree: Any, trees: Any, target: int) -> bool:
+def _contains_tree(tree: Any, trees: Any, target: int) -> bool:
     is_in_use = False
     for set_number in range(len(trees)):
         is_in_use = is_in_use or bool((trees[set_number, target] == tree).all())
@@ -469,7 +469,7 @@ def _is_in_use(tree: Any, trees: Any, target: int) -> bool:
 @compile_function
 def replace_trees(
     round_number: int,
-    order: Any,
+    target_order: Any,
     links: Any,
     bytes_by_pair: Any,
     next_edge: Any,
@@ -479,7 +479,7 @@ def replace_trees(
     doublings: int,
 ) -> None:
     """Try the cheapest tree for each target. Every fourth tree has shortest paths only, for the first set."""
-    for target in order:
+    for target in target_order:
         max_load = load.max()
         price_sum = set_prices(load, doublings, workspace.price)
         is_shortest = len(weight) == 1 or (round_number + target) % 4 == 0
@@ -490,10 +490,10 @@ def replace_trees(
             workspace.price,
             workspace.distance,
             workspace.tree,
-            workspace.keys,
-            workspace.nodes,
+            workspace.heap_keys,
+            workspace.heap_nodes,
         )
-        if not _is_in_use(workspace.tree, next_edge, target):
+        if not _contains_tree(workspace.tree, next_edge, target):
             replaced_set = (
                 0 if is_shortest else _choose_replaced_set(round_number, target, bytes_by_pair, weight)
             )
@@ -528,8 +528,8 @@ def route_equally(
                 workspace.price,
                 workspace.distance,
                 next_edge[set_number, target],
-                workspace.keys,
-                workspace.nodes,
+                workspace.heap_keys,
+                workspace.heap_nodes,
             )
             for source in range(nodes):
                 weight[set_number, source, target] = 1 / set_count
@@ -556,8 +556,8 @@ def price_demand(links: Any, bytes_by_pair: Any, workspace: Any, load: Any) -> f
             workspace.price,
             workspace.distance,
             workspace.tree,
-            workspace.keys,
-            workspace.nodes,
+            workspace.heap_keys,
+            workspace.heap_nodes,
         )
         for source in range(bytes_by_pair.shape[0]):
             if bytes_by_pair[source, target] > 0:

@@ -27,19 +27,19 @@ class NextHops:
     """
 
     neighbours: NDArray[np.int64]
-    choice: NDArray[np.uint8]
+    next_slots: NDArray[np.uint8]
     hops: NDArray[np.int16]
 
     @property
-    def width(self) -> int:
+    def max_link_count(self) -> int:
         """Maximum number of links of a node."""
         return int(self.neighbours.shape[1])
 
-    def path(self, source: int, target: int) -> tuple[int, ...]:
+    def find_path(self, source: int, target: int) -> tuple[int, ...]:
         """Return the nodes from `source` to `target`, both included."""
         nodes = [source]
         while nodes[-1] != target:
-            nodes.append(int(self.neighbours[nodes[-1], self.choice[nodes[-1], target]]))
+            nodes.append(int(self.neighbours[nodes[-1], self.next_slots[nodes[-1], target]]))
         return tuple(nodes)
 
     def compute_loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -48,7 +48,7 @@ class NextHops:
         arriving_load = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
             from_nodes, to_nodes = np.nonzero(self.hops == distance)
-            carried_load, slot = arriving_load[from_nodes, to_nodes], self.choice[from_nodes, to_nodes]
+            carried_load, slot = arriving_load[from_nodes, to_nodes], self.next_slots[from_nodes, to_nodes]
             np.add.at(load_by_link, (from_nodes, slot), carried_load)
             np.add.at(arriving_load, (self.neighbours[from_nodes, slot], to_nodes), carried_load)
         return load_by_link

@@ -12,13 +12,13 @@ from lightbed.compiled import compile_function
 class Links(NamedTuple):
     """Links by number, from node `tail` to node `head`.
 
-    `into[first_in[v] : first_in[v + 1]]` are the links into node v.
+    `links_by_head[first_in_index[v] : first_in_index[v + 1]]` are the links into node v.
     """
 
     tail: Any
     head: Any
-    first_in: Any
-    into: Any
+    first_in_index: Any
+    links_by_head: Any
 
 
 class Workspace(NamedTuple):
@@ -27,61 +27,64 @@ class Workspace(NamedTuple):
     price: Any
     distance: Any
     tree: Any
-    keys: Any
-    nodes: Any
+    heap_keys: Any
+    heap_nodes: Any
 
 
 @compile_function
 def grow_tree(
-    target: int, links: Any, price: Any, distance: Any, next_edge: Any, keys: Any, nodes: Any
+    target: int, links: Any, price: Any, distance: Any, next_edge: Any, heap_keys: Any, heap_nodes: Any
 ) -> None:
     """Fill `next_edge` with each node's link on its cheapest path to the target, and `distance` with the path's price.
 
-    Uses Dijkstra's algorithm. `keys` and `nodes` are scratch arrays for the heap.
+    Uses Dijkstra's algorithm. `heap_keys` and `heap_nodes` are scratch arrays for the heap.
     """
     distance[:] = np.inf
     next_edge[:] = -1
     distance[target] = 0.0
-    keys[0], nodes[0] = 0.0, target
+    heap_keys[0], heap_nodes[0] = 0.0, target
     heap_size = 1
     while heap_size > 0:
-        node_price, node = keys[0], nodes[0]
+        node_price, node = heap_keys[0], heap_nodes[0]
         heap_size -= 1
-        _pop_heap(keys, nodes, heap_size)
+        _pop_heap(heap_keys, heap_nodes, heap_size)
         if node_price > distance[node]:
             continue
-        for position in range(links.first_in[node], links.first_in[node + 1]):
-            link = links.into[position]
+        for position in range(links.first_in_index[node], links.first_in_index[node + 1]):
+            link = links.links_by_head[position]
             previous_node = links.tail[link]
             new_price = node_price + price[link]
             if new_price < distance[previous_node]:
                 distance[previous_node] = new_price
                 next_edge[previous_node] = link
-                _push_heap(keys, nodes, heap_size, new_price, previous_node)
+                _push_heap(heap_keys, heap_nodes, heap_size, new_price, previous_node)
                 heap_size += 1
 
 
 @compile_function
-def _pop_heap(keys: Any, nodes: Any, heap_size: int) -> None:
+def _pop_heap(heap_keys: Any, heap_nodes: Any, heap_size: int) -> None:
     """Replace the first entry of a heap by its last, at place `heap_size`, and restore the order."""
-    key, node, position = keys[heap_size], nodes[heap_size], 0
+    key, node, position = heap_keys[heap_size], heap_nodes[heap_size], 0
     while 2 * position + 1 < heap_size:
         child = 2 * position + 1
-        if child + 1 < heap_size and keys[child + 1] < keys[child]:
+        if child + 1 < heap_size and heap_keys[child + 1] < heap_keys[child]:
             child += 1
-        if keys[child] >= key:
+        if heap_keys[child] >= key:
             break
-        keys[position], nodes[position] = keys[child], nodes[child]
+        heap_keys[position], heap_nodes[position] = heap_keys[child], heap_nodes[child]
         position = child
-    keys[position], nodes[position] = key, node
+    heap_keys[position], heap_nodes[position] = key, node
 
 
 @compile_function
-def _push_heap(keys: Any, nodes: Any, position: int, key: float, node: int) -> None:
-    while position > 0 and keys[(position - 1) // 2] > key:
-        keys[position], nodes[position] = keys[(position - 1) // 2], nodes[(position - 1) // 2]
+def _push_heap(heap_keys: Any, heap_nodes: Any, position: int, key: float, node: int) -> None:
+    while position > 0 and heap_keys[(position - 1) // 2] > key:
+        heap_keys[position], heap_nodes[position] = (
+            heap_keys[(position - 1) // 2],
+            heap_nodes[(position - 1) // 2],
+        )
         position = (position - 1) // 2
-    keys[position], nodes[position] = key, node
+    heap_keys[position], heap_nodes[position] = key, node
 
 
 @compile_function

@@ -23,11 +23,14 @@ MAX_SETS = 4
 
 
 class PairRoute(NamedTuple):
-    """Path of a pair in set `set`, as indices into `Topology.edges`. `weight` is the fraction of its bytes on it."""
+    """Path of a pair in set `set_number`, as indices into `Topology.edges`.
+
+    `weight` is the fraction of its bytes on it.
+    """
 
     source: int
     target: int
-    set: int
+    set_number: int
     weight: float
     path: tuple[int, ...]
 
@@ -46,7 +49,7 @@ class RouteSets:
     bound_bytes: float = 0.0
 
     @property
-    def sets(self) -> int:
+    def set_count(self) -> int:
         """Number of sets."""
         return len(self.weight)
 
@@ -54,13 +57,13 @@ class RouteSets:
         """Compare topologies, paths and weights, but not the bound."""
         if not isinstance(other, RouteSets):
             return NotImplemented
-        return self.topology == other.topology and list(self.routes()) == list(other.routes())
+        return self.topology == other.topology and list(self.list_routes()) == list(other.list_routes())
 
     def __hash__(self) -> int:
         """Return the hash of the topology."""
         return hash(self.topology)
 
-    def path(self, source: int, target: int, set_number: int = 0) -> tuple[int, ...]:
+    def find_path(self, source: int, target: int, set_number: int = 0) -> tuple[int, ...]:
         """Return the edges of the path from source to target in a set."""
         edges, path, node = self.topology.edges, [], source
         while node != target:
@@ -73,13 +76,13 @@ class RouteSets:
         edges = self.topology.edges
         return (edges[path[0]][0], *(edges[edge][1] for edge in path))
 
-    def routes(self) -> Iterator[PairRoute]:
+    def list_routes(self) -> Iterator[PairRoute]:
         """Yield all routes of the first set, and the other routes that have a weight in either direction."""
         for source, target, set_number in np.argwhere(
             find_used_routes(self.weight).transpose(1, 2, 0)
         ).tolist():
             weight = float(self.weight[set_number, source, target])
-            yield PairRoute(source, target, set_number, weight, self.path(source, target, set_number))
+            yield PairRoute(source, target, set_number, weight, self.find_path(source, target, set_number))
 
     def compute_link_bytes(self, demand: Demand | NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the bytes on each edge for the pairs of a demand, or for a matrix of bytes from row to column."""

@@ -41,13 +41,13 @@ def find_routes(wiring: Wiring) -> Routes:
 
 
 def list_ring_links(
-    wiring: Wiring, order: RingOrder, routes: Routes | None = None, *, copy: int = 0
+    wiring: Wiring, order: RingOrder, routes: Routes | None = None, *, copy_index: int = 0
 ) -> tuple[tuple[Link, ...], ...]:
     """Return the links from each position of a ring to the next, including the last to the first.
 
-    Neighbours with a direct link use it. Of parallel links they use number `copy`, so that rings with the same stride
-    can use different links. Other neighbours use `routes` (default: `find_routes`).
-    Raises `TopologyError` if two neighbours of the ring have no path.
+    Neighbours with a direct link use it. Of parallel links they use number `copy_index`, so that rings with the same
+    stride can use different links. Other neighbours use `routes` (default: `find_routes`). Raises `TopologyError` if
+    two neighbours of the ring have no path.
     """
     links_by_hop: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
@@ -56,7 +56,7 @@ def list_ring_links(
     for source, target in zip(order.order, order.order[1:] + order.order[:1], strict=True):
         parallel_links = links_by_hop.get((source, target))
         if parallel_links:
-            paths.append((parallel_links[copy % len(parallel_links)],))
+            paths.append((parallel_links[copy_index % len(parallel_links)],))
         else:
             routes = routes or find_routes(wiring)
             paths.append(routes.path(source, target))

@@ -5,8 +5,8 @@ geometrically (Kirkpatrick, Gelatt and Vecchi, 1983). A first stage drops candid
 form, as in delayed acceptance (Christen and Fox, 2005). The random number of the acceptance is drawn before the
 simulation, so the simulation can stop as soon as the iteration is too long to be accepted.
 
-Links for pairs favour other strategies than rings do, and only the final times show which is better. `polish` therefore
-works in phases:
+Links for pairs favour other strategies than rings do, and only the final times show which is better.
+`refine_candidates` therefore works in phases:
 
 1. For each number of links for pairs, descents lay out groups of operators together, first coarsely and then finely.
 2. For the two best numbers, the best candidate is annealed, and cut into many microbatches.
@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.design.search.chains import EarlyStop, Point
-from testbed.design.search.edge_swap import TrialBudget, list_neighbours, propose_starts, swap
+from testbed.design.search.edge_swap import TrialBudget, apply_edge_swaps, list_neighbours, propose_starts
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import Simulator
@@ -79,22 +79,24 @@ class TimedCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """Temperatures as fractions of the iteration time, falling from `first` to `last`.
+    """Temperatures as fractions of the iteration time, falling from `first_fraction` to `last_fraction`.
 
-    The temperature for the closed form is at least `closed`.
+    The temperature for the closed form is at least `closed_form_fraction`.
     """
 
-    first: float = 0.02
-    last: float = 0.002
-    closed: float = 0.02
+    first_fraction: float = 0.02
+    last_fraction: float = 0.002
+    closed_form_fraction: float = 0.02
 
     def compute_temperature(self, spent_fraction: float) -> float:
         """Return the temperature after a fraction of the budget.
 
-        >>> round(Cooling(first=0.04, last=0.0001).compute_temperature(0.5), 6)
+        >>> round(Cooling(first_fraction=0.04, last_fraction=0.0001).compute_temperature(0.5), 6)
         0.002
         """
-        return float(self.first * (self.last / self.first) ** min(spent_fraction, 1.0))
+        return float(
+            self.first_fraction * (self.last_fraction / self.first_fraction) ** min(spent_fraction, 1.0)
+        )
 
 
 class Annealer:
@@ -157,13 +159,13 @@ class Annealer:
         begin_work = self.work
         while self.work < begin_work + budget:
             temperature_s = scale_s * cooling.compute_temperature((self.work - begin_work) / budget)
-            neighbour = self.propose(current.candidate, rng, microbatch_counts)
+            neighbour = self.propose_neighbour(current.candidate, rng, microbatch_counts)
             if neighbour.finding.matching_degree != start.finding.matching_degree:
                 continue
             other_estimated_s = self.estimate_s(neighbour)
-            estimate_limit_s = estimated_s - max(temperature_s, scale_s * cooling.closed) * math.log1p(
-                -rng.random()
-            )
+            estimate_limit_s = estimated_s - max(
+                temperature_s, scale_s * cooling.closed_form_fraction
+            ) * math.log1p(-rng.random())
             if neighbour == current.candidate or other_estimated_s > estimate_limit_s:
                 continue
             neighbour_s = self.simulate_s(
@@ -264,7 +266,7 @@ class Annealer:
         full_s = self.simulator.compute_fullest_link_s(self.make_strategy(current), current.finding.topology)
         return full_s, self.simulate_s(current._replace(microbatches=microbatches))
 
-    def propose(
+    def propose_neighbour(
         self, current: Candidate, rng: np.random.Generator, microbatch_counts: Sequence[int] = ()
     ) -> Candidate:
         """Return a random neighbour: another strategy, other links, or another number of microbatches."""
@@ -281,19 +283,21 @@ class Annealer:
             )
         if draw < _MICROBATCH_THRESHOLD:
             other_counts = [
-                count for count in (microbatch_counts or self.list_counts()) if count != current.microbatches
+                count
+                for count in (microbatch_counts or self.list_microbatch_counts())
+                if count != current.microbatches
             ]
             return (
                 current._replace(microbatches=other_counts[int(rng.integers(len(other_counts)))])
                 if other_counts
                 else current
             )
-        return current._replace(point=self.moves.propose(current.point, rng))
+        return current._replace(point=self.moves.propose_neighbour(current.point, rng))
 
     def _list_neighbours(self, finding: Finding) -> Sequence[Finding]:
         return list(list_neighbours(finding, frozenset()))
 
-    def list_counts(self, candidate_counts: Sequence[int] = _MICROBATCH_COUNTS) -> list[int]:
+    def list_microbatch_counts(self, candidate_counts: Sequence[int] = _MICROBATCH_COUNTS) -> list[int]:
         """Return the numbers of microbatches to try: only the problem's own number if it is not 1."""
         fixed = self.problem.microbatches
         return (
@@ -309,9 +313,9 @@ class Annealer:
             current, TimedCandidate(self.simulate_s(relinked, current.seconds), relinked), key=get_seconds
         )
 
-    def find_nearest_count(self, target_count: int) -> int:
+    def find_nearest_microbatch_count(self, target_count: int) -> int:
         """Return the number among `counts` that is nearest to `target_count`."""
-        return min(self.list_counts(), key=lambda count: abs(count - target_count))
+        return min(self.list_microbatch_counts(), key=lambda count: abs(count - target_count))
 
     def remake_links(self, current: Candidate, degree: int) -> Candidate:
         """Return the candidate with `degree` links for pairs, chosen so that the fullest link carries little.
@@ -328,7 +332,9 @@ class Annealer:
 
         findings = [current.finding, *(start.finding for start in propose_starts(objective, strategy))]
         swap_results = [
-            swap(start, compute_cost_s(start), compute_cost_s, demand, TrialBudget(_MAX_SWAP_TRIES))
+            apply_edge_swaps(
+                start, compute_cost_s(start), compute_cost_s, demand, TrialBudget(_MAX_SWAP_TRIES)
+            )
             for start in dict.fromkeys(findings)
             if start.matching_degree == degree
         ]
@@ -343,7 +349,7 @@ class Annealer:
 
         Try numbers outward from its own, until `work` reaches `end_work`.
         """
-        counts = self.list_counts()
+        counts = self.list_microbatch_counts()
         own_index = counts.index(best_timed.candidate.microbatches)
         for ordered_counts in (counts[own_index + 1 :], counts[:own_index][::-1]):
             useless_count = 0
@@ -366,7 +372,7 @@ def get_seconds(timed: TimedCandidate) -> float:
     return timed.seconds
 
 
-def polish(
+def refine_candidates(
     annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, budget: int, stop: EarlyStop
 ) -> tuple[TimedCandidate, ...]:
     """Return the candidates that descents and annealing reach from `starts` within `budget`, fastest first.
@@ -374,11 +380,11 @@ def polish(
     A `stop` ends the search and keeps its results so far.
     """
     timed_ends: list[TimedCandidate] = []
-    end, part = annealer.work + budget, int(budget * _RUN_SHARE)
+    end_work, part_budget = annealer.work + budget, int(budget * _RUN_SHARE)
     with stop:
         for entry in _descend_on_each_degree(annealer, starts, rng, int(budget * _DESCENT_SHARE)):
             timed_ends.append(entry)
-            if annealer.work > end - budget * _RESERVED_SHARE:
+            if annealer.work > end_work - budget * _RESERVED_SHARE:
                 break
         # The fastest candidate for each number of links for pairs, the fastest of all first.
         fastest: dict[int, TimedCandidate] = {}
@@ -386,27 +392,29 @@ def polish(
             fastest.setdefault(timed_end.candidate.finding.matching_degree, timed_end)
         for rival in list(fastest.values())[:_MAX_RIVALS]:
             counts = (rival.candidate.microbatches,)
-            annealed = annealer.run(rival.candidate, rng, part // 4, Cooling(), counts)
-            same_count = annealer.improve_links(annealer.descend(annealed.candidate, rng, part // 2))
+            annealed = annealer.run(rival.candidate, rng, part_budget // 4, Cooling(), counts)
+            same_count = annealer.improve_links(annealer.descend(annealed.candidate, rng, part_budget // 2))
             pipelined_start = same_count.candidate._replace(
-                microbatches=annealer.find_nearest_count(_MANY_MICROBATCH_COUNT)
+                microbatches=annealer.find_nearest_microbatch_count(_MANY_MICROBATCH_COUNT)
             )
             pipelined = annealer.move_chains(
                 TimedCandidate(annealer.simulate_s(pipelined_start), pipelined_start)
             )
-            timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part)))
-        timed_ends.append(annealer.search_microbatches(min(timed_ends, key=get_seconds), end))
-        timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=get_seconds), rng, part, end))
+            timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part_budget)))
+        timed_ends.append(annealer.search_microbatches(min(timed_ends, key=get_seconds), end_work))
+        timed_ends.append(
+            _improve_in_turns(annealer, min(timed_ends, key=get_seconds), rng, part_budget, end_work)
+        )
         few_microbatches, remaining_budget = (
-            annealer.find_nearest_count(_FEW_MICROBATCH_COUNT),
-            min(end - annealer.work, int(budget * _LINK_SHARE)),
+            annealer.find_nearest_microbatch_count(_FEW_MICROBATCH_COUNT),
+            min(end_work - annealer.work, int(budget * _LINK_SHARE)),
         )
         timed_ends.append(
             annealer.swap_links(min(timed_ends, key=get_seconds), few_microbatches, rng, remaining_budget)
         )
         best_timed, remaining_budget = (
             min(timed_ends, key=get_seconds).candidate,
-            min(end - annealer.work, int(budget * _LAST_SHARE)),
+            min(end_work - annealer.work, int(budget * _LAST_SHARE)),
         )
         timed_ends.append(
             annealer.run(best_timed, rng, remaining_budget, Cooling(), (best_timed.microbatches,))
@@ -419,11 +427,13 @@ def _descend_on_each_degree(
 ) -> Iterator[TimedCandidate]:
     """Yield the results of descents from the starts, for every number of links for pairs."""
     few_microbatches, coarse_results = (
-        annealer.find_nearest_count(_FEW_MICROBATCH_COUNT),
+        annealer.find_nearest_microbatch_count(_FEW_MICROBATCH_COUNT),
         list[TimedCandidate](),
     )
     first_start, *relinked_candidates = starts
-    rewired = [annealer.remake_links(first_start, degree) for degree in annealer.problem.possible_pair_links]
+    rewired = [
+        annealer.remake_links(first_start, degree) for degree in annealer.problem.possible_pair_link_counts
+    ]
     for start in dict.fromkeys([first_start, *rewired, *relinked_candidates]):
         yield TimedCandidate(annealer.simulate_s(start), start)
         small_start = start._replace(microbatches=few_microbatches)

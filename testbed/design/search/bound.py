@@ -124,8 +124,8 @@ class _ShapeCosts:
         times = [
             sum(compute_operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows
         ]
-        sums = list_gradient_sums(workload, op_index, sharding)
-        return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in sums))
+        gradient_sums = list_gradient_sums(workload, op_index, sharding)
+        return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in gradient_sums))
 
     def compute_edge_costs(self, edge: Edge) -> Floats:
         """Return the bytes times links of an edge for each pair of shapes of its two operators."""

@@ -35,7 +35,7 @@ class Objective(Protocol):
     A topology is identified by its *origin*: the point for whose traffic it was made.
     """
 
-    def start(self) -> Point:
+    def get_start_point(self) -> Point:
         """Return the point where every chain begins. Its cost on its own topology must be finite."""
 
     def draw_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
@@ -100,7 +100,7 @@ def compute_unit_s(objective: Objective, rules: Rules) -> float:
     """Return the unit of cost differences for the alphas, in seconds."""
     if rules.per == "ms":
         return 1e-3
-    start = objective.start()
+    start = objective.get_start_point()
     return objective.compute_cost_s(start, start) * 1e-3
 
 
@@ -127,23 +127,23 @@ class ChainState:
     best: tuple[Visit, ...]
 
 
-def make_first_state(objective: Objective, seed: int, number: int) -> ChainState:
-    """Return the state before the first step of chain `number`. Raises `SearchError` if its cost is infinite."""
-    start = objective.start()
+def make_first_state(objective: Objective, seed: int, chain_number: int) -> ChainState:
+    """Return the state before the first step of chain `chain_number`. Raises `SearchError` if its cost is infinite."""
+    start = objective.get_start_point()
     visit = Visit(objective.compute_cost_s(start, start), start, start)
     if not math.isfinite(visit.cost_s):
         raise SearchError("the initial strategy does not run: give more servers or memory")
-    rng = np.random.default_rng([seed, number])
+    rng = np.random.default_rng([seed, chain_number])
     return ChainState(rng.bit_generator.state, 0, visit, 0, 0, (visit,))
 
 
-def run_steps(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
-    """Return the state after `steps` more steps, or at the end of the chain if that comes first."""
+def run_steps(objective: Objective, rules: Rules, state: ChainState, step_count: int) -> ChainState:
+    """Return the state after `step_count` more steps, or at the end of the chain if that comes first."""
     rng = np.random.default_rng()
     rng.bit_generator.state = state.chance
-    steps = min(steps, rules.steps - state.step)
-    unit_s = compute_unit_s(objective, rules) if steps > 0 else 0.0
-    for _ in range(steps):
+    step_count = min(step_count, rules.steps - state.step)
+    unit_s = compute_unit_s(objective, rules) if step_count > 0 else 0.0
+    for _ in range(step_count):
         current, best_visits = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:
             current = best_visits[0]
@@ -211,7 +211,7 @@ class EarlyStop:
 
     def __init__(self) -> None:
         self.reason = ""
-        self.lost = False
+        self.has_lost_workers = False
 
     def __bool__(self) -> bool:
         """Return whether a block ended early."""
@@ -226,7 +226,7 @@ class EarlyStop:
         if isinstance(error, KeyboardInterrupt):
             self.reason = "Ctrl-C"
         elif error is not None and is_worker_loss(error):
-            self.lost = True
+            self.has_lost_workers = True
             self.reason = f"a loss of workers ({type(error).__name__})"
         else:
             return False

@@ -28,19 +28,19 @@ def compute_fingerprint(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def write(path: Path, search: str, states: Sequence[ChainState]) -> None:
+def write(path: Path, fingerprint: str, states: Sequence[ChainState]) -> None:
     """Write the states to a file atomically: an older file stays until the new file is complete.
 
     Raises `SearchError` if the file cannot be written.
     """
-    content = {"format": FORMAT, "search": search, "chains": [asdict(state) for state in states]}
+    content = {"format": FORMAT, "search": fingerprint, "chains": [asdict(state) for state in states]}
     try:
         write_output(path, json.dumps(content, allow_nan=False))
     except OSError as error:
         raise SearchError(f"the checkpoint {path} cannot be written: {error}; give another file") from error
 
 
-def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
+def read(path: Path, fingerprint: str, chain_count: int) -> tuple[ChainState, ...]:
     """Return the states in a file. Raises `SearchError` if it is missing, damaged, or belongs to another search."""
     try:
         content = json.loads(path.read_text())
@@ -52,7 +52,7 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
         raise _make_damage_error(path, str(error)) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise SearchError(f"{path} is not a checkpoint of format {FORMAT}: start without --resume")
-    if content.get("search") != search:
+    if content.get("search") != fingerprint:
         raise SearchError(
             f"the checkpoint {path} belongs to another search: resume with the same workload, servers, seed "
             "and options, or start without --resume"
@@ -61,9 +61,9 @@ def read(path: Path, search: str, chains: int) -> tuple[ChainState, ...]:
         states = tuple(_parse_state(state) for state in content["chains"])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise _make_damage_error(path, repr(error)) from error
-    if len(states) != chains:
+    if len(states) != chain_count:
         raise SearchError(
-            f"the checkpoint {path} holds {len(states)} chains, not {chains}: start without --resume"
+            f"the checkpoint {path} holds {len(states)} chains, not {chain_count}: start without --resume"
         )
     return states
 
@@ -88,7 +88,7 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
 
 def _find_fault(objective: Objective, visit: Visit) -> str:
     """Return the fault of a visit, or "". Costs may differ by a fraction of 1e-6: machines add in different orders."""
-    if len(visit.point) != len(objective.start()):
+    if len(visit.point) != len(objective.get_start_point()):
         return f"{visit.point} is not a strategy of this search"
     try:
         cost_s = objective.compute_cost_s(visit.point, visit.origin)

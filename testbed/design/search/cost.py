@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.models.network.fabrics.circulants import ROUTE_SETS, make_circulant
+from sim.models.network.fabrics.circulants import ROUTE_SET_COUNT, make_circulant
 from testbed.design.fabrics.direct import list_ring_strides
 from testbed.design.model import Topology
 from testbed.design.routing.next_hops import compute_next_hops
@@ -44,19 +44,19 @@ _CACHED_BLOCKS_PER_PART = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paths:
-    """Paths over a topology. Messages alternate between several `sets` of paths, as on the simulator's fabric.
+    """Paths over a topology. Messages alternate between several `set_count` of paths, as on the simulator's fabric.
 
     In set c, the path from s to t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` holds the
-    seconds per byte on each link; parallel links count as one link. `strides` returns the strides of the rings of a
-    group's AllReduce, counted in positions of the group.
+    seconds per byte on each link; parallel links count as one link. `find_strides` returns the strides of the rings of
+    a group's AllReduce, counted in positions of the group.
     """
 
-    nodes: int
-    sets: int
-    first: Integers
+    node_count: int
+    set_count: int
+    first_index: Integers
     links: Integers
     byte_s: Floats
-    strides: Callable[[Sequence[int]], tuple[int, ...]]
+    find_strides: Callable[[Sequence[int]], tuple[int, ...]]
 
     def compute_link_seconds(
         self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
@@ -66,7 +66,14 @@ class Paths:
 
         load = np.zeros(self.byte_s.size)
         longest = add_loads(
-            self.nodes, source, target, choice % self.sets, size_bytes, self.first, self.links, load
+            self.node_count,
+            source,
+            target,
+            choice % self.set_count,
+            size_bytes,
+            self.first_index,
+            self.links,
+            load,
         )
         return load * self.byte_s, int(longest)
 
@@ -84,7 +91,7 @@ def build_paths(topology: Topology, rate_gbps: float) -> Paths:
     steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if topology.edges == list_circulant_edges(nodes, steps):
         path_starts, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
-        return Paths(nodes, ROUTE_SETS, path_starts, links, byte_s, find_ring_strides)
+        return Paths(nodes, ROUTE_SET_COUNT, path_starts, links, byte_s, find_ring_strides)
     from testbed.design.search.recurrence import list_path_links
 
     nodes, next_hops = topology.nodes, compute_next_hops(topology.nodes, topology.edges)
@@ -93,7 +100,7 @@ def build_paths(topology: Topology, rate_gbps: float) -> Paths:
     path_starts = np.concatenate([[0], np.cumsum(next_hops.hops.ravel(), dtype=np.int64)])
     links = np.zeros(path_starts[-1], dtype=np.int64)
     list_path_links(
-        next_hops.neighbours, next_hops.choice, link_numbers.reshape(link_ids.shape), path_starts, links
+        next_hops.neighbours, next_hops.next_slots, link_numbers.reshape(link_ids.shape), path_starts, links
     )
     return Paths(nodes, 1, path_starts, links, 8 / (link_copies * rate_gbps * 1e9), find_ring_strides)
 
@@ -104,7 +111,7 @@ def _route_on_circulant(
 ) -> tuple[Integers, Integers, Floats]:
     """Return the simulator's routes (first, links) in all sets, and the seconds per byte on each link."""
     fabric = make_circulant(nodes, steps, rate_gbps)
-    choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
+    choice, pair = np.divmod(np.arange(ROUTE_SET_COUNT * nodes**2), nodes**2)
     source, target = np.divmod(pair, nodes)
     path_starts, links = fabric.find_routes(source, target, choice)
     return path_starts.astype(np.int64), links, 8 / fabric.capacity_bps
@@ -113,25 +120,25 @@ def _route_on_circulant(
 class _Rows(NamedTuple):
     """Work in the form for `recurrence.compute_finish_s`.
 
-    Row i is the server or link `numbers[i]` and its `amount` of seconds. The rows form four runs of given `lengths`.
-    `extra_s` is the time after the last link. `messages` counts the messages or AllReduces.
+    Row i is the server or link `numbers[i]` and its `service_s` of seconds. The rows form four runs of given `lengths`.
+    `extra_s` is the time after the last link. `message_count` counts the messages or AllReduces.
     """
 
-    numbers: Integers
-    amount: Floats
+    queue_numbers: Integers
+    service_s: Floats
     lengths: tuple[int, int, int, int]
     extra_s: float
-    messages: int
+    message_count: int
 
 
 class _Block(NamedTuple):
     """Concatenated rows of all works of a part. `lengths` has the shape (works, 4), `extra_s` (works,)."""
 
-    numbers: Integers
-    amount: Floats
+    queue_numbers: Integers
+    service_s: Floats
     lengths: Integers
     extra_s: Floats
-    messages: int
+    message_count: int
 
 
 class Costs:
@@ -152,13 +159,13 @@ class Costs:
         from testbed.design.search.recurrence import compute_finish_s
 
         # Consecutive messages and sums use consecutive sets of paths.
-        blocks, path_set, cached_blocks, set_count = [], 0, self._blocks, self._paths.sets
+        blocks, path_set, cached_blocks, set_count = [], 0, self._blocks, self._paths.set_count
         if len(cached_blocks) > _CACHED_BLOCKS_PER_PART * len(program.parts):
             cached_blocks.clear()
         for part in program.parts:
             block = cached_blocks.get((part, path_set)) or self._build_block(part, path_set)
             blocks.append(block)
-            path_set = (path_set + block.messages) % set_count
+            path_set = (path_set + block.message_count) % set_count
         if not len(program.items):
             return 0.0
         lengths = np.concatenate([block.lengths for block in blocks])
@@ -169,8 +176,8 @@ class Costs:
             compute_finish_s(
                 program.items,
                 bounds,
-                np.concatenate([block.numbers for block in blocks]),
-                np.concatenate([block.amount for block in blocks]),
+                np.concatenate([block.queue_numbers for block in blocks]),
+                np.concatenate([block.service_s for block in blocks]),
                 np.concatenate([block.extra_s for block in blocks]),
                 np.zeros((program.stages, program.nodes)),
                 busy_until,
@@ -179,14 +186,14 @@ class Costs:
         return max(last_end_s, float(busy_until[program.nodes :, 3].max(initial=0.0)))
 
     def _build_block(self, part: Part, path_set: int) -> _Block:
-        rows, message_count, set_count = list[_Rows](), 0, self._paths.sets
+        rows, message_count, set_count = list[_Rows](), 0, self._paths.set_count
         for work in part.works:
             key = work, (path_set + message_count) % set_count
             rows.append(self._rows.get(key) or self._compute_rows(*key))
-            message_count += rows[-1].messages
+            message_count += rows[-1].message_count
         block = _Block(
-            np.concatenate([row.numbers for row in rows]),
-            np.concatenate([row.amount for row in rows]),
+            np.concatenate([row.queue_numbers for row in rows]),
+            np.concatenate([row.service_s for row in rows]),
             np.array([row.lengths for row in rows], dtype=np.int64),
             np.array([row.extra_s for row in rows]),
             message_count,
@@ -207,14 +214,16 @@ class Costs:
                 np.unique(work.target),
                 self._compute_latency_s(max_hops),
             )
-            rows = self._make_load_rows(work.keeps, senders, seconds, receivers, extra_s, wire_bytes.size)
+            rows = self._make_load_rows(
+                work.keeping_servers, senders, seconds, receivers, extra_s, wire_bytes.size
+            )
         else:
             members = np.array(sorted(server for group in work.groups for server in group))
             seconds, extra_s = np.zeros(self._paths.byte_s.size), 0.0
             for group_index, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
                 if len(group) > 1:
                     ring_seconds, after_s = self._compute_ring_times(
-                        group, size_bytes, (choice + group_index) % self._paths.sets
+                        group, size_bytes, (choice + group_index) % self._paths.set_count
                     )
                     seconds, extra_s = seconds + ring_seconds, max(extra_s, after_s)
             no_servers = np.zeros(0, dtype=np.int64)
@@ -227,10 +236,10 @@ class Costs:
 
         All rounds are equal and send whole packets. A round takes as long as its longest hop.
         """
-        member_count, strides = len(members), self._paths.strides(members)
+        member_count, strides = len(members), self._paths.find_strides(members)
         round_count = 2 * (member_count - 1)
         message_bytes = -(-size_bytes // (len(strides) * member_count))
-        if size_bytes < self._latency.single_round_bytes * member_count:
+        if size_bytes < self._latency.max_single_round_bytes * member_count:
             strides, round_count = (1,), 1
             message_bytes = -(-2 * (member_count - 1) * size_bytes // member_count**2)
         wire_bytes = float(self._latency.compute_wire_bytes(np.array(message_bytes))) * round_count
@@ -253,12 +262,12 @@ class Costs:
         messages: int,
     ) -> _Rows:
         links = np.flatnonzero(seconds)
-        index = np.concatenate([keeps, senders, links + self._paths.nodes, receivers])
-        amount = np.zeros(index.size)
+        index = np.concatenate([keeps, senders, links + self._paths.node_count, receivers])
+        service_s = np.zeros(index.size)
         begin = keeps.size + senders.size
-        amount[begin : begin + links.size] = seconds[links]
+        service_s[begin : begin + links.size] = seconds[links]
         lengths = (0, keeps.size, senders.size + links.size, receivers.size)
-        return _Rows(index, amount, lengths, extra_s, messages)
+        return _Rows(index, service_s, lengths, extra_s, messages)
 
     def _compute_latency_s(self, hops: int) -> float:
         """Return the latency of a message over `hops` links, without the time to send its bytes."""

@@ -46,7 +46,7 @@ class TrialBudget:
     def __init__(self, max_tries: int = MAX_TRIES) -> None:
         self.remaining_tries = max_tries
 
-    def take(self) -> bool:
+    def spend_try(self) -> bool:
         """Count one topology, and return whether the budget allows it."""
         self.remaining_tries -= 1
         return self.remaining_tries >= 0
@@ -60,25 +60,25 @@ def improve_by_edge_swaps(
     All strategies share `MAX_TRIES`: later strategies get what earlier strategies leave. A `stop` ends the search and
     keeps the results so far.
     """
-    tries, improved = TrialBudget(), []
+    trial_budget, improved_proposals = TrialBudget(), []
     with EarlyStop() if stop is None else stop:
         for proposal in proposals:
-            best_proposal = _choose_best(objective, proposal, tries)
+            best_proposal = _choose_best(objective, proposal, trial_budget)
             if best_proposal.closed_form_s < proposal.closed_form_s * (1 - MIN_IMPROVEMENT):
-                improved.append(best_proposal)
-    return tuple(improved)
+                improved_proposals.append(best_proposal)
+    return tuple(improved_proposals)
 
 
 def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator[Proposal]:
     """Yield the strategy on TopologyFinder's topology for each possible number of links for pairs."""
     problem, point = objective.problem, objective.find_point(strategy)
     demand = objective.compute_demand(point)
-    for degree in problem.possible_pair_links if problem.nodes > 1 else ():
+    for degree in problem.possible_pair_link_counts if problem.nodes > 1 else ():
         finding = plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
         yield Proposal(strategy, finding, objective.compute_cost_on(point, finding))
 
 
-def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
+def improve_proposal(objective: StrategyObjective, proposal: Proposal, trial_budget: TrialBudget) -> Proposal:
     """Return the strategy on improved links.
 
     The search is deterministic: it tries changes in a fixed order and applies each one that helps. It ends when no
@@ -89,32 +89,36 @@ def improve(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget
     if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
         return proposal
     costs = partial(objective.compute_cost_on, point)
-    finding, cost_s = swap(proposal.finding, proposal.closed_form_s, costs, demand, tries)
+    finding, cost_s = apply_edge_swaps(proposal.finding, proposal.closed_form_s, costs, demand, trial_budget)
     return Proposal(proposal.strategy, finding, cost_s) if finding != proposal.finding else proposal
 
 
-def swap(
-    finding: Finding, cost_s: float, cost_of: Callable[[Finding], float], demand: Demand, tries: TrialBudget
+def apply_edge_swaps(
+    finding: Finding,
+    cost_s: float,
+    compute_cost_s: Callable[[Finding], float],
+    demand: Demand,
+    trial_budget: TrialBudget,
 ) -> tuple[Finding, float]:
     """Apply each change that lowers the cost by more than `MIN_IMPROVEMENT`. Return the new links and their cost."""
     simplex = finding.topology.simplex
     pairs = zip(demand.source.tolist(), demand.target.tolist(), strict=True)
     demanded_links = frozenset(_make_link(pair, simplex=simplex) for pair in pairs)
-    position, failures = 0, 0
+    position, failure_count = 0, 0
     neighbours = list(list_neighbours(finding, demanded_links))
-    while failures < len(neighbours) and tries.take():
+    while failure_count < len(neighbours) and trial_budget.spend_try():
         candidate = neighbours[position % len(neighbours)]
-        other_cost = cost_of(candidate)
-        position, failures = position + 1, failures + 1
+        other_cost = compute_cost_s(candidate)
+        position, failure_count = position + 1, failure_count + 1
         if other_cost < cost_s * (1 - MIN_IMPROVEMENT):
-            finding, cost_s, failures = candidate, other_cost, 0
+            finding, cost_s, failure_count = candidate, other_cost, 0
             neighbours = list(list_neighbours(finding, demanded_links))
     return finding, cost_s
 
 
-def _choose_best(objective: StrategyObjective, proposal: Proposal, tries: TrialBudget) -> Proposal:
+def _choose_best(objective: StrategyObjective, proposal: Proposal, trial_budget: TrialBudget) -> Proposal:
     results = [
-        improve(objective, start, tries)
+        improve_proposal(objective, start, trial_budget)
         for start in (proposal, *propose_starts(objective, proposal.strategy))
     ]
     return min(results, key=lambda result: result.closed_form_s)
@@ -156,10 +160,12 @@ def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
                 ((first_source, second_source), (first_target, second_target)),
             ]
         )
-        remaining = [link for index, link in enumerate(links) if index not in (first_index, second_index)]
+        remaining_links = [
+            link for index, link in enumerate(links) if index not in (first_index, second_index)
+        ]
         for pair in exchanges:
             if all(source != target for source, target in pair):
-                yield (*remaining, *(_make_link(link, simplex=simplex) for link in pair))
+                yield (*remaining_links, *(_make_link(link, simplex=simplex) for link in pair))
 
 
 def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from sim.models.network.execution import simulate
 from sim.models.network.fabrics import make_ideal_switch
 from testbed.design.routing.route_sets import RouteSets
 from testbed.design.search.chains import EarlyStop
-from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve, propose_starts
+from testbed.design.search.edge_swap import MIN_IMPROVEMENT, TrialBudget, improve_proposal, propose_starts
 from testbed.design.search.problem import Problem
 from testbed.design.search.simulator import RoutedExecution, simulate_on_quick_routes, simulate_plan_routes
 from testbed.design.search.strategies import Proposal, StrategyObjective
@@ -77,7 +77,7 @@ def rank_wirings(
     the links are TopologyFinder's, unless edge swaps shorten the iteration by more than `MIN_IMPROVEMENT`. A `stop`
     ends the search with the results so far.
     """
-    problem, tries, ranked_by_finding = (
+    problem, trial_budget, ranked_by_finding = (
         objective.problem,
         TrialBudget(),
         {best_strategy.finding: best_strategy},
@@ -89,7 +89,7 @@ def rank_wirings(
         )
         for start in propose_starts(objective, best_strategy.strategy):
             published_findings.append(start.finding)
-            for proposal in (start, improve(objective, start, tries)):
+            for proposal in (start, improve_proposal(objective, start, trial_budget)):
                 if proposal.finding not in ranked_by_finding:
                     ranked_by_finding[proposal.finding] = simulate_proposal(problem, proposal)
     fastest_by_degree: dict[int, RankedStrategy] = {}

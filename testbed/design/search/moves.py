@@ -40,10 +40,10 @@ class Moves:
         ]
         self.free_operators = [op_index for op_index, options in enumerate(shardings) if len(options) > 1]
         self._shapes = [group_by_shape(options) for options in shardings]
-        self._outputs = [operator.output_bytes for operator in workload.operators]
+        self._output_bytes = [operator.output_bytes for operator in workload.operators]
         self.classes = _group_classes(workload, self.free_operators)
-        self._classes = [members for members in self.classes if len(members) > 1]
-        single_placements = ([op_index] for members in self._classes for op_index in members)
+        self._swappable_classes = [members for members in self.classes if len(members) > 1]
+        single_placements = ([op_index] for members in self._swappable_classes for op_index in members)
         self._chains = _find_chains(workload, self.free_operators)
         self.groups = [*self.classes, *self._chains, *single_placements]
         """Operators that a descent lays out together: classes, chains, and single members of classes."""
@@ -60,22 +60,22 @@ class Moves:
             producer: consumer for producer, consumer in workload.edges if consumer in self.free_operators
         }
         self._move_functions: list[Callable[[Point, np.random.Generator], Point]] = [
-            self.move_one,
-            self.join,
+            self.lay_out_operator,
+            self.copy_neighbour_layout,
             self.lay_out_run,
         ]
-        if self._classes:
-            self._move_functions += [self.swap, self.lay_out_class]
+        if self._swappable_classes:
+            self._move_functions += [self.swap_operators, self.lay_out_class]
         if any(sharding.way == "place" for options in shardings for sharding in options):
             self._move_functions.append(self.swap_servers)
 
-    def propose(self, point: Point, rng: np.random.Generator) -> Point:
+    def propose_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point after a random move of a random kind."""
         if not self.free_operators:
             return point
         return self._move_functions[int(rng.integers(len(self._move_functions)))](point, rng)
 
-    def move_one(self, point: Point, rng: np.random.Generator) -> Point:
+    def lay_out_operator(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out in another way.
 
         The shape is drawn first, then the servers. Otherwise a table would almost never be cut over all servers, since
@@ -89,14 +89,14 @@ class Moves:
         shapes = [shape for shape in other_shardings if shape]
         return _apply_changes(point, {op_index: _draw_item(_draw_item(shapes, rng), rng)})
 
-    def join(self, point: Point, rng: np.random.Generator) -> Point:
+    def copy_neighbour_layout(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out like one of its producers or consumers."""
         op_index = _draw_item(self.free_operators, rng)
         choices = self._find_neighbour_layouts(point, op_index)
         return (
             _apply_changes(point, {op_index: _draw_item(choices, rng)})
             if choices
-            else self.move_one(point, rng)
+            else self.lay_out_operator(point, rng)
         )
 
     def _find_neighbour_layouts(self, point: Point, op_index: int) -> list[int]:
@@ -123,9 +123,9 @@ class Moves:
             op_index = self._next_operator[op_index]
         return _apply_changes(point, changes)
 
-    def swap(self, point: Point, rng: np.random.Generator) -> Point:
+    def swap_operators(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the shardings of two operators of a class swapped."""
-        members = _draw_item(self._classes, rng)
+        members = _draw_item(self._swappable_classes, rng)
         first_index, second_index = rng.choice(len(members), 2, replace=False)
         return _apply_changes(
             point,
@@ -137,7 +137,7 @@ class Moves:
 
     def lay_out_class(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a whole class in one shape. The shape's shardings take turns, in random order."""
-        members = _draw_item(self._classes, rng)
+        members = _draw_item(self._swappable_classes, rng)
         choices = _draw_item(list(self._shapes[members[0]].values()), rng)
         order = rng.permutation(len(choices))
         return _apply_changes(
@@ -172,7 +172,7 @@ class Moves:
                 for op_index in members:
                     server = min(range(self._nodes), key=sent_bytes_by_server.__getitem__)
                     changes[op_index] = make_placed_sharding((server,))
-                    sent_bytes_by_server[server] += 0 if is_joint else self._outputs[op_index]
+                    sent_bytes_by_server[server] += 0 if is_joint else self._output_bytes[op_index]
                 yield self._lay_out(point, changes)
 
     def _split_group(self, point: Point, members: Sequence[int]) -> Iterator[Point]:
@@ -228,7 +228,7 @@ class Moves:
 
         Only classes with both cut and placed operators change.
         """
-        for members in self._classes:
+        for members in self._swappable_classes:
             cut_operators = [
                 op_index for op_index in members if self._find_home(op_index, point[op_index]) is None
             ]
@@ -252,14 +252,14 @@ class Moves:
             },
         )
 
-    def _sum_output_bytes(self, point: Point, excluded: Sequence[int]) -> list[float]:
-        """Return the output bytes per sample of the operators placed on each server, except those `excluded`."""
+    def _sum_output_bytes(self, point: Point, excluded_operators: Sequence[int]) -> list[float]:
+        """Return the output bytes per sample of the operators on each server, except `excluded_operators`."""
         sent_bytes_by_server = [0.0] * self._nodes
         for op_index, sharding_index in enumerate(point):
             sharding = self._shardings[op_index][sharding_index]
-            if op_index not in excluded and sharding.way == "place":
+            if op_index not in excluded_operators and sharding.way == "place":
                 for server in sharding.servers:
-                    sent_bytes_by_server[server] += self._outputs[op_index] / sharding.shards
+                    sent_bytes_by_server[server] += self._output_bytes[op_index] / sharding.shards
         return sent_bytes_by_server
 
     def swap_servers(self, point: Point, rng: np.random.Generator) -> Point:
@@ -269,7 +269,7 @@ class Moves:
         }
         used_servers = sorted({home for home in home_by_operator.values() if home is not None})
         if not used_servers:
-            return self.move_one(point, rng)
+            return self.lay_out_operator(point, rng)
         first_server, second_server = _draw_item(used_servers, rng), int(rng.integers(self._nodes))
         exchanged = {first_server: second_server, second_server: first_server}
         changes = {}
@@ -297,21 +297,21 @@ def group_by_shape(shardings: Sequence[Sharding]) -> dict[Shape, list[int]]:
     return shapes
 
 
-def _group_classes(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+def _group_classes(workload: Workload, free_operators: Sequence[int]) -> list[list[int]]:
     """Return the free operators in classes whose members differ only in name, segment and `backward_reduce_bytes`."""
     classes: dict[Operator, list[int]] = {}
-    for op_index in free:
+    for op_index in free_operators:
         without_names = replace(workload.operators[op_index], name="", segment=0, backward_reduce_bytes=0)
         classes.setdefault(without_names, []).append(op_index)
     return list(classes.values())
 
 
-def _find_chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
+def _find_chains(workload: Workload, free_operators: Sequence[int]) -> list[list[int]]:
     """Return the runs of free operators that each have only the next as consumer, and the previous as producer."""
     producers_of = Counter(consumer for _, consumer in workload.edges)
     consumers_of = Counter(producer for producer, _ in workload.edges)
     chains: list[list[int]] = []
-    for op_index in free:
+    for op_index in free_operators:
         extended_chains = [
             chain
             for chain in chains

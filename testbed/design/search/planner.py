@@ -13,7 +13,7 @@ import numpy as np
 
 from sim.models.network.latency import Latency
 from testbed.design.search import checkpoint as checkpoints
-from testbed.design.search.annealing import Annealer, Candidate, polish
+from testbed.design.search.annealing import Annealer, Candidate, refine_candidates
 from testbed.design.search.bound import Bound, compute_bound
 from testbed.design.search.chains import AlphaUnit, ChainState, EarlyStop, Rules, Visit, merge_visit
 from testbed.design.search.edge_swap import improve_by_edge_swaps
@@ -133,8 +133,8 @@ def optimise(
     1. `chains` walk `steps` steps each: in this process, in `workers` processes, or on the workers of a Dask
        `scheduler` ("tcp://..."). With a larger `alpha`, chains accept fewer slower iterations. It counts per ms or,
        with `alpha_per="permille"`, per thousandth of the first strategy's time.
-    2. The best `finalists` (at most three if stage 3 follows) are simulated, also with edges swapped.
-    3. Annealing by simulation improves the best, see `polish`, with `polish_work` tasks and messages per step of the
+    2. The best `finalists` (at most three if stage 3 follows) are simulated, also with edges swapped. 3. Annealing by
+    simulation improves the best, see `refine_candidates`, with `polish_work` tasks and messages per step of the
        chains. It also searches for the number of microbatches, unless `microbatches` is set to another number than 1.
 
     The best strategy is then simulated with every possible number of links for pairs, and on the plan's routes unless
@@ -177,7 +177,7 @@ def optimise(
         else:
             states = make_first_states(task, seed, chains)
         report(states)
-        states = run_chains(task, states, executor, until=until, report=report, stop=stop)
+        states = run_chains(task, states, executor, end_step=until, report=report, stop=stop)
         budget = min(sum(state.step for state in states) * polish_work, MAX_POLISH_WORK)
         best_visits: tuple[Visit, ...] = ()
         for state in states:
@@ -191,7 +191,7 @@ def optimise(
         ranking = rank_strategies(
             objective.problem,
             [*proposals, *improve_by_edge_swaps(objective, proposals, stop)],
-            InProcessExecutor() if stop.lost else executor,
+            InProcessExecutor() if stop.has_lost_workers else executor,
             stop,
         )
     ranking = _polish_ranking(objective, ranking, seed, budget, stop)
@@ -206,13 +206,13 @@ def _polish_ranking(
     if budget <= 0 or stop or objective.problem.nodes == 1:
         return ranking
     problem, annealer = objective.problem, Annealer(objective.problem)
-    default_point = objective.start()
+    default_point = objective.get_start_point()
     starts = [
         Candidate(default_point, problem.microbatches, objective.get_finding(default_point)),
         Candidate(objective.find_point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
     with _freeze_existing_objects():
-        polished_candidates = polish(
+        polished_candidates = refine_candidates(
             annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop
         )
     candidates = list(dict.fromkeys(entry.candidate for entry in polished_candidates))[:_MAX_POLISHED]
@@ -287,6 +287,6 @@ def _simulate_ideal_switch(problem: Problem, ranked: RankedStrategy, stop: Early
     return simulate_ideal_switch_s(problem, ranked.strategy)
 
 
-def _explain_stop(stop: EarlyStop, steps: int, budget: int) -> Iterator[str]:
+def _explain_stop(stop: EarlyStop, step_count: int, budget: int) -> Iterator[str]:
     if stop:
-        yield f"The search was cut short by {stop.reason} after {steps:,} of {budget:,} steps: more may be found."
+        yield f"The search was cut short by {stop.reason} after {step_count:,} of {budget:,} steps: more may be found."

@@ -38,7 +38,7 @@ class Problem:
         return self.cluster.nodes
 
     @property
-    def possible_pair_links(self) -> tuple[int, ...]:
+    def possible_pair_link_counts(self) -> tuple[int, ...]:
         """Numbers of a server's links that can join pairs. Its other links form rings; a duplex ring takes two."""
         min_ring_links = 1 if self.simplex or self.degree == 1 else 2
         rings = range(self.degree - 1, min_ring_links - 1, -1)

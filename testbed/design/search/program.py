@@ -51,12 +51,12 @@ class Computing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sending:
-    """Bytes from servers to other servers. `keeps` are servers that already have their input."""
+    """Bytes from servers to other servers. `keeping_servers` are servers that already have their input."""
 
     source: Integers
     target: Integers
     size_bytes: Integers
-    keeps: Integers
+    keeping_servers: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ class Summing:
 Work = Computing | Sending | Summing
 
 
-class Item(NamedTuple):
+class WorkItem(NamedTuple):
     """Work that begins when its servers are ready at `stage`. At its end, its receivers are ready at `next_stage`."""
 
     work: Work
@@ -83,13 +83,13 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Work of one operator in one pass. `stages`, shape (works, 2), holds `stage` and `next_stage` of each work.
+    """Work of one operator in one pass. `stage_table`, shape (works, 2), holds `stage` and `next_stage` of each work.
 
     The stages are for the first microbatch.
     """
 
     works: tuple[Work, ...]
-    stages: Integers
+    stage_table: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,14 +106,14 @@ class Program:
 
 
 class _Bucket(NamedTuple):
-    """Gradients that are summed together once operator `last` has ended: bytes and members of each AllReduce."""
+    """Gradients that are summed together after operator `last_operator`: bytes and members of each AllReduce."""
 
-    last: int
+    last_operator: int
     size_bytes: tuple[int, ...]
     groups: tuple[Group, ...]
 
 
-class Programs:
+class ProgramBuilder:
     """Factory of programs for the strategies of one problem; it caches their parts."""
 
     def __init__(self, problem: Problem) -> None:
@@ -132,26 +132,28 @@ class Programs:
             depth_by_operator.append(
                 1 + max((depth_by_operator[producer] for producer in producers), default=0)
             )
-        self._order = sorted(range(len(depth_by_operator)), key=depth_by_operator.__getitem__)
-        self._rank_by_operator = {op_index: rank for rank, op_index in enumerate(self._order)}
-        self._computing = lru_cache(_CACHE_SIZE)(self._make_computing)
-        self._gradients = lru_cache(_CACHE_SIZE)(self._make_gradients)
-        self._forward = lru_cache(_CACHE_SIZE)(self._make_forward)
-        self._backward = lru_cache(_CACHE_SIZE)(self._make_backward)
+        self._operator_order = sorted(range(len(depth_by_operator)), key=depth_by_operator.__getitem__)
+        self._rank_by_operator = {op_index: rank for rank, op_index in enumerate(self._operator_order)}
+        self._get_computing = lru_cache(_CACHE_SIZE)(self._make_computing)
+        self._get_gradients = lru_cache(_CACHE_SIZE)(self._make_gradients)
+        self._get_forward_part = lru_cache(_CACHE_SIZE)(self._make_forward)
+        self._get_backward_part = lru_cache(_CACHE_SIZE)(self._make_backward)
 
     def build_program(self, shardings: Sequence[Sharding]) -> Program:
         """Return the program of the strategy with these shardings."""
         parts, shifts = [], []
         for microbatch, samples in enumerate(self._microbatch_samples):
-            for op_index in self._order:
+            for op_index in self._operator_order:
                 producer_shardings = tuple(shardings[producer] for producer in self._producers[op_index])
-                parts.append(self._forward(op_index, shardings[op_index], producer_shardings, samples))
+                parts.append(
+                    self._get_forward_part(op_index, shardings[op_index], producer_shardings, samples)
+                )
                 shifts.append(self._number_stage(FORWARD, microbatch, 0))
         if self._problem.workload.training:
             for microbatch, part in self._make_backward_parts(shardings):
                 parts.append(part)
                 shifts.append(self._number_stage(FORWARD, microbatch, 0))
-        items = np.concatenate([part.stages for part in parts])
+        items = np.concatenate([part.stage_table for part in parts])
         shift = np.repeat(shifts, [len(part.works) for part in parts])
         items += np.where(items == _NO_STAGE, 0, shift[:, None])
         return Program(
@@ -167,17 +169,17 @@ class Programs:
             size = self._problem.workload.compute_edge_bytes((producer, op_index))
             sliced = self._problem.workload.is_sliced((producer, op_index))
             work = _make_sending(FORWARD, producing, sharding, samples, size, sliced)
-            items.append(Item(work, self._number_stage(FORWARD, 0, producer), stage))
+            items.append(WorkItem(work, self._number_stage(FORWARD, 0, producer), stage))
         return _make_part([*items, *self._make_pass(FORWARD, op_index, sharding, samples, stage)])
 
     def _make_backward_parts(self, shardings: Sequence[Sharding]) -> Iterator[tuple[int, Part]]:
         """Yield the microbatch and the part of each operator's backward pass and of each sum of gradients."""
         buckets, last_microbatch = (
-            {bucket.last: bucket for bucket in self._collect_buckets(shardings)},
+            {bucket.last_operator: bucket for bucket in self._collect_buckets(shardings)},
             len(self._microbatch_samples) - 1,
         )
         for microbatch, samples in enumerate(self._microbatch_samples):
-            for op_index in reversed(self._order):
+            for op_index in reversed(self._operator_order):
                 if not self._has_backward[op_index]:
                     continue
                 consumer_shardings = tuple(shardings[consumer] for consumer in self._consumers[op_index])
@@ -186,13 +188,15 @@ class Programs:
                 )  # the last operator waits for all forward passes
                 yield (
                     microbatch,
-                    self._backward(op_index, shardings[op_index], consumer_shardings, samples, forward_delay),
+                    self._get_backward_part(
+                        op_index, shardings[op_index], consumer_shardings, samples, forward_delay
+                    ),
                 )
                 if op_index in buckets and microbatch == last_microbatch:
                     groups = zip(buckets[op_index].size_bytes, buckets[op_index].groups, strict=True)
                     sums = [_make_summing((members,), (size,)) for size, members in groups if size]
                     stage = self._number_stage(BACKWARD, 0, op_index)
-                    yield microbatch, _make_part([Item(work, stage, _NO_STAGE) for work in sums])
+                    yield microbatch, _make_part([WorkItem(work, stage, _NO_STAGE) for work in sums])
 
     def _make_backward(
         self,
@@ -207,30 +211,34 @@ class Programs:
         It waits for the forward pass of the microbatch that is `forward_delay` after its own.
         """
         workload, stage = self._problem.workload, self._number_stage(BACKWARD, 0, op_index)
-        items = [Item(_make_waiting(sharding), self._number_stage(FORWARD, forward_delay, op_index), stage)]
+        items = [
+            WorkItem(_make_waiting(sharding), self._number_stage(FORWARD, forward_delay, op_index), stage)
+        ]
         for consumer, consuming in zip(self._consumers[op_index], consumer_shardings, strict=True):
             size, sliced = (
                 workload.compute_edge_bytes((op_index, consumer)),
                 workload.is_sliced((op_index, consumer)),
             )
             work = _make_sending(BACKWARD, sharding, consuming, samples, size, sliced)
-            items.append(Item(work, self._number_stage(BACKWARD, 0, consumer), stage))
+            items.append(WorkItem(work, self._number_stage(BACKWARD, 0, consumer), stage))
         return _make_part([*items, *self._make_pass(BACKWARD, op_index, sharding, samples, stage)])
 
     def _make_pass(
         self, direction: int, op_index: int, sharding: Sharding, samples: int, stage: int
-    ) -> Iterator[Item]:
+    ) -> Iterator[WorkItem]:
         """Yield the computing of an operator, and its dispatch to experts and back or its sum over shards."""
         operator = self._operators[op_index]
-        computing = self._computing(op_index, sharding, samples, direction)
+        computing = self._get_computing(op_index, sharding, samples, direction)
         if sharding.way == "expert":
             sample_bytes = operator.output_bytes * operator.routed
-            is_remote, returned = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
-            yield Item(is_remote, stage, stage + 1)
-            yield Item(computing, stage + 1, _NO_STAGE)
-            yield Item(returned, stage + 1, stage)
+            dispatch_sending, return_sending = _make_dispatch(
+                sharding, samples, sample_bytes, operator.popularity
+            )
+            yield WorkItem(dispatch_sending, stage, stage + 1)
+            yield WorkItem(computing, stage + 1, _NO_STAGE)
+            yield WorkItem(return_sending, stage + 1, stage)
             return
-        yield Item(computing, stage, _NO_STAGE)
+        yield WorkItem(computing, stage, _NO_STAGE)
         size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
         if sharding.way == "tensor" and sharding.shards > 1 and size:
             counts = np.diff(split_evenly(samples, sharding.replicas)).tolist()
@@ -239,7 +247,7 @@ class Programs:
                 for row, count in zip(sharding.grid, counts, strict=True)
                 if count
             ]
-            yield Item(_make_summing(*zip(*sums, strict=True)), stage, stage)
+            yield WorkItem(_make_summing(*zip(*sums, strict=True)), stage, stage)
 
     def _number_stage(self, direction: int, microbatch: int, op_index: int) -> int:
         """Return the number of an operator's stage; the next number is the stage of its experts."""
@@ -259,7 +267,7 @@ class Programs:
         """Yield the buckets of `workloads.sharding.make_gradient_buckets`. The gradients of operators are cached."""
         open_buckets: dict[tuple[Group, ...], _Bucket] = {}
         for op_index in reversed(range(len(shardings))):
-            sizes, groups = self._gradients(op_index, shardings[op_index])
+            sizes, groups = self._get_gradients(op_index, shardings[op_index])
             if not any(sizes):
                 continue
             bucket = open_buckets.pop(groups, None)
@@ -272,7 +280,9 @@ class Programs:
                     for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
                 )
             last_operator = (
-                min(op_index, bucket.last, key=self._rank_by_operator.__getitem__) if bucket else op_index
+                min(op_index, bucket.last_operator, key=self._rank_by_operator.__getitem__)
+                if bucket
+                else op_index
             )
             open_buckets[groups] = _Bucket(last_operator, sizes, groups)
         yield from open_buckets.values()
@@ -284,10 +294,10 @@ class Programs:
 
 @lru_cache(_CACHE_SIZE)
 def _make_sending(
-    direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, sliced: bool
+    direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, is_sliced: bool
 ) -> Sending:
     compute_resharding = make_backward_resharding if direction else make_forward_resharding
-    return _make_remote_sending(compute_resharding(producer, consumer, samples, output_bytes, sliced))
+    return _make_remote_sending(compute_resharding(producer, consumer, samples, output_bytes, is_sliced))
 
 
 @lru_cache(_CACHE_SIZE)
@@ -308,7 +318,7 @@ def _make_remote_sending(resharding: Resharding) -> Sending:
     )
 
 
-def _make_part(items: Sequence[Item]) -> Part:
+def _make_part(items: Sequence[WorkItem]) -> Part:
     stages = np.array([(item.stage, item.next_stage) for item in items], dtype=np.int64).reshape(-1, 2)
     return Part(tuple(item.work for item in items), stages)
 
@@ -321,5 +331,5 @@ def _make_summing(groups: tuple[Group, ...], size_bytes: tuple[int, ...]) -> Sum
 @lru_cache(_CACHE_SIZE)
 def _make_waiting(sharding: Sharding) -> Sending:
     """Return work that sends nothing: every server keeps its input."""
-    none = np.zeros(0, dtype=np.int64)
-    return Sending(none, none, none, np.array(sharding.servers))
+    no_servers = np.zeros(0, dtype=np.int64)
+    return Sending(no_servers, no_servers, no_servers, np.array(sharding.servers))

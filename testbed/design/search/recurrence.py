@@ -14,53 +14,57 @@ from lightbed.compiled import compile_function
 
 @compile_function
 def compute_finish_s(
-    items: Any, bounds: Any, index: Any, amount: Any, extra_s: Any, ready: Any, busy: Any
+    items: Any, bounds: Any, queue_numbers: Any, service_s: Any, extra_s: Any, ready_s: Any, queues: Any
 ) -> float:
     """Return when the last item of a program ends, in seconds.
 
     `items[i]` holds the stages that item i reads and writes (-1 for none). Its rows form four runs, each from
     `bounds[i, k]` to `bounds[i, k + 1]`:
 
-    0. servers that compute for `amount` seconds,
+    0. servers that compute for `service_s` seconds,
     1. servers that already have their input,
-    2. servers that send, and links that are busy for `amount` seconds,
+    2. servers that send, and links that are busy for `service_s` seconds,
     3. servers that receive, `extra_s[i]` after the last link has finished.
 
-    `index` holds the server of each row; links have numbers from `ready.shape[1]` on. `ready` (stages, servers) and
-    `busy` (servers and links, 4) must be 0 and are overwritten. The columns of `busy` are the end of a queue's load,
-    begin and end of the gap that may be filled, and the end of a link's second queue. Later loads may still delay the
-    second queue, so callers must take the maximum of the return value and column 3.
+    `queue_numbers` holds the server of each row; links have numbers from `ready.shape[1]` on. `ready_s` (stages,
+    servers) and `queues` (servers and links, 4) must be 0 and are overwritten. The columns of `queues` are the end of
+    a queue's load, begin and end of the gap that may be filled, and the end of a link's second queue. Later loads may
+    still delay the second queue, so callers must take the maximum of the return value and column 3.
     """
-    nodes = ready.shape[1]
+    nodes = ready_s.shape[1]
     latest_end_s = 0.0
     for item in range(len(items)):
-        stage_ready = ready[items[item, 0]]
+        stage_ready = ready_s[items[item, 0]]
         for row in range(bounds[item, 0], bounds[item, 1]):
-            server = index[row]
-            stage_ready[server] = _serve(busy[server], stage_ready[server], amount[row])
+            server = queue_numbers[row]
+            stage_ready[server] = _serve(queues[server], stage_ready[server], service_s[row])
             latest_end_s = max(latest_end_s, stage_ready[server])
         next_stage = items[item, 1]
         for row in range(bounds[item, 1], bounds[item, 2]):
-            ready[next_stage, index[row]] = max(ready[next_stage, index[row]], stage_ready[index[row]])
+            ready_s[next_stage, queue_numbers[row]] = max(
+                ready_s[next_stage, queue_numbers[row]], stage_ready[queue_numbers[row]]
+            )
         if bounds[item, 2] == bounds[item, 3]:
             continue
         begin = 0.0
         for row in range(bounds[item, 2], bounds[item, 3]):
-            if index[row] < nodes:
-                begin = max(begin, stage_ready[index[row]])
+            if queue_numbers[row] < nodes:
+                begin = max(begin, stage_ready[queue_numbers[row]])
         end_s = begin
         for row in range(bounds[item, 2], bounds[item, 3]):
-            if index[row] >= nodes:
+            if queue_numbers[row] >= nodes:
                 if next_stage < 0:
-                    end_s = max(end_s, _serve_gradients(busy[index[row]], begin, amount[row]))
+                    end_s = max(end_s, _serve_gradients(queues[queue_numbers[row]], begin, service_s[row]))
                 else:
-                    end_s = max(end_s, _serve_with_gradients(busy[index[row]], begin, amount[row]))
+                    end_s = max(
+                        end_s, _serve_with_gradients(queues[queue_numbers[row]], begin, service_s[row])
+                    )
         end_s += extra_s[item]
         latest_end_s = max(latest_end_s, end_s)
         if next_stage < 0:
             continue
         for row in range(bounds[item, 3], bounds[item, 4]):
-            ready[next_stage, index[row]] = max(ready[next_stage, index[row]], end_s)
+            ready_s[next_stage, queue_numbers[row]] = max(ready_s[next_stage, queue_numbers[row]], end_s)
     return latest_end_s
 
 
@@ -98,7 +102,7 @@ def _serve_gradients(queue: Any, ready_s: float, length_s: float) -> float:
 
 
 @compile_function
-def list_path_links(slots: Any, choice: Any, number: Any, first_index: Any, links: Any) -> None:
+def list_path_links(slots: Any, choice: Any, link_numbers: Any, first_index: Any, links: Any) -> None:
     """Write the links of the path from s to t to `links[first[s * n + t]:]`. `number[v, k]` is link k of node v."""
     nodes = len(slots)
     for source in range(nodes):
@@ -106,7 +110,7 @@ def list_path_links(slots: Any, choice: Any, number: Any, first_index: Any, link
             position, link_index = source, first_index[source * nodes + target]
             while position != target:
                 slot = choice[position, target]
-                links[link_index] = number[position, slot]
+                links[link_index] = link_numbers[position, slot]
                 position = slots[position, slot]
                 link_index += 1
 
@@ -119,10 +123,10 @@ def add_loads(
 
     `choice` is the set of paths of each message. `first_index` and `links` are as in `Paths`.
     """
-    longest = 0
+    max_hops = 0
     for row in range(len(source)):
         pair = (choice[row] * nodes + source[row]) * nodes + target[row]
-        longest = max(longest, first_index[pair + 1] - first_index[pair])
+        max_hops = max(max_hops, first_index[pair + 1] - first_index[pair])
         for position in range(first_index[pair], first_index[pair + 1]):
             load[links[position]] += size[row]
-    return longest
+    return max_hops

@@ -50,7 +50,7 @@ class Simulator:
         self.get_graph = lru_cache(_CACHED_GRAPHS)(
             partial(iteration, problem.workload, cluster=problem.cluster)
         )
-        self._hops = lru_cache(_CACHED_FABRICS)(make_distance_matrix)
+        self._get_hops = lru_cache(_CACHED_FABRICS)(make_distance_matrix)
         self._simulated_s: dict[tuple[Strategy, Topology], float] = {}
         self._demands: dict[tuple[Strategy, tuple[int, ...]], Demand] = {}
         self._exceeded_limit_s: dict[tuple[Strategy, Topology], float] = {}
@@ -100,24 +100,28 @@ class Simulator:
             max((demand_bytes.pairs.sum(axis=axis) + ring_bytes).max() for axis in (0, 1))
             / self.problem.degree
         )
-        carried_bytes = (demand_bytes.pairs * self._hops(topology)).sum() + ring_bytes.sum()
+        carried_bytes = (demand_bytes.pairs * self._get_hops(topology)).sum() + ring_bytes.sum()
         return float(max(busiest_bytes, carried_bytes / max(len(topology.edges), 1)) * byte_s)
 
     def compute_fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return the seconds for which the fullest link is busy. This compares topologies without a simulation."""
-        from testbed.design.routing.balancing import route_quickly
+        from testbed.design.routing.balancing import find_quick_balanced_routes
 
-        unsplit = _use_one_microbatch(strategy)
-        if (unsplit, topology) in self._fullest_link_s:
-            return self._fullest_link_s[unsplit, topology]
+        unsplit_strategy = _use_one_microbatch(strategy)
+        if (unsplit_strategy, topology) in self._fullest_link_s:
+            return self._fullest_link_s[unsplit_strategy, topology]
         self.work += ROUTING_WORK
-        key = unsplit, topology.strides
+        key = unsplit_strategy, topology.strides
         if key not in self._demands:  # the demand depends on the links only by the strides of AllReduce rings
-            self._demands[key] = find_demand(topology, self.get_graph(unsplit), self.problem.latency)
+            self._demands[key] = find_demand(topology, self.get_graph(unsplit_strategy), self.problem.latency)
         demand = self._demands[key]
-        fullest_bytes = route_quickly(topology, demand).compute_link_bytes(demand).max(initial=0.0)
-        self._fullest_link_s[unsplit, topology] = float(fullest_bytes * 8e-9 / self.problem.rate_gbps)
-        return self._fullest_link_s[unsplit, topology]
+        fullest_bytes = (
+            find_quick_balanced_routes(topology, demand).compute_link_bytes(demand).max(initial=0.0)
+        )
+        self._fullest_link_s[unsplit_strategy, topology] = float(
+            fullest_bytes * 8e-9 / self.problem.rate_gbps
+        )
+        return self._fullest_link_s[unsplit_strategy, topology]
 
     def run(self, strategy: Strategy, topology: Topology) -> Execution:
         """Return the execution of a whole iteration."""
@@ -131,12 +135,14 @@ class Simulator:
             self.get_fabric(_use_one_microbatch(strategy), topology),
         )
         fabric = routed_fabric.fabric
-        lowered = lower_graph(graph, fabric, self.problem.latency, routed_fabric.allreduce)
+        lowered_graph = lower_graph(graph, fabric, self.problem.latency, routed_fabric.allreduce)
         self.work += graph.task_count
-        byte_s, program, lowered_routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
-        hops = np.diff(lowered_routes.first)
+        byte_s, program, lowered_routes = 8 / fabric.capacity_bps, lowered_graph.program, lowered_graph.routes
+        hops = np.diff(lowered_routes.first_link)
         demand_bytes = np.bincount(
-            lowered_routes.path, program.message_bytes * lowered.messages.rounds, minlength=hops.size
+            lowered_routes.path_of_message,
+            program.message_bytes * lowered_graph.messages.round_count,
+            minlength=hops.size,
         )
         carried_bytes = np.bincount(
             lowered_routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size
@@ -144,7 +150,7 @@ class Simulator:
         if (carried_bytes * byte_s).max(initial=0.0) > limit_s:
             return math.inf
         self.work += graph.task_count + program.message_bytes.size
-        run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full)
+        run = Run(lowered_graph, fabric.capacity_bps / 8, fabric.never_full)
         return float(run.state.end_s.max(initial=0.0)) if run.run_until(limit_s) else math.inf
 
     def _build_fabric(self, strategy: Strategy, topology: Topology) -> ChosenFabric:
@@ -168,12 +174,12 @@ def find_quick_routes(problem: Problem, strategy: Strategy, topology: Topology) 
 
     They do not depend on the number of microbatches.
     """
-    from testbed.design.routing.balancing import route_quickly
+    from testbed.design.routing.balancing import find_quick_balanced_routes
 
     if problem.nodes == 1:
         return None
     graph = iteration(problem.workload, replace(strategy, microbatches=1), problem.cluster)
-    return route_quickly(topology, find_demand(topology, graph, problem.latency))
+    return find_quick_balanced_routes(topology, find_demand(topology, graph, problem.latency))
 
 
 def simulate_on_quick_routes(

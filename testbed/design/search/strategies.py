@@ -14,7 +14,7 @@ from testbed.design.search.chains import Point, Visit
 from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
-from testbed.design.search.program import Programs
+from testbed.design.search.program import ProgramBuilder
 from testbed.design.topology.demand import Demand
 from testbed.design.topology.finder import Finding, plan_topology
 from testbed.design.workloads.iteration.totals import traffic
@@ -63,28 +63,28 @@ class StrategyObjective:
             tuple(dict.fromkeys([*list_legal_shardings(operator, nodes), sharding]))
             for operator, sharding in zip(workload.operators, fitting, strict=True)
         )
-        self._start = tuple(
+        self._start_point = tuple(
             legal.index(sharding) for legal, sharding in zip(self.shardings, fitting, strict=True)
         )
         self._moves = Moves(workload, self.shardings, nodes)
-        check_memory(workload, self.make_strategy(self._start), problem.cluster)
-        self._memory = lru_cache(_CACHED_MEMORY_ENTRIES)(self._compute_memory)
-        self._programs = Programs(problem)
+        check_memory(workload, self.make_strategy(self._start_point), problem.cluster)
+        self._get_memory = lru_cache(_CACHED_MEMORY_ENTRIES)(self._compute_memory)
+        self._programs = ProgramBuilder(problem)
         self.get_program = lru_cache(_CACHED_PROGRAMS)(
             lambda point: self._programs.build_program(self._list_shardings(point))
         )
         self.get_finding = lru_cache(_CACHED_TOPOLOGIES)(self._choose_finding)
-        self._costs = lru_cache(_CACHED_TOPOLOGIES)(
+        self._get_costs = lru_cache(_CACHED_TOPOLOGIES)(
             lambda finding: Costs(problem, build_paths(finding.topology, problem.rate_gbps))
         )
 
-    def start(self) -> Point:
+    def get_start_point(self) -> Point:
         """Return the default strategy, or, if it does not fit into memory, a strategy with everything cut."""
-        return self._start
+        return self._start_point
 
     def draw_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a random operator laid out in another way."""
-        return self._moves.move_one(point, rng) if self._moves.free_operators else point
+        return self._moves.lay_out_operator(point, rng) if self._moves.free_operators else point
 
     def compute_cost_s(self, point: Point, origin: Point) -> float:
         """Return the seconds of an iteration in closed form on the topology made for `origin`.
@@ -93,12 +93,12 @@ class StrategyObjective:
         """
         if not self.fits_memory(point):
             return math.inf
-        return self._costs(self.get_finding(origin)).compute_seconds(self.get_program(point))
+        return self._get_costs(self.get_finding(origin)).compute_seconds(self.get_program(point))
 
     def compute_cost_on(self, point: Point, finding: Finding) -> float:
         """Return the seconds of an iteration in closed form on a topology; infinity if it does not fit into memory."""
         return (
-            self._costs(finding).compute_seconds(self.get_program(point))
+            self._get_costs(finding).compute_seconds(self.get_program(point))
             if self.fits_memory(point)
             else math.inf
         )
@@ -110,7 +110,7 @@ class StrategyObjective:
     def fits_memory(self, point: Point) -> bool:
         """Return whether the strategy fits into the memory of every server."""
         memory_rows = np.array(
-            [self._memory(op_index, sharding_index) for op_index, sharding_index in enumerate(point)]
+            [self._get_memory(op_index, sharding_index) for op_index, sharding_index in enumerate(point)]
         )
         used_bytes = compute_peak_bytes(self.problem.workload, memory_rows, self.problem.microbatches)
         return bool(np.max(used_bytes) <= self.problem.cluster.memory_bytes)
@@ -147,7 +147,7 @@ class StrategyObjective:
     def _choose_finding(self, origin: Point) -> Finding:
         """Return the topology of least cost over the published number of links for pairs and other numbers."""
         problem, demand, split = self.problem, self.compute_demand(origin), self.split_as_published(origin)
-        degrees = problem.possible_pair_links if 1 < problem.nodes <= FEW_NODES else (0,)
+        degrees = problem.possible_pair_link_counts if 1 < problem.nodes <= FEW_NODES else (0,)
         other_findings = [
             plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees

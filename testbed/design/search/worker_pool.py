@@ -45,22 +45,24 @@ class ChainTask:
     Tasks with the same name are equal.
     """
 
-    name: str
-    recipe: ObjectiveFactory = field(compare=False)
+    fingerprint: str
+    objective_factory: ObjectiveFactory = field(compare=False)
     rules: Rules = field(compare=False)
 
 
 @lru_cache(maxsize=2)
 def get_objective(task: ChainTask) -> Objective:
     """Return the objective of a task. It is made once per process, since it caches costs."""
-    return task.recipe.make_objective()
+    return task.objective_factory.make_objective()
 
 
-def make_first_states(task: ChainTask, seed: int, chains: int) -> tuple[ChainState, ...]:
-    """Return the states of all chains before the first step. Raises `SearchError` for `chains` below 1."""
-    if chains < 1:
-        raise SearchError(f"{chains} chains: give 1 or more")
-    return tuple(make_first_state(get_objective(task), seed, chain_number) for chain_number in range(chains))
+def make_first_states(task: ChainTask, seed: int, chain_count: int) -> tuple[ChainState, ...]:
+    """Return the states of all chains before the first step. Raises `SearchError` for `chain_count` below 1."""
+    if chain_count < 1:
+        raise SearchError(f"{chain_count} chains: give 1 or more")
+    return tuple(
+        make_first_state(get_objective(task), seed, chain_number) for chain_number in range(chain_count)
+    )
 
 
 def run_chains(
@@ -68,17 +70,17 @@ def run_chains(
     states: Sequence[ChainState],
     executor: Executor,
     *,
-    until: int | None = None,
+    end_step: int | None = None,
     report: Report | None = None,
     stop: EarlyStop | None = None,
 ) -> tuple[ChainState, ...]:
-    """Run chains to step `until` (default: to their end) and return their states.
+    """Run chains to step `end_step` (default: to their end) and return their states.
 
     `report` is called with all states after every chunk. Ctrl-C and lost workers end the run early; incomplete chunks
     are then lost. Raises `SearchError` if workers are lost before the first chunk is complete.
     """
     stop = EarlyStop() if stop is None else stop
-    last_step = task.rules.steps if until is None else min(until, task.rules.steps)
+    last_step = task.rules.steps if end_step is None else min(end_step, task.rules.steps)
     current_states = list(states)
     pending: dict[Future[ChainState], int] = {}
 
@@ -100,7 +102,7 @@ def run_chains(
                 submit_next(chain_index)
     for future in pending:
         future.cancel()
-    if stop.lost and tuple(current_states) == tuple(states):
+    if stop.has_lost_workers and tuple(current_states) == tuple(states):
         raise _make_lost_workers_error(stop.reason)
     return tuple(current_states)
 
@@ -113,27 +115,27 @@ def _make_lost_workers_error(reason: str) -> SearchError:
     )
 
 
-def _run_chunk(task: ChainTask, state: ChainState, steps: int) -> ChainState:
-    return run_steps(get_objective(task), task.rules, state, steps)
+def _run_chunk(task: ChainTask, state: ChainState, step_count: int) -> ChainState:
+    return run_steps(get_objective(task), task.rules, state, step_count)
 
 
 @contextmanager
-def open_worker_pool(workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+def open_worker_pool(worker_count: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
     """Yield an executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
-    Raises `SearchError` for `workers` below 1, for a scheduler that does not answer, and for a loss of workers that no
-    `Stop` has caught.
+    Raises `SearchError` for `worker_count` below 1, for a scheduler that does not answer, and for a loss of workers
+    that no `Stop` has caught.
     """
-    if workers < 1:
-        raise SearchError(f"{workers} workers: give 1 or more")
+    if worker_count < 1:
+        raise SearchError(f"{worker_count} workers: give 1 or more")
     try:
         if scheduler is not None:
             with _connect_to_dask(scheduler) as executor:
                 yield executor
-        elif workers == 1:
+        elif worker_count == 1:
             yield InProcessExecutor()
         else:
-            with _start_processes(workers) as executor:
+            with _start_processes(worker_count) as executor:
                 yield executor
     except Exception as error:
         if not is_worker_loss(error):
@@ -155,13 +157,13 @@ class InProcessExecutor(Executor):
 
 
 @contextmanager
-def _start_processes(workers: int) -> Iterator[Executor]:
+def _start_processes(process_count: int) -> Iterator[Executor]:
     """Yield a pool of spawned processes: the threads of numerical libraries would not survive a fork."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
     executor = ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_leave_ctrl_c_to_parent
+        process_count, mp_context=get_context("spawn"), initializer=_leave_ctrl_c_to_parent
     )
     try:
         yield executor

@@ -29,9 +29,12 @@ MAX_WINDOW = 8
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint to `storage` every `every` iterations. If `size_bytes` is 0, the job determines its size."""
+    """A checkpoint to `storage` every `iteration_interval` iterations.
 
-    every: int
+    If `size_bytes` is 0, the job determines its size.
+    """
+
+    iteration_interval: int
     storage: Storage
     mode: Mode = "blocking"
     size_bytes: int = 0
@@ -39,7 +42,7 @@ class Checkpoint:
     def divide_bytes(self, job: Job) -> tuple[int, ...]:
         """Return the bytes that each node writes. Raises `WorkloadError` if they are not known."""
         if self.size_bytes:
-            return divide_evenly(self.size_bytes, job.graph.nodes)
+            return divide_evenly(self.size_bytes, job.graph.node_count)
         if not job.checkpoint:
             raise WorkloadError(
                 f"the bytes of a checkpoint of {job.name} are not known: give --checkpoint-bytes"
@@ -50,30 +53,30 @@ class Checkpoint:
 class CheckpointJobs(NamedTuple):
     """A job in a cluster with storage hosts: an iteration without a checkpoint, and an iteration with one."""
 
-    baseline: Job
-    with_checkpoint: Job
+    baseline_job: Job
+    checkpoint_job: Job
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckpointRun:
     """Times of iterations around a write, in seconds.
 
-    - `baseline`: execution of an iteration without a write.
-    - `window`: execution of the write together with `iterations` iterations.
+    - `baseline_execution`: execution of an iteration without a write.
+    - `window_execution`: execution of the write together with `iteration_count` iterations.
     - `longest_s`: the longest iteration, including a blocking write, or the wait for an overlapped write to end before
       the next checkpoint.
     - `write_s`: duration of the write.
     - `mean_s`: mean over all iterations until the next checkpoint.
-    - `extrapolated`: whether the write goes on after the window.
+    - `is_extrapolated`: whether the write goes on after the window.
     """
 
-    baseline: Execution
-    window: Execution
-    iterations: int
+    baseline_execution: Execution
+    window_execution: Execution
+    iteration_count: int
     longest_s: float
     write_s: float
     mean_s: float
-    extrapolated: bool = False
+    is_extrapolated: bool = False
 
 
 def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
@@ -90,12 +93,14 @@ def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
         job.graph, checkpoint.divide_bytes(job), checkpoint.storage, checkpoint.mode
     )
     plain_traffic, all_traffic = sum_graph_traffic(baseline_graph), sum_graph_traffic(checkpoint_graph)
-    mean_pairs = plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.every
+    mean_pairs = (
+        plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.iteration_interval
+    )
     return CheckpointJobs(
         replace(
             job,
             graph=baseline_graph,
-            traffic=Traffic(baseline_graph.nodes, plain_traffic.allreduce, mean_pairs),
+            traffic=Traffic(baseline_graph.node_count, plain_traffic.allreduce, mean_pairs),
         ),
         replace(job, graph=checkpoint_graph, traffic=all_traffic),
     )
@@ -112,7 +117,7 @@ def run_checkpoint(
     baseline = simulate(add_storage(job.graph, checkpoint.storage))
     bytes_by_node, period_iterations, baseline_s = (
         checkpoint.divide_bytes(job),
-        checkpoint.every,
+        checkpoint.iteration_interval,
         baseline.iteration_s,
     )
     if checkpoint.mode == "blocking":
@@ -130,7 +135,7 @@ def run_checkpoint(
     def simulate_overlapped(graph: TaskGraph) -> Execution:
         return simulate(add_checkpoint(graph, bytes_by_node, checkpoint.storage, "overlapped"))
 
-    server_count = job.graph.nodes
+    server_count = job.graph.node_count
     alone_s = simulate_overlapped(TaskGraphBuilder(server_count).build()).iteration_s
     # The write takes longer than alone, but so do the iterations: the ratio is a good estimate.
     iteration_count = min(
@@ -143,7 +148,7 @@ def run_checkpoint(
     window = simulate_overlapped(chained_iterations.graph)
     is_transfer = window.graph.kind == Kind.TRANSFER
     write_s = float(window.end_s[is_transfer & (window.graph.target >= server_count)].max())
-    end_s = float(window.end_s[chained_iterations.ends[0, -1]])
+    end_s = float(window.end_s[chained_iterations.end_tasks[0, -1]])
     iteration_s = chained_iterations.compute_iteration_s(window)
     longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())
     if write_s <= end_s:
@@ -167,4 +172,4 @@ def run_checkpoint(
     wait_s = max(alone_s - needed_iterations * progress_s, 0.0)
     write_s, longest_s = needed_iterations * slow_s + wait_s, max(longest_s, slow_s + wait_s)
     mean_s = (write_s + (period_iterations - needed_iterations) * baseline_s) / period_iterations
-    return CheckpointRun(baseline, window, iteration_count, longest_s, write_s, mean_s, extrapolated=True)
+    return CheckpointRun(baseline, window, iteration_count, longest_s, write_s, mean_s, is_extrapolated=True)

@@ -29,52 +29,55 @@ class SharedIterations:
     """Iterations of jobs in one graph. Task `starts[j]` precedes job j. Task `ends[j, k]` ends iteration k of job j."""
 
     graph: TaskGraph
-    starts: Integers
-    ends: Integers
+    start_tasks: Integers
+    end_tasks: Integers
 
     def compute_iteration_s(self, execution: Execution) -> Floats:
         """Return the duration of each iteration in seconds, shape (jobs, iterations)."""
-        borders = np.column_stack([execution.end_s[self.starts], execution.end_s[self.ends]])
+        borders = np.column_stack([execution.end_s[self.start_tasks], execution.end_s[self.end_tasks]])
         times: Floats = np.diff(borders, axis=1)
         return times
 
 
-def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> SharedIterations:
-    """Return a graph with each job `iterations` times. An iteration begins when the previous one has ended.
+def chain_iterations(node_count: int, jobs: Sequence[PlacedJob], iteration_count: int) -> SharedIterations:
+    """Return a graph with each job `iteration_count` times. An iteration begins when the previous one has ended.
 
     Raises `ValueError` as `TaskGraph` does.
     """
-    builder = _GraphBuilder(nodes)
+    builder = _GraphBuilder(node_count)
     starts, iteration_ends = [], []
     for job in jobs:
         previous_end = builder.add_wait(job.start_s)
         starts.append(previous_end)
         iteration_ends.append(
-            [previous_end := builder.add_iteration(job, earlier_task=previous_end) for _ in range(iterations)]
+            [
+                previous_end := builder.add_iteration(job, earlier_task=previous_end)
+                for _ in range(iteration_count)
+            ]
         )
-    return SharedIterations(builder.graph(), np.array(starts), np.array(iteration_ends))
+    return SharedIterations(builder.build_graph(), np.array(starts), np.array(iteration_ends))
 
 
 @dataclass(slots=True)
 class _GraphBuilder:
     """Builder of a task graph."""
 
-    nodes: int
-    tasks: int = 0
-    waits: int = 0
+    node_count: int
+    task_count: int = 0
+    wait_count: int = 0
     columns: dict[str, list[NDArray[np.generic]]] = field(default_factory=dict)
     groups: list[tuple[int, ...]] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
 
     def add_wait(self, time_s: float) -> int:
         """Add a task that takes `time_s` on its own device, and return its number."""
-        self.waits += 1
-        self._append(kind=Kind.COMPUTE, device=self.nodes + self.waits - 1, time_s=time_s)
-        return self.tasks - 1
+        self.wait_count += 1
+        self._append(kind=Kind.COMPUTE, device=self.node_count + self.wait_count - 1, time_s=time_s)
+        return self.task_count - 1
 
     def add_iteration(self, job: PlacedJob, earlier_task: int) -> int:
         """Add all tasks of a job after `earlier_task`, then a barrier; return the number of the barrier."""
-        graph, first_task = job.graph, self.tasks
+        graph, first_task = job.graph, self.task_count
         roots = np.setdiff1d(np.arange(graph.task_count), graph.after) + first_task
         leaves = np.setdiff1d(np.arange(graph.task_count), graph.before) + first_task
         self._append(
@@ -98,14 +101,14 @@ class _GraphBuilder:
         self._append(kind=Kind.BARRIER)
         self._add_edges(graph.before + first_task, graph.after + first_task)
         self._add_edges(np.full(roots.size, earlier_task), roots)
-        self._add_edges(leaves, np.full(leaves.size, self.tasks - 1))
-        return self.tasks - 1
+        self._add_edges(leaves, np.full(leaves.size, self.task_count - 1))
+        return self.task_count - 1
 
-    def graph(self) -> TaskGraph:
+    def build_graph(self) -> TaskGraph:
         """Return the graph of all tasks added so far."""
         arrays = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         return TaskGraph(
-            nodes=self.nodes, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **arrays
+            node_count=self.node_count, groups=tuple(self.groups), exchanges=tuple(self.exchanges), **arrays
         )
 
     def _append(self, **values: NDArray[np.generic] | float) -> None:
@@ -113,7 +116,7 @@ class _GraphBuilder:
         for name, default in _DEFAULTS.items():
             value = np.asarray(values.get(name, default), dtype=np.float64 if name == "time_s" else np.int64)
             self.columns.setdefault(name, []).append(np.broadcast_to(value, (size,)))
-        self.tasks += size
+        self.task_count += size
 
     def _add_edges(self, earlier_tasks: Integers, later_tasks: Integers) -> None:
         self.columns.setdefault("before", []).append(earlier_tasks.astype(np.int64))

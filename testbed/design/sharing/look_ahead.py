@@ -58,7 +58,9 @@ def start_on_first_plane(wiring: Wiring) -> TwoPlanes:
     return TwoPlanes(wiring.nodes, wiring.degree, frozenset(wiring.links), frozenset())
 
 
-def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | None = None) -> LookAhead:
+def plan_look_ahead(
+    planes: TwoPlanes, upcoming_wiring: Wiring, nodes: Collection[int] | None = None
+) -> LookAhead:
     """Plan the next job of `nodes` (default: all) on the plane that these nodes do not use now.
 
     Circuits that the idle plane still holds are kept. Jobs of other nodes are not affected.
@@ -67,7 +69,7 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
     """
     own_nodes = set(range(planes.nodes) if nodes is None else nodes)
     nics = frozenset(Nic(node, index) for node in own_nodes for index in range(planes.degree))
-    foreign_nics = [nic for link in upcoming.links for nic in link if nic not in nics]
+    foreign_nics = [nic for link in upcoming_wiring.links for nic in link if nic not in nics]
     unknown_nodes = sorted(own_nodes - set(range(planes.nodes)))
     if foreign_nics:
         raise TopologyError(
@@ -79,7 +81,7 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
             f"the job names node {unknown_nodes[0]}, but the planes have {planes.nodes} nodes: "
             f"give nodes 0 to {planes.nodes - 1}"
         )
-    if frozenset(upcoming.links) == {
+    if frozenset(upcoming_wiring.links) == {
         link for link in planes.find_lit_links() if {link.source, link.target} & nics
     }:
         return LookAhead(nics <= planes.on_second, (), (), (), planes)
@@ -88,7 +90,7 @@ def plan_look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] 
         raise TopologyError("the interfaces of the job use both planes: flip them to one plane first")
     idle_links = planes.second if uses_second_plane else planes.first
     own_links = {link for link in idle_links if {link.source, link.target} & nics}
-    upcoming_links = frozenset(upcoming.links)
+    upcoming_links = frozenset(upcoming_wiring.links)
     new_links = (idle_links - own_links) | upcoming_links
     planes_after = replace(
         planes,

@@ -36,10 +36,10 @@ class PacketLink:
 
 @dataclass(frozen=True, slots=True)
 class SendingJob:
-    """A job that computes, then sends `packets`. Its first iteration begins at `start_s`."""
+    """A job that computes, then sends `packet_count`. Its first iteration begins at `start_s`."""
 
     compute_s: float
-    packets: int
+    packet_count: int
     sender: Sender
     start_s: float = 0.0
 
@@ -50,28 +50,33 @@ class PacketRun:
 
     iteration_s: NDArray[np.float64]
     senders: tuple[Sender, ...]
-    dropped: int
+    dropped_count: int
 
     @property
-    def retransmits(self) -> tuple[int, ...]:
+    def retransmit_counts(self) -> tuple[int, ...]:
         """Number of retransmitted packets of each job."""
-        return tuple(sender.retransmits for sender in self.senders)
+        return tuple(sender.retransmit_count for sender in self.senders)
 
 
-def run_packets(jobs: Sequence[SendingJob], iterations: int, link: PacketLink | None = None) -> PacketRun:
-    """Simulate until every job has finished `iterations` iterations, and return those. Faster jobs keep running."""
-    return _Run(list(jobs), link or PacketLink(), iterations).run()
+def run_packets(
+    jobs: Sequence[SendingJob], iteration_count: int, link: PacketLink | None = None
+) -> PacketRun:
+    """Simulate until every job has finished `iteration_count` iterations, and return those.
+
+    Faster jobs keep running.
+    """
+    return _PacketSimulation(list(jobs), link or PacketLink(), iteration_count).run()
 
 
 @dataclass(slots=True)
-class _Run:
+class _PacketSimulation:
     jobs: list[SendingJob]
     link: PacketLink
-    iterations: int
-    now: float = 0.0
-    dropped: int = 0
+    iteration_count: int
+    now_s: float = 0.0
+    dropped_count: int = 0
     _events: list[tuple[float, int, int, int, bytes]] = field(default_factory=list)
-    _order: itertools.count[int] = field(default_factory=itertools.count)
+    _event_numbers: itertools.count[int] = field(default_factory=itertools.count)
     _queue: deque[tuple[int, bytes]] = field(default_factory=deque)
     _is_busy: bool = False
     _receivers: list[Receiver] = field(default_factory=list)
@@ -92,31 +97,32 @@ class _Run:
             _TIMER_EXPIRED: self._expire_timer,
         }
         while (
-            min(len(iteration_begins_s) for iteration_begins_s in self._iteration_begins) <= self.iterations
+            min(len(iteration_begins_s) for iteration_begins_s in self._iteration_begins)
+            <= self.iteration_count
         ):
-            self.now, _, kind, job_index, packet = heapq.heappop(self._events)
+            self.now_s, _, kind, job_index, packet = heapq.heappop(self._events)
             handler_by_kind[kind](job_index, packet)
         iteration_s = np.array(
             [
-                np.diff(iteration_begins_s[: self.iterations + 1])
+                np.diff(iteration_begins_s[: self.iteration_count + 1])
                 for iteration_begins_s in self._iteration_begins
             ]
         )
-        return PacketRun(iteration_s, tuple(job.sender for job in self.jobs), self.dropped)
+        return PacketRun(iteration_s, tuple(job.sender for job in self.jobs), self.dropped_count)
 
     def _schedule(self, time_s: float, kind: int, job_index: int, packet: bytes = b"") -> None:
-        heapq.heappush(self._events, (time_s, next(self._order), kind, job_index, packet))
+        heapq.heappush(self._events, (time_s, next(self._event_numbers), kind, job_index, packet))
 
     def _begin_sending(self, job_index: int, _packet: bytes) -> None:
         self._is_sending[job_index] = True
-        self.jobs[job_index].sender.begin(self.jobs[job_index].packets)
+        self.jobs[job_index].sender.begin(self.jobs[job_index].packet_count)
         self._send(job_index)
 
     def _send(self, job_index: int) -> None:
         sender = self.jobs[job_index].sender
-        for packet in [*sender.on_time(self.now), *sender.poll(self.now)]:
+        for packet in [*sender.on_time(self.now_s), *sender.poll(self.now_s)]:
             if self._is_busy and len(self._queue) >= self.link.queue_packets:
-                self.dropped += 1
+                self.dropped_count += 1
                 continue
             self._queue.append((job_index, packet))
             if not self._is_busy:
@@ -128,28 +134,28 @@ class _Run:
         self._is_busy = bool(self._queue)
         if self._queue:
             job_index, packet = self._queue.popleft()
-            self._schedule(self.now + self.link.compute_time_s(packet), _PACKET_SENT, job_index, packet)
+            self._schedule(self.now_s + self.link.compute_time_s(packet), _PACKET_SENT, job_index, packet)
 
     def _finish_sending(self, job_index: int, packet: bytes) -> None:
-        self._schedule(self.now + self.link.delay_s, _DATA_ARRIVED, job_index, packet)
+        self._schedule(self.now_s + self.link.delay_s, _DATA_ARRIVED, job_index, packet)
         self._transmit()
 
     def _receive_data(self, job_index: int, packet: bytes) -> None:
         answer = self._receivers[job_index].on_packet(packet)
         if answer is not None:
-            self._schedule(self.now + self.link.delay_s, _ACK_ARRIVED, job_index, answer)
+            self._schedule(self.now_s + self.link.delay_s, _ACK_ARRIVED, job_index, answer)
 
     def _receive_ack(self, job_index: int, packet: bytes) -> None:
         job = self.jobs[job_index]
-        job.sender.on_packet(packet, self.now)
+        job.sender.on_packet(packet, self.now_s)
         if self._is_sending[job_index] and job.sender.is_done:
             self._is_sending[job_index] = False
-            self._iteration_begins[job_index].append(self.now)
-            self._schedule(self.now + job.compute_s, _JOB_READY, job_index)
+            self._iteration_begins[job_index].append(self.now_s)
+            self._schedule(self.now_s + job.compute_s, _JOB_READY, job_index)
         else:
             self._send(job_index)
 
     def _expire_timer(self, job_index: int, _packet: bytes) -> None:
         sender = self.jobs[job_index].sender
-        if sender.deadline_s is not None and self.now >= sender.deadline_s:
+        if sender.deadline_s is not None and self.now_s >= sender.deadline_s:
             self._send(job_index)

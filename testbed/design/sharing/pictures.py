@@ -12,8 +12,8 @@ import numpy as np
 from lightbed.output_file import save_figure
 from lightbed.wording import describe_extra
 from sim.models.contention.job import PeriodicJob
-from sim.models.contention.simulation import Contention, Floats, Setting
-from testbed.design.sharing.cassini.prediction import group_by_links, make_shifted_setting, run_policy
+from sim.models.contention.simulation import ContentionResult, Floats, Setting
+from testbed.design.sharing.cassini.prediction import group_by_links, make_shifted_setting, simulate_policy
 from testbed.design.sharing.cassini.schedule import LinkSchedule, Schedule, Scheduler
 from testbed.design.sharing.jobs import place_jobs
 
@@ -79,8 +79,8 @@ def draw_circles(drawn_link: DrawnLink, perimeter_ms: float, path: Path) -> Path
 
 def draw_time_line(
     drawn_link: DrawnLink,
-    fair_contention: Contention,
-    shifted_contention: Contention,
+    fair_contention: ContentionResult,
+    shifted_contention: ContentionResult,
     length_ms: float,
     path: Path,
 ) -> Path:
@@ -158,7 +158,7 @@ def _compute_load(scheduler: Scheduler, link: LinkSchedule) -> float:
 
 def _simulate_before_and_after(
     scheduler: Scheduler, schedule: Schedule, link: LinkSchedule
-) -> tuple[Contention, Contention]:
+) -> tuple[ContentionResult, ContentionResult]:
     """Simulate a link's jobs and all connected jobs, fair and as scheduled, and return the link's rates over time."""
     jobs_by_link = scheduler.links.find_jobs_by_link(schedule.placement, scheduler.jobs)
     capacities = [scheduler.links.rate_gbps] * len(jobs_by_link)
@@ -174,18 +174,18 @@ def _simulate_before_and_after(
         stretch,
         TRACE_ROWS,
     )
-    fair_contention = run_policy(
-        group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS
+    fair_contention = simulate_policy(
+        group, capacities, setting=Setting(max_trace_rows=TRACE_ROWS), iterations=_ITERATIONS
     )
-    shifted_contention = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
+    shifted_contention = simulate_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
     job_indices = [
         next(job_index for job_index, job in enumerate(group) if job.name == name) for name in link.jobs
     ]
     return (_select_jobs(fair_contention, job_indices), _select_jobs(shifted_contention, job_indices))
 
 
-def _select_jobs(contention: Contention, job_indices: list[int]) -> Contention:
-    return Contention(
+def _select_jobs(contention: ContentionResult, job_indices: list[int]) -> ContentionResult:
+    return ContentionResult(
         contention.begins_ms[job_indices],
         contention.alignments[job_indices],
         contention.times_ms,

@@ -41,57 +41,60 @@ class RailCluster:
             )
 
     @property
-    def gpus(self) -> int:
+    def gpu_count(self) -> int:
         """Number of GPUs."""
         return self.domains * self.rails
 
 
 @dataclass(frozen=True, slots=True)
 class RailJob:
-    """A job of `gpus` GPUs, with tensor parallelism over `tensor` GPUs of a domain.
+    """A job of `gpu_count` GPUs, with tensor parallelism over `tensor_degree` GPUs of a domain.
 
-    `shape` fixes the shape of its rectangle. If `serves`, all its GPUs must be in one domain. Raises `WorkloadError`
-    for numbers below 1, and for a shape of another number of GPUs.
+    `shape` fixes the shape of its rectangle. If `is_serving`, all its GPUs must be in one domain. Raises
+    `WorkloadError` for numbers below 1, and for a shape of another number of GPUs.
     """
 
     name: str
-    gpus: int
-    tensor: int = 1
+    gpu_count: int
+    tensor_degree: int = 1
     shape: Shape | None = None
-    serves: bool = False
+    is_serving: bool = False
 
     def __post_init__(self) -> None:
-        if self.gpus < 1 or self.tensor < 1:
+        if self.gpu_count < 1 or self.tensor_degree < 1:
             raise WorkloadError(
-                f"job {self.name!r} has {self.gpus} GPUs and tensor width {self.tensor}: give 1 or more of each"
+                f"job {self.name!r} has {self.gpu_count} GPUs and tensor width {self.tensor_degree}: give 1 or more"
+                " of each"
             )
-        if self.shape and (min(self.shape) < 1 or self.shape[0] * self.shape[1] != self.gpus):
+        if self.shape and (min(self.shape) < 1 or self.shape[0] * self.shape[1] != self.gpu_count):
             domains, rails = self.shape
             raise WorkloadError(
-                f"job {self.name!r} has {self.gpus} GPUs, but its shape is {domains} domains by {rails} rails: "
+                f"job {self.name!r} has {self.gpu_count} GPUs, but its shape is {domains} domains by {rails} rails: "
                 "correct one of them"
             )
 
     def list_shapes(self, cluster: RailCluster) -> tuple[Shape, ...]:
         """Return the shapes of rectangles that fit into the cluster and hold the job, in descending order of rails.
 
-        >>> RailJob("train", 24, tensor=2).list_shapes(RailCluster(16, 8))
+        >>> RailJob("train", 24, tensor_degree=2).list_shapes(RailCluster(16, 8))
         ((3, 8), (4, 6), (6, 4), (12, 2))
-        >>> RailJob("serve", 4, serves=True).list_shapes(RailCluster(16, 8))
+        >>> RailJob("serve", 4, is_serving=True).list_shapes(RailCluster(16, 8))
         ((1, 4),)
         """
         if self.shape:
-            possible = [self.shape]
+            possible_shapes = [self.shape]
         else:
             widths = range(cluster.rails, 0, -1)
-            possible = [(self.gpus // rails, rails) for rails in widths if self.gpus % rails == 0]
+            possible_shapes = [
+                (self.gpu_count // rails, rails) for rails in widths if self.gpu_count % rails == 0
+            ]
         return tuple(
             (domains, rails)
-            for domains, rails in possible
+            for domains, rails in possible_shapes
             if domains <= cluster.domains
             and rails <= cluster.rails
-            and rails % self.tensor == 0
-            and (domains == 1 or not self.serves)
+            and rails % self.tensor_degree == 0
+            and (domains == 1 or not self.is_serving)
         )
 
     def explain_misfit(self, cluster: RailCluster) -> str:
@@ -99,16 +102,18 @@ class RailJob:
         if self.list_shapes(cluster):
             return ""
         size = f"{cluster.domains} domains of {cluster.rails} GPUs"
-        if self.gpus > cluster.gpus:
-            return f"it needs {self.gpus} GPUs, but the cluster has {cluster.gpus}"
-        if self.serves and self.gpus > cluster.rails:
-            return f"it serves with {self.gpus} GPUs, but a domain has {cluster.rails}"
-        if self.tensor > cluster.rails:
-            return f"its tensor width is {self.tensor}, but a domain has {cluster.rails} GPUs"
+        if self.gpu_count > cluster.gpu_count:
+            return f"it needs {self.gpu_count} GPUs, but the cluster has {cluster.gpu_count}"
+        if self.is_serving and self.gpu_count > cluster.rails:
+            return f"it serves with {self.gpu_count} GPUs, but a domain has {cluster.rails}"
+        if self.tensor_degree > cluster.rails:
+            return f"its tensor width is {self.tensor_degree}, but a domain has {cluster.rails} GPUs"
         if self.shape:
             domains, rails = self.shape
-            return f"{domains} domains by {rails} rails with tensor width {self.tensor} do not fit in {size}"
-        return f"{self.gpus} GPUs with tensor width {self.tensor} do not form a rectangle in {size}"
+            return f"{domains} domains by {rails} rails with tensor width {self.tensor_degree} do not fit in {size}"
+        return (
+            f"{self.gpu_count} GPUs with tensor width {self.tensor_degree} do not form a rectangle in {size}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,56 +136,56 @@ class Rectangle:
 
     def list_tensor_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
         """Return the groups of tensor parallelism: neighbours within a domain."""
-        gpus, width = self.find_gpus(cluster), self.job.tensor
+        gpus, width = self.find_gpus(cluster), self.job.tensor_degree
         return tuple(gpus[start : start + width] for start in range(0, len(gpus), width))
 
     def list_data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
         """Return the groups that sum gradients: GPUs with the same part of the model. A serving job has none."""
-        if self.job.serves:
+        if self.job.is_serving:
             return ()
-        gpus, width = self.find_gpus(cluster), self.job.tensor
+        gpus, width = self.find_gpus(cluster), self.job.tensor_degree
         return tuple(gpus[part::width] for part in range(width))
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Rectangles of a cluster's jobs. `unplaced` holds the reason for each job without a rectangle.
+    """Rectangles of a cluster's jobs. `reason_by_unplaced_job` holds the reason for each job without a rectangle.
 
-    If `proven`, no other tiling uses more GPUs.
+    If `is_proven`, no other tiling uses more GPUs.
     """
 
     cluster: RailCluster
     rectangles: tuple[Rectangle, ...]
-    unplaced: Mapping[str, str] = field(default_factory=dict)
-    proven: bool = False
+    reason_by_unplaced_job: Mapping[str, str] = field(default_factory=dict)
+    is_proven: bool = False
 
     @property
-    def used_gpus(self) -> int:
+    def used_gpu_count(self) -> int:
         """Number of GPUs in rectangles."""
         return sum(rectangle.domains * rectangle.rails for rectangle in self.rectangles)
 
     @property
     def utilisation(self) -> float:
         """Fraction of the GPUs in rectangles."""
-        return self.used_gpus / self.cluster.gpus
+        return self.used_gpu_count / self.cluster.gpu_count
 
 
 def tile_jobs(
     cluster: RailCluster,
     jobs: Sequence[RailJob],
     *,
-    exact_jobs: int = MAX_EXACT_JOBS,
+    max_exact_jobs: int = MAX_EXACT_JOBS,
     max_steps: int = MAX_STEPS,
 ) -> Tiling:
     """Return a tiling that uses as many GPUs as possible. It is proven if the search ends within `max_steps`.
 
-    The search handles up to `exact_jobs` jobs and `MAX_EXACT_GPUS` GPUs. Raises `WorkloadError` for two jobs of the
+    The search handles up to `max_exact_jobs` jobs and `MAX_EXACT_GPUS` GPUs. Raises `WorkloadError` for two jobs of the
     same name.
 
     >>> jobs = [
-    ...     RailJob("train", 24, tensor=4),
+    ...     RailJob("train", 24, tensor_degree=4),
     ...     RailJob("fixed", 12, shape=(2, 6)),
-    ...     RailJob("serve", 4, serves=True),
+    ...     RailJob("serve", 4, is_serving=True),
     ... ]
     >>> tiling = tile_jobs(RailCluster(domains=6, rails=8), jobs)
     >>> [
@@ -188,7 +193,7 @@ def tile_jobs(
     ...     for one in tiling.rectangles
     ... ]
     [('train', 0, 0, 3, 8), ('fixed', 3, 0, 2, 6), ('serve', 5, 0, 1, 4)]
-    >>> f"{tiling.utilisation:.0%}", tiling.proven
+    >>> f"{tiling.utilisation:.0%}", tiling.is_proven
     ('83%', True)
     """
     names = [job.name for job in jobs]
@@ -198,11 +203,11 @@ def tile_jobs(
     rectangles, is_proven = cut_greedily(cluster, jobs), False
     used_gpus = sum(rectangle.domains * rectangle.rails for rectangle in rectangles)
     possible_jobs = [job for job in jobs if job.list_shapes(cluster)]
-    if used_gpus == min(cluster.gpus, sum(job.gpus for job in possible_jobs)):
+    if used_gpus == min(cluster.gpu_count, sum(job.gpu_count for job in possible_jobs)):
         is_proven = True
-    elif len(possible_jobs) <= exact_jobs and cluster.gpus <= MAX_EXACT_GPUS:
+    elif len(possible_jobs) <= max_exact_jobs and cluster.gpu_count <= MAX_EXACT_GPUS:
         search = _TilingSearch(cluster, jobs, max_steps, rectangles)
-        rectangles, is_proven = search.run(), search.steps < max_steps
+        rectangles, is_proven = search.run(), search.step_count < max_steps
     return Tiling(cluster, rectangles, _explain_unplaced(cluster, jobs, rectangles), is_proven)
 
 
@@ -210,7 +215,7 @@ def cut_greedily(cluster: RailCluster, jobs: Sequence[RailJob]) -> tuple[Rectang
     """Place the largest job first, each in the smallest free rectangle that fits, and return the rectangles."""
     free_rectangles = [(0, 0, cluster.domains, cluster.rails)]
     rectangles = []
-    for job in sorted(jobs, key=lambda job: -job.gpus):
+    for job in sorted(jobs, key=lambda job: -job.gpu_count):
         fitting_shapes = (
             (index, shape)
             for index, (_, _, domains, rails) in enumerate(free_rectangles)
@@ -256,21 +261,22 @@ class _TilingSearch:
     ) -> None:
         self._cluster, self._max_steps = cluster, max_steps
         self._jobs = sorted(
-            (job for job in jobs if job.list_shapes(cluster)), key=lambda job: (-job.gpus, _make_job_key(job))
+            (job for job in jobs if job.list_shapes(cluster)),
+            key=lambda job: (-job.gpu_count, _make_job_key(job)),
         )
-        self._remaining_gpus = [
-            sum(job.gpus for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
+        self._remaining_gpu_counts = [
+            sum(job.gpu_count for job in self._jobs[index:]) for index in range(len(self._jobs) + 1)
         ]
         self._spots = [self._find_spots(index) for index in range(len(self._jobs))]
-        self._best, self._best_gpus = (
+        self._best_rectangles, self._best_gpu_count = (
             best_tiling,
             sum(rectangle.domains * rectangle.rails for rectangle in best_tiling),
         )
-        self.steps = 0
+        self.step_count = 0
 
     def run(self) -> tuple[Rectangle, ...]:
         self._search_places(0, 0, 0, (), -1)
-        return self._best
+        return self._best_rectangles
 
     def _find_spots(self, index: int) -> list[tuple[Rectangle, int]]:
         """Return the possible rectangles of a job, each with a bit mask of its GPUs."""
@@ -302,42 +308,42 @@ class _TilingSearch:
 
     def _search_places(
         self,
-        index: int,
+        job_index: int,
         occupied_bits: int,
         used_gpus: int,
         placed_rectangles: tuple[Rectangle, ...],
         previous_spot: int,
     ) -> None:
-        """Try all rectangles of the jobs from `index` on. `previous_spot` is the previous job's spot, or -1."""
-        if used_gpus > self._best_gpus:
-            self._best, self._best_gpus = placed_rectangles, used_gpus
-        max_gpus = min(used_gpus + self._remaining_gpus[index], self._cluster.gpus)
-        if index == len(self._jobs) or max_gpus <= self._best_gpus:
+        """Try all rectangles of the jobs from `job_index` on. `previous_spot` is the previous job's spot, or -1."""
+        if used_gpus > self._best_gpu_count:
+            self._best_rectangles, self._best_gpu_count = placed_rectangles, used_gpus
+        max_gpus = min(used_gpus + self._remaining_gpu_counts[job_index], self._cluster.gpu_count)
+        if job_index == len(self._jobs) or max_gpus <= self._best_gpu_count:
             return
-        job = self._jobs[index]
+        job = self._jobs[job_index]
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
-        is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
-        spots = self._spots[index]
+        is_repeated = job_index > 0 and _make_job_key(self._jobs[job_index - 1]) == _make_job_key(job)
+        spots = self._spots[job_index]
         first_spot = 0 if not is_repeated else previous_spot + 1 if previous_spot >= 0 else len(spots)
         for spot_index in range(first_spot, len(spots)):
             rectangle, bits = spots[spot_index]
-            self.steps += 1
-            if self.steps >= self._max_steps:
+            self.step_count += 1
+            if self.step_count >= self._max_steps:
                 return
             if occupied_bits & bits:
                 continue
             self._search_places(
-                index + 1,
+                job_index + 1,
                 occupied_bits | bits,
-                used_gpus + job.gpus,
+                used_gpus + job.gpu_count,
                 (*placed_rectangles, rectangle),
                 spot_index,
             )
-        self._search_places(index + 1, occupied_bits, used_gpus, placed_rectangles, -1)
+        self._search_places(job_index + 1, occupied_bits, used_gpus, placed_rectangles, -1)
 
 
 def _make_job_key(job: RailJob) -> tuple[int, int, Shape, bool]:
-    return job.gpus, job.tensor, job.shape or (0, 0), job.serves
+    return job.gpu_count, job.tensor_degree, job.shape or (0, 0), job.is_serving
 
 
 def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
@@ -356,7 +362,7 @@ def _explain_unplaced(
     cluster: RailCluster, jobs: Sequence[RailJob], rectangles: Sequence[Rectangle]
 ) -> dict[str, str]:
     placed_names = {rectangle.job.name for rectangle in rectangles}
-    free_gpus = cluster.gpus - sum(rectangle.domains * rectangle.rails for rectangle in rectangles)
+    free_gpus = cluster.gpu_count - sum(rectangle.domains * rectangle.rails for rectangle in rectangles)
     return {
         job.name: _explain_unplaced_job(cluster, job, free_gpus)
         for job in jobs
@@ -368,7 +374,7 @@ def _explain_unplaced_job(cluster: RailCluster, job: RailJob, free_gpus: int) ->
     misfit = job.explain_misfit(cluster)
     if misfit:
         return misfit
-    if free_gpus < job.gpus:
-        return f"it needs {job.gpus} GPUs, but other jobs leave {free_gpus}"
+    if free_gpus < job.gpu_count:
+        return f"it needs {job.gpu_count} GPUs, but other jobs leave {free_gpus}"
     shape_texts = " or ".join(f"{domains} by {rails}" for domains, rails in job.list_shapes(cluster))
     return f"{free_gpus} GPUs are free, but not in a rectangle of {shape_texts} (domains by rails)"

@@ -32,7 +32,7 @@ from testbed.errors import TopologyError
 
 __all__ = ["AllReduceDemand", "check_possible", "find_topology", "list_circulant_edges", "render_topology"]
 
-Shares = Literal["averages", "published"]
+ShareRule = Literal["averages", "published"]
 
 MAX_DEGREE = 1024
 """Maximum NICs per node, far above any real node: a typo is refused before it costs memory."""
@@ -50,8 +50,8 @@ def find_topology(
     simplex: bool = False,
     method: Method = "geometric",
     demands: Sequence[AllReduceDemand] = (),
-    shares: Shares = "averages",
-    primes: bool = False,
+    share_rule: ShareRule = "averages",
+    only_primes: bool = False,
 ) -> Topology:
     """Return a connected topology of `nodes` nodes with `degree` NICs each.
 
@@ -63,9 +63,9 @@ def find_topology(
 
     Rings are shared among the demands in proportion to the bytes that members send (default: one AllReduce over all
     nodes). The group of all nodes comes first, so that the graph is connected. `method` chooses among the strides of
-    each group, and `shares` is the rule by which groups share rings. A stride repeats only if all usable strides are
-    used. The antipodal stride of groups of two is doubled for an even degree. `primes` prefers strides that are 1 or a
-    prime number of steps of their group, as far as they suffice.
+    each group, and `share_rule` is the rule by which groups share rings. A stride repeats only if all usable strides
+    are used. The antipodal stride of groups of two is doubled for an even degree. `only_primes` prefers strides that
+    are 1 or a prime number of steps of their group, as far as they suffice.
 
     Raises `TopologyError` if no such topology exists or a group does not divide the nodes.
 
@@ -78,19 +78,19 @@ def find_topology(
     bytes_by_group: dict[int, float] = {}
     for demand in demands or (AllReduceDemand(nodes, 1),):
         check_group(nodes, demand)
-        bytes_by_group[demand.group] = bytes_by_group.get(demand.group, 0.0) + demand.bytes_sent
+        bytes_by_group[demand.group_size] = bytes_by_group.get(demand.group_size, 0.0) + demand.bytes_sent
     bytes_by_group = dict(sorted(bytes_by_group.items(), key=lambda item: (-item[1], -item[0])))
-    stride_search = _StrideSearch(nodes, degree, simplex, method, shares, primes)
+    stride_search = _StrideSearch(nodes, degree, simplex, method, share_rule, only_primes)
     strides = _choose_strides(stride_search, bytes_by_group)
     if math.gcd(nodes, *strides) != 1:
-        connected_search = _StrideSearch(nodes, degree, simplex, method, "averages", primes)
+        connected_search = _StrideSearch(nodes, degree, simplex, method, "averages", only_primes)
         strides = _choose_strides(connected_search, {nodes: 0.0} | bytes_by_group)
     edges = list_circulant_edges(nodes, list_direct_strides(nodes, strides, simplex=simplex))
     circulant = Topology(nodes, degree, simplex, strides, edges)
-    return circulant if simplex or degree % 2 == 0 or 2 in bytes_by_group else find_with_shortcuts(circulant)
+    return circulant if simplex or degree % 2 == 0 or 2 in bytes_by_group else add_shortcuts(circulant)
 
 
-def find_with_shortcuts(topology: Topology) -> Topology:
+def add_shortcuts(topology: Topology) -> Topology:
     """Return a duplex circulant with its antipodal matching replaced, if another matching shortens distances much.
 
     Return the topology unchanged if it has no single antipodal stride, or if its other strides do not connect all
@@ -157,7 +157,9 @@ def render_topology(topology: Topology) -> dict[str, Any]:
         "diameter": distances.diameter,
         "mean_hops": round(distances.mean_hops, 6),
     }
-    return document | ({"hops_sampled_from": distances.sampled_from} if distances.sampled_from else {})
+    return document | (
+        {"hops_sampled_from": distances.sampled_node_count} if distances.sampled_node_count else {}
+    )
 
 
 class _StrideSearch(NamedTuple):
@@ -167,8 +169,8 @@ class _StrideSearch(NamedTuple):
     degree: int
     simplex: bool
     method: Method
-    shares: Shares
-    primes: bool
+    share_rule: ShareRule
+    only_primes: bool
 
     def select(
         self, stride_count: int, candidates: Sequence[int], fixed_strides: Sequence[int]
@@ -191,7 +193,9 @@ def _choose_strides(search: _StrideSearch, bytes_by_group: Mapping[int, float]) 
     ring_count = search.degree if simplex else search.degree // 2
     strides_by_group = {group: _find_candidates(search, group, strides) for group in bytes_by_group}
     stride_count_by_group = {group: len(pool) for group, pool in strides_by_group.items()}
-    ring_count_by_group = share_rings(ring_count, nodes, bytes_by_group, stride_count_by_group, search.shares)
+    ring_count_by_group = share_rings(
+        ring_count, nodes, bytes_by_group, stride_count_by_group, search.share_rule
+    )
     for group, group_ring_count in ring_count_by_group.items():
         group_strides = search.select(group_ring_count, strides_by_group[group], strides)
         strides += [
@@ -219,7 +223,7 @@ def _find_candidates(search: _StrideSearch, group: int, used_strides: Sequence[i
     strides = list_totient_strides(search.nodes, group)
     if not search.simplex:
         strides = list_half_range(search.nodes, strides)
-    if search.primes:
+    if search.only_primes:
         strides = list_prime_strides(search.nodes, group, strides)
     return tuple(stride for stride in strides if stride not in used_strides)
 
@@ -229,7 +233,7 @@ def _list_ring_strides(nodes: int, stride: int, *, simplex: bool) -> tuple[int, 
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
-def _fill_strides(search: _StrideSearch, spare_rings: int, used_strides: Sequence[int]) -> list[int]:
+def _fill_strides(search: _StrideSearch, spare_ring_count: int, used_strides: Sequence[int]) -> list[int]:
     """Return strides for rings that no group can use: first strides over all nodes, then any unused stride."""
     all_strides = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
     unused_strides = [stride for stride in all_strides if stride not in used_strides]
@@ -239,7 +243,7 @@ def _fill_strides(search: _StrideSearch, spare_rings: int, used_strides: Sequenc
     )
     strides: list[int] = []
     for candidates in candidate_lists:
-        stride_count = min(spare_rings - len(strides), len(candidates))
+        stride_count = min(spare_ring_count - len(strides), len(candidates))
         strides += search.select(stride_count, candidates, (*used_strides, *strides))
     return strides
 
@@ -250,7 +254,7 @@ def parse_demands(texts: Iterable[str]) -> tuple[AllReduceDemand, ...]:
     for text in texts:
         group, _, size = text.partition(":")
         try:
-            demands.append(AllReduceDemand(group=int(group), size_bytes=int(float(size))))
+            demands.append(AllReduceDemand(group_size=int(group), size_bytes=int(float(size))))
         except (ValueError, OverflowError) as error:
             message = f"--demand {text!r} is not NODES:BYTES; write for example --demand 4:4e9"
             raise TopologyError(message) from error
@@ -284,30 +288,30 @@ def compute_mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edg
 
 
 def split_degree(
-    demand: Demand, degree: int, *, simplex: bool, matching_nics: int | None = None
+    demand: Demand, degree: int, *, simplex: bool, matching_nic_count: int | None = None
 ) -> tuple[int, int]:
     """Return the NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
     A is the number of bytes of all AllReduces, M the number of bytes between pairs. A duplex ring takes two NICs, so
     d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings.
-    `matching_nics` overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a
-    ring, which keeps the graph connected.
+    `matching_nic_count` overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs
+    for a ring, which keeps the graph connected.
     """
-    if matching_nics is not None:
-        ring_nics = degree - matching_nics
+    if matching_nic_count is not None:
+        ring_nics = degree - matching_nic_count
         min_ring_nics = 1 if simplex or degree == 1 else 2
         if (
-            matching_nics < 0
+            matching_nic_count < 0
             or ring_nics < min_ring_nics
-            or (not simplex and matching_nics and ring_nics % 2)
+            or (not simplex and matching_nic_count and ring_nics % 2)
         ):
             raise TopologyError(
-                f"{matching_nics} of {degree} NICs for matchings leave {ring_nics} for rings, which need at least "
+                f"{matching_nic_count} of {degree} NICs for matchings leave {ring_nics} for rings, which need at least "
                 f"{min_ring_nics} "
                 f"to keep the graph connected{'' if simplex else ' and, duplex, two each'}; choose another "
                 "number"
             )
-        return ring_nics, matching_nics
+        return ring_nics, matching_nic_count
     total_bytes = demand.allreduce_bytes + demand.pair_bytes
     share = demand.allreduce_bytes / total_bytes if total_bytes > 0 else 1.0
     # Rounding may put the product slightly above a whole number: that must not cost another NIC.
@@ -322,7 +326,7 @@ def share_rings(
     nodes: int,
     bytes_by_group: Mapping[int, float],
     stride_count_by_group: Mapping[int, int],
-    rule: Shares = "averages",
+    share_rule: ShareRule = "averages",
 ) -> dict[int, int]:
     """Return the number of rings of each group: at most `ring_count` in all, and at most one per stride of the group.
 
@@ -333,11 +337,11 @@ def share_rings(
 
     Raises `TopologyError` for another rule.
     """
-    if rule == "published":
+    if share_rule == "published":
         return _split_as_published(ring_count, bytes_by_group, stride_count_by_group)
-    if rule == "averages":
+    if share_rule == "averages":
         return _split_by_averages(ring_count, nodes, bytes_by_group, stride_count_by_group)
-    raise TopologyError(f"unknown rule {rule!r} for shares: choose 'averages' or 'published'")
+    raise TopologyError(f"unknown rule {share_rule!r} for shares: choose 'averages' or 'published'")
 
 
 def _split_by_averages(
@@ -365,11 +369,11 @@ def _split_as_published(
 ) -> dict[int, int]:
     total_bytes = sum(bytes_by_group.values())
     ring_count_by_group: dict[int, int] = {}
-    remaining_rings = ring_count
+    remaining_ring_count = ring_count
     for group in sorted(bytes_by_group, key=lambda group: (-bytes_by_group[group], -group)):
         byte_share = bytes_by_group[group] / total_bytes if total_bytes > 0 else 1 / len(bytes_by_group)
         ring_count_by_group[group] = min(
-            remaining_rings, stride_count_by_group[group], math.ceil(ring_count * byte_share - 1e-9)
+            remaining_ring_count, stride_count_by_group[group], math.ceil(ring_count * byte_share - 1e-9)
         )
-        remaining_rings -= ring_count_by_group[group]
+        remaining_ring_count -= ring_count_by_group[group]
     return ring_count_by_group

@@ -17,15 +17,15 @@ from testbed.errors import DemandError, TopologyError
 
 @dataclass(frozen=True, slots=True)
 class AllReduceDemand:
-    """AllReduce of `size_bytes` within each group {s, s + n/k, s + 2n/k, ...} of k = `group` among n nodes."""
+    """AllReduce of `size_bytes` within each group {s, s + n/k, s + 2n/k, ...} of k = `group_size` among n nodes."""
 
-    group: int
+    group_size: int
     size_bytes: int
 
     @property
     def bytes_sent(self) -> float:
         """Bytes that every member sends in a ring AllReduce: 2(k-1)/k times the size."""
-        return 2 * (self.group - 1) / self.group * self.size_bytes
+        return 2 * (self.group_size - 1) / self.group_size * self.size_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,16 +92,16 @@ def sum_by_hosts(demand: Demand, domain_size: int) -> Demand:
     hosts of 2 have two groups of 4, {0, 2, 4, 6} and {1, 3, 5, 7}, which make two sums over all 4 hosts:
 
     >>> sum_by_hosts(make_demand(8, [AllReduceDemand(4, 100)], [(0, 1, 5), (1, 2, 7)]), 2).allreduce
-    (AllReduceDemand(group=4, size_bytes=200),)
+    (AllReduceDemand(group_size=4, size_bytes=200),)
     """
     hosts = demand.nodes // domain_size
     groups = []
     for allreduce_demand in demand.allreduce:
-        group_count = demand.nodes // allreduce_demand.group
+        group_count = demand.nodes // allreduce_demand.group_size
         spans_all = group_count % domain_size != 0
         groups.append(
             AllReduceDemand(
-                hosts if spans_all else allreduce_demand.group,
+                hosts if spans_all else allreduce_demand.group_size,
                 allreduce_demand.size_bytes * (group_count if spans_all else domain_size),
             )
         )
@@ -142,7 +142,7 @@ def make_array_demand(
             f"demand from node {source_nodes[index]} to node {target_nodes[index]}: "
             f"there are nodes 0 to {nodes - 1} only"
         )
-    groups = tuple(demand for demand in allreduce if demand.group != 1)
+    groups = tuple(demand for demand in allreduce if demand.group_size != 1)
     for demand in groups:
         check_group(nodes, demand)
     pair_key, pair_index = np.unique(source_nodes * nodes + target_nodes, return_inverse=True)
@@ -155,12 +155,12 @@ def make_array_demand(
 
 def check_group(nodes: int, demand: AllReduceDemand) -> None:
     """Raise `DemandError` unless the groups evenly divide the nodes and the bytes are finite and not negative."""
-    if demand.group > nodes:
+    if demand.group_size > nodes:
         raise DemandError(
-            f"a group of {demand.group} nodes in a job of {nodes}: a group cannot be larger than the job"
+            f"a group of {demand.group_size} nodes in a job of {nodes}: a group cannot be larger than the job"
         )
     try:
-        list_totient_strides(nodes, demand.group)
+        list_totient_strides(nodes, demand.group_size)
     except TopologyError as error:
         raise DemandError(str(error)) from error
     if not np.isfinite(demand.size_bytes) or demand.size_bytes < 0:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from testbed.design.matching import assign_edges, match_edges, match_priced
 from testbed.design.model import Topology
 from testbed.design.topology.circulants import (
-    Shares,
+    ShareRule,
     check_possible,
     find_topology,
     list_circulant_edges,
@@ -68,8 +68,8 @@ def plan_topology(
     *,
     simplex: bool = False,
     method: Method = "geometric",
-    shares: Shares = "averages",
-    primes: bool = False,
+    share_rule: ShareRule = "averages",
+    only_primes: bool = False,
     discount: Discount = "halved",
     matching_degree: int | None = None,
 ) -> Finding:
@@ -85,15 +85,17 @@ def plan_topology(
     if nodes == 1:
         return Finding(Topology(1, degree, simplex, (), ()), 0, 0, (), ())
     check_possible(nodes, degree, simplex=simplex)
-    ring_nics, matching_nics = split_degree(demand, degree, simplex=simplex, matching_nics=matching_degree)
+    ring_nics, matching_nics = split_degree(
+        demand, degree, simplex=simplex, matching_nic_count=matching_degree
+    )
     ring_topology = find_topology(
         nodes,
         ring_nics,
         simplex=simplex,
         method=method,
         demands=demand.allreduce,
-        shares=shares,
-        primes=primes,
+        share_rule=share_rule,
+        only_primes=only_primes,
     )
     # An odd degree of rings may have links besides its strides. Then no NIC is left for pairs.
     direct_strides = list_direct_strides(

@@ -48,8 +48,8 @@ def make_hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
         windows = np.lib.stride_tricks.sliding_window_view(np.tile(row, 2)[:-1], nodes)
         return np.ascontiguousarray(np.roll(windows[::-1], 1, axis=0))
     hops = np.zeros((nodes, nodes), dtype=np.int16)
-    for reached in _spread_reach(nodes, edges):
-        is_reached = np.unpackbits(reached.view(np.uint8), axis=1, count=nodes, bitorder="little")
+    for reach_bits in _spread_reach(nodes, edges):
+        is_reached = np.unpackbits(reach_bits.view(np.uint8), axis=1, count=nodes, bitorder="little")
         hops += 1
         hops -= is_reached
     # An unreachable node was counted as missing at every level: mark it with -1.
@@ -124,31 +124,31 @@ def _spread_reach(nodes: int, edges: Sequence[Edge]) -> Iterator[NDArray[np.uint
     target_table = make_target_table(nodes, edges)
     word_count = -(-nodes // _WORD_BITS)
     # Row n stays empty: slot -1 of a node with fewer links points to it.
-    reached = np.zeros((nodes + 1, word_count), dtype=np.uint64)
+    reach_bits = np.zeros((nodes + 1, word_count), dtype=np.uint64)
     node_numbers = np.arange(nodes)
-    reached[node_numbers, node_numbers // _WORD_BITS] = np.left_shift(
+    reach_bits[node_numbers, node_numbers // _WORD_BITS] = np.left_shift(
         np.uint64(1), (node_numbers % _WORD_BITS).astype(np.uint64)
     )
     while True:
-        yield reached[:nodes]
-        next_reached = reached.copy()
+        yield reach_bits[:nodes]
+        next_reached = reach_bits.copy()
         for slot in range(target_table.shape[1]):
-            next_reached[:nodes] |= reached[target_table[:, slot]]
-        if (next_reached == reached).all():
+            next_reached[:nodes] |= reach_bits[target_table[:, slot]]
+        if (next_reached == reach_bits).all():
             return
-        reached = next_reached
+        reach_bits = next_reached
 
 
 class Distances(NamedTuple):
     """Diameter and mean hops of a topology.
 
-    `sampled_from` is the number of nodes from which hops were counted, or None for an exact result. The diameter of a
-    sample may be smaller than the true diameter.
+    `sampled_node_count` is the number of nodes from which hops were counted, or None for an exact result. The diameter
+    of a sample may be smaller than the true diameter.
     """
 
     diameter: int
     mean_hops: float
-    sampled_from: int | None = None
+    sampled_node_count: int | None = None
 
 
 def make_distance_matrix(topology: Topology) -> NDArray[np.int64]:

@@ -31,10 +31,10 @@ _BALANCING_ROUNDS = 4
 class Reach:
     """Reach of a circulant from node 0. Values compare field by field; smaller is better.
 
-    `unreached` counts nodes without a path. `total_hops` is the sum of distances to all other nodes.
+    `unreached_count` counts nodes without a path. `total_hops` is the sum of distances to all other nodes.
     """
 
-    unreached: int
+    unreached_count: int
     diameter: int
     total_hops: int
 
@@ -112,15 +112,15 @@ def list_hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     """
     distinct_strides = sorted(set(steps))
     all_nodes = (1 << nodes) - 1
-    reached = frontier = 1
+    reached_nodes = frontier = 1
     levels = []
     while frontier:
         levels.append(frontier)
         arrived_nodes = 0
         for step in distinct_strides:
             arrived_nodes |= frontier << step | frontier >> (nodes - step)
-        frontier = arrived_nodes & all_nodes & ~reached
-        reached |= frontier
+        frontier = arrived_nodes & all_nodes & ~reached_nodes
+        reached_nodes |= frontier
     return tuple(levels)
 
 
@@ -128,7 +128,7 @@ def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
     """Return the reach of the circulant with one-way strides `steps`.
 
     >>> measure_reach(12, (1, 5, 7, 11))
-    Reach(unreached=0, diameter=3, total_hops=20)
+    Reach(unreached_count=0, diameter=3, total_hops=20)
     """
     node_counts = [level.bit_count() for level in list_hop_levels(nodes, steps)]
     return Reach(
@@ -140,14 +140,14 @@ def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
 
 def select_permutations(
     nodes: int,
-    count: int,
+    stride_count: int,
     candidates: Sequence[int],
     method: Method = "geometric",
     *,
     simplex: bool = False,
     fixed_strides: Sequence[int] = (),
 ) -> tuple[int, ...]:
-    """Return `count` different strides chosen from `candidates`, ascending.
+    """Return `stride_count` different strides chosen from `candidates`, ascending.
 
     - `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
     - `exhaustive` is exact. It minimises the diameter together with `fixed_strides`, then the mean distance, then
@@ -156,15 +156,17 @@ def select_permutations(
     Duplex candidates stand for both directions and must be at most n/2. Raises `TopologyError` for too few candidates,
     an unknown method, and more than `MAX_EXHAUSTIVE_SETS` sets for `exhaustive`.
     """
-    if count > len(candidates):
+    if stride_count > len(candidates):
         raise TopologyError(
-            f"{count} rings needed, but only {len(candidates)} strides are available "
+            f"{stride_count} rings needed, but only {len(candidates)} strides are available "
             f"({', '.join(map(str, candidates)) or 'none'}): lower the degree or change the number of nodes"
         )
     if method == "geometric":
-        return _select_geometric(nodes, count, candidates)
+        return _select_geometric(nodes, stride_count, candidates)
     if method == "exhaustive":
-        return _select_exhaustive(nodes, count, candidates, simplex=simplex, fixed_strides=fixed_strides)
+        return _select_exhaustive(
+            nodes, stride_count, candidates, simplex=simplex, fixed_strides=fixed_strides
+        )
     raise TopologyError(f"unknown method {method!r}: choose 'geometric' or 'exhaustive'")
 
 
@@ -176,12 +178,12 @@ def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tupl
     one-way rings and 33 for 4 duplex rings, as in the published tables.
     """
     ratio = nodes ** (1 / max(count, 1))
-    remaining = sorted(candidates)
+    remaining_strides = sorted(candidates)
     selected_strides = []
     target = 1.0
     for _ in range(count):
-        nearest_stride = min(remaining, key=lambda stride: (abs(stride - target), stride))
-        remaining.remove(nearest_stride)
+        nearest_stride = min(remaining_strides, key=lambda stride: (abs(stride - target), stride))
+        remaining_strides.remove(nearest_stride)
         selected_strides.append(nearest_stride)
         target *= ratio
     return tuple(sorted(selected_strides))

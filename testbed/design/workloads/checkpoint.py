@@ -24,15 +24,15 @@ Mode = Literal["blocking", "overlapped"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Storage hosts of a cluster: `count` hosts with as many NICs as a server (`nics`), numbered after all servers."""
+    """Storage hosts of a cluster, numbered after all servers: `host_count` hosts of `nic_count` NICs, as in servers."""
 
-    count: int
-    nics: int = 1
+    host_count: int
+    nic_count: int = 1
 
     @property
-    def nodes(self) -> int:
+    def node_count(self) -> int:
         """Total number of nodes of the storage hosts, one per NIC."""
-        return self.count * self.nics
+        return self.host_count * self.nic_count
 
 
 def compute_saved_bytes(operator: Operator) -> int:
@@ -65,7 +65,7 @@ def divide_evenly(size_bytes: int, nodes: int) -> tuple[int, ...]:
 
 def add_storage(graph: TaskGraph, storage: Storage) -> TaskGraph:
     """Return the graph in a cluster with additional storage hosts, which compute nothing."""
-    return replace(graph, nodes=graph.nodes + storage.nodes)
+    return replace(graph, node_count=graph.node_count + storage.node_count)
 
 
 def add_checkpoint(
@@ -77,14 +77,14 @@ def add_checkpoint(
     write stays on one rail in a rail network. Raises `WorkloadError` unless there is one share per node, and if there
     is nothing to write.
     """
-    if len(bytes_by_node) != graph.nodes:
+    if len(bytes_by_node) != graph.node_count:
         raise WorkloadError(
-            f"a checkpoint of {len(bytes_by_node)} shares for {graph.nodes} nodes: give one per node"
+            f"a checkpoint of {len(bytes_by_node)} shares for {graph.node_count} nodes: give one per node"
         )
     messages = [
-        (node, graph.nodes + host * storage.nics + node % storage.nics, int(message_bytes))
+        (node, graph.node_count + host * storage.nic_count + node % storage.nic_count, int(message_bytes))
         for node, node_bytes in enumerate(bytes_by_node)
-        for host, message_bytes in enumerate(np.diff(split_evenly(node_bytes, storage.count)))
+        for host, message_bytes in enumerate(np.diff(split_evenly(node_bytes, storage.host_count)))
         if message_bytes
     ]
     if not messages:

@@ -146,28 +146,30 @@ def count_row_samples(sharding: Sharding, batch: int) -> Integers:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def make_forward_resharding(
-    producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
+    producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, is_sliced: bool = False
 ) -> Resharding:
     """Return the messages of an operator's outputs, `output_bytes` per sample, to the next operator.
 
-    With `sliced`, shards on both sides work only on their slices, as for a cache of keys and values.
+    With `is_sliced`, shards on both sides work only on their slices, as for a cache of keys and values.
     """
-    available_bytes = _list_byte_bounds(producer, output_bytes, is_sliced=sliced or producer.way == "place")
-    needed_bytes = _list_byte_bounds(consumer, output_bytes, is_sliced=sliced)
+    available_bytes = _list_byte_bounds(
+        producer, output_bytes, is_sliced=is_sliced or producer.way == "place"
+    )
+    needed_bytes = _list_byte_bounds(consumer, output_bytes, is_sliced=is_sliced)
     return _match_sides(
-        _Side(producer, *available_bytes), _Side(consumer, *needed_bytes), batch, has_copies=not sliced
+        _Side(producer, *available_bytes), _Side(consumer, *needed_bytes), batch, has_copies=not is_sliced
     )
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def make_backward_resharding(
-    producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
+    producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, is_sliced: bool = False
 ) -> Resharding:
     """Return the messages of the gradients of an operator's outputs, from the consumer to the producer."""
-    available_bytes = _list_byte_bounds(consumer, output_bytes, is_sliced=sliced)
-    needed_bytes = _list_byte_bounds(producer, output_bytes, is_sliced=sliced or producer.way == "place")
+    available_bytes = _list_byte_bounds(consumer, output_bytes, is_sliced=is_sliced)
+    needed_bytes = _list_byte_bounds(producer, output_bytes, is_sliced=is_sliced or producer.way == "place")
     return _match_sides(
-        _Side(consumer, *available_bytes), _Side(producer, *needed_bytes), batch, has_copies=not sliced
+        _Side(consumer, *available_bytes), _Side(producer, *needed_bytes), batch, has_copies=not is_sliced
     )
 
 
@@ -225,8 +227,8 @@ class _Side(NamedTuple):
     """Sender or receiver, and the range of a sample's output bytes that each of its servers holds or needs."""
 
     sharding: Sharding
-    first: Integers
-    last: Integers
+    first_bytes: Integers
+    end_bytes: Integers
 
 
 def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, is_sliced: bool) -> tuple[Integers, Integers]:
@@ -240,9 +242,11 @@ def _match_sides(sender: _Side, receiver: _Side, batch: int, *, has_copies: bool
     samples = _compute_overlaps(
         _list_sample_bounds(sender.sharding, batch), _list_sample_bounds(receiver.sharding, batch)
     )
-    features = _compute_overlaps((sender.first, sender.last), (receiver.first, receiver.last))
+    features = _compute_overlaps(
+        (sender.first_bytes, sender.end_bytes), (receiver.first_bytes, receiver.end_bytes)
+    )
     # Receivers also wait for outputs of 0 bytes, but not for slices that do not overlap their own.
-    has_message = (samples > 0) & ((features > 0) | (sender.last.max() == 0))
+    has_message = (samples > 0) & ((features > 0) | (sender.end_bytes.max() == 0))
     if sender.sharding.way == "tensor" and has_copies:
         has_message &= _choose_copies(sender.sharding, receiver.sharding)
     row, column = np.nonzero(has_message)

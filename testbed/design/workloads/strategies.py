@@ -154,7 +154,7 @@ def _make_domain_pipelines(workload: Workload, cluster: Cluster) -> Iterator[Str
 
 
 def _replace_copies_by_groups(
-    workload: Workload, default: Strategy, cluster: Cluster, shards: int
+    workload: Workload, base_strategy: Strategy, cluster: Cluster, shards: int
 ) -> Strategy:
     """Return the strategy with copies replaced by groups of up to `shards` shards. Sharded operators stay unchanged.
 
@@ -172,10 +172,10 @@ def _replace_copies_by_groups(
         is_spread = current_sharding.way in ("data", "place") and "place" in operator.ways and shards == nodes
         return make_placed_sharding(range(nodes)) if is_spread else current_sharding
 
-    pairs = zip(workload.operators, default.shardings, strict=True)
+    pairs = zip(workload.operators, base_strategy.shardings, strict=True)
     return Strategy(
         tuple(choose_sharding(operator, current_sharding) for operator, current_sharding in pairs),
-        default.microbatches,
+        base_strategy.microbatches,
     )
 
 

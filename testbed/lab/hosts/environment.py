@@ -29,7 +29,7 @@ class ProgramEnvironment:
         return "".join(f"{host.name} slots=1\n" for host in self.ranks)
 
     @property
-    def shell(self) -> str:
+    def shell_text(self) -> str:
         """The variables as lines for a POSIX shell."""
         return render_shell(self.variables)
 

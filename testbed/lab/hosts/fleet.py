@@ -26,7 +26,7 @@ from testbed.lab.hosts.launch import (
     Launch,
     SshLaunch,
     describe_error,
-    end_marked,
+    kill_marked_processes,
     make_unfinished_error,
     mark_command,
 )
@@ -97,17 +97,19 @@ class FleetPart:
         return self.fleet.start(commands, keep_output=keep_output)
 
 
-def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
-    """Return the result of `run` on the hosts where it succeeds, and the reason for each host where it fails.
+def run_where_possible(run_on_fleet: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
+    """Return the result of `run_on_fleet` on the hosts where it succeeds, and the reason for each host where it fails.
 
-    If `run` raises `HostError`, it is called again without the hosts in the error's `reasons`. An error without new
-    hosts is raised.
+    If `run_on_fleet` raises `HostError`, it is called again without the hosts in the error's `reasons`. An error
+    without new hosts is raised.
     """
     reason_by_host: dict[str, str] = {}
     while True:
         answering_hosts = tuple(host for host in fleet.hosts if host.name not in reason_by_host)
         try:
-            return run(FleetPart(fleet, answering_hosts) if reason_by_host else fleet), reason_by_host
+            return run_on_fleet(
+                FleetPart(fleet, answering_hosts) if reason_by_host else fleet
+            ), reason_by_host
         except HostError as error:
             if reason_by_host.keys() >= error.reasons.keys():
                 raise
@@ -190,7 +192,9 @@ class SshFleet:
         """Start one command per host. Raises `HostError` naming every host on which that fails."""
         launch = SshLaunch(self._loop, keep_output=keep_output)
         try:
-            self._loop.call(launch.open({host: self._get_connection(host) for host in commands}, commands))
+            self._loop.call(
+                launch.start_commands({host: self._get_connection(host) for host in commands}, commands)
+            )
         except BaseException:
             launch.__exit__()
             raise
@@ -246,7 +250,7 @@ class SshFleet:
         if self._directories:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
             removal_by_host = {
-                host: _run_one(host, connection, command, b"")
+                host: _run_command(host, connection, command, b"")
                 for host, connection in self._connections.items()
             }
             await wait_at_most(gather(removal_by_host), CONNECT_TIMEOUT_S)
@@ -274,13 +278,13 @@ class SshFleet:
         connection = self._get_connection(host)
         mark = secrets.token_hex(8)
         try:
-            return await _run_one(host, connection, mark_command(command, mark), stdin)
+            return await _run_command(host, connection, mark_command(command, mark), stdin)
         except asyncio.CancelledError:
-            self._kill_tasks.add(asyncio.create_task(end_marked(connection, mark)))
+            self._kill_tasks.add(asyncio.create_task(kill_marked_processes(connection, mark)))
             raise
 
 
-async def _run_one(
+async def _run_command(
     host: str, connection: asyncssh.SSHClientConnection, command: str, stdin: bytes
 ) -> CommandResult:
     process = await connection.create_process(command, encoding=None)

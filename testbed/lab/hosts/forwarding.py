@@ -48,12 +48,12 @@ class HostForwarding:
     batch: tuple[str, ...]
 
     @property
-    def command(self) -> str:
-        """Shell command that installs everything; `text` is its standard input."""
+    def install_command(self) -> str:
+        """Shell command that installs everything; `batch_text` is its standard input."""
         return f"sysctl -q -w {' '.join(map(shlex.quote, self.sysctls))} && ip -batch -"
 
     @property
-    def text(self) -> str:
+    def batch_text(self) -> str:
         """The batch as text."""
         return "".join(f"{line}\n" for line in self.batch)
 
@@ -278,9 +278,9 @@ def _find_mac(host: LabHost, nic: str, entry_by_interface: Mapping[str, Mapping[
 
 def install(fleet: Fleet, plan_by_host: Mapping[str, HostForwarding]) -> None:
     """Configure all hosts in parallel, with one command each. Raises `HostError` naming every host that failed."""
-    command_by_host = {host: forwarding.command for host, forwarding in plan_by_host.items()}
+    command_by_host = {host: forwarding.install_command for host, forwarding in plan_by_host.items()}
     result_by_host = fleet.run(
-        command_by_host, stdin={host: forwarding.text for host, forwarding in plan_by_host.items()}
+        command_by_host, stdin={host: forwarding.batch_text for host, forwarding in plan_by_host.items()}
     )
     _check_exit_statuses(result_by_host, "routes cannot be installed")
 

@@ -56,7 +56,7 @@ UNKNOWN_MAC = "00:00:00:00:00:00"
 class Interface:
     """One interface. `rate_mbps` is the lowest of its speed, token buckets and classes, or None if all are unknown.
 
-    `master` is the bridge, bond or VRF that contains it. `queues` describes XDP programs and queueing disciplines
+    `master` is the bridge, bond or VRF that contains it. `queue_notes` describes XDP programs and queueing disciplines
     other than rates. `has_ingress_hook` is True if tc filters or an XDP program process packets before the kernel.
     """
 
@@ -67,7 +67,7 @@ class Interface:
     addresses: frozenset[str]
     rate_mbps: float | None = None
     master: str = ""
-    queues: str = ""
+    queue_notes: str = ""
     has_ingress_hook: bool = False
 
 
@@ -98,7 +98,7 @@ class Neighbour:
 class KernelState:
     """Forwarding state of one host's kernel. Neighbours are keyed by (interface, address).
 
-    `routes` holds the table `main`. `rules` may look up other `tables` before `main`.
+    `routes` holds the table `main`. `rules` may look up other `routes_by_table` before `main`.
     """
 
     interfaces: Mapping[str, Interface]
@@ -106,7 +106,7 @@ class KernelState:
     neighbours: Mapping[tuple[str, str], Neighbour]
     sysctls: Mapping[str, str]
     rules: tuple[PolicyRule, ...] = ()
-    tables: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
+    routes_by_table: Mapping[str, tuple[Route, ...]] = field(default_factory=dict)
     filters: tuple[PacketFilter, ...] = ()
 
 
@@ -153,7 +153,7 @@ def make_state_command(host: LabHost) -> str:
     )
 
 
-def split_parts(text: str) -> dict[str, str]:
+def split_by_heading(text: str) -> dict[str, str]:
     """Return the text below each heading of `make_state_command`, by heading."""
     lines_by_heading: dict[str, list[str]] = {}
     lines: list[str] = []  # text before the first heading is a login message
@@ -170,7 +170,7 @@ def parse_state(text: str) -> KernelState:
 
     Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other text.
     """
-    text_by_part = split_parts(text)
+    text_by_part = split_by_heading(text)
     entries_by_part: dict[str, list[dict[str, Any]]] = {
         name: json.loads(text_by_part[name] or "[]") for name in _COMMAND_BY_PART
     }
@@ -208,7 +208,7 @@ def parse_state(text: str) -> KernelState:
             if path.startswith(_SYSCTL_PREFIX)
         },
         rules=parse_policy_rules(entries_by_part["rule"]),
-        tables={name: tuple(routes) for name, routes in routes_by_table.items()},
+        routes_by_table={name: tuple(routes) for name, routes in routes_by_table.items()},
         filters=(*parse_nft(text_by_part.get("nft", "")), *parse_iptables(text_by_part.get("iptables", ""))),
     )
 
@@ -262,7 +262,7 @@ def _parse_interface(
         ),
         rate_mbps=rate_by_interface.get(name),
         master=str(entry.get("master", "")),
-        queues=", ".join(queue_notes),
+        queue_notes=", ".join(queue_notes),
         has_ingress_hook=name in ingress_interfaces or has_program,
     )
 
@@ -317,7 +317,7 @@ def list_installation_states(
         yield state
 
 
-def _remove_inside(route_by_target: Mapping[str, Route], block: str) -> dict[str, Route]:
+def _remove_routes_inside(route_by_target: Mapping[str, Route], block: str) -> dict[str, Route]:
     """Return the routes whose target is not inside a block."""
     network = IPv4Network(block)
     return {
@@ -336,7 +336,9 @@ def _apply_line(
     mac_by_neighbour, route_by_target = dict(state.neighbours), dict(state.routes)
     match object_type, command:
         case "route", "flush":  # either by protocol, or inside the block that follows the word `root`
-            route_by_target = {} if subject == "proto" else _remove_inside(route_by_target, arguments[0])
+            route_by_target = (
+                {} if subject == "proto" else _remove_routes_inside(route_by_target, arguments[0])
+            )
         case "neigh", "flush":
             mac_by_neighbour = {key: mac for key, mac in mac_by_neighbour.items() if key[0] != arguments[0]}
         case "addr", "flush":

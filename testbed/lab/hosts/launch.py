@@ -87,7 +87,7 @@ class SshLaunch:
         self._connections: Mapping[str, asyncssh.SSHClientConnection] = {}
         self._mark = secrets.token_hex(8)
 
-    async def open(
+    async def start_commands(
         self, connections: Mapping[str, asyncssh.SSHClientConnection], commands: Mapping[str, str]
     ) -> None:
         """Start the commands; must run on the loop. Raises `HostError` naming every host that refuses."""
@@ -173,13 +173,15 @@ class SshLaunch:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._loop.call(self._end())
+        self._loop.call(self._end_commands())
 
-    async def _end(self) -> None:
+    async def _end_commands(self) -> None:
         for process in self._processes.values():
             _write_eof(process)
         await self._wait_for_ends(2.0)
-        await gather({host: end_marked(self._connections[host], self._mark) for host in self.running})
+        await gather(
+            {host: kill_marked_processes(self._connections[host], self._mark) for host in self.running}
+        )
         await self._wait_for_ends(1.0)
         for host in self.running:
             self._processes[host].close()
@@ -195,7 +197,7 @@ def mark_command(command: str, mark: str) -> str:
     return f"export {MARK_VARIABLE}={mark}; {command}"
 
 
-async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> None:
+async def kill_marked_processes(connection: asyncssh.SSHClientConnection, mark: str) -> None:
     """Kill all processes with this mark. On a host that does not answer, they run until their own deadline.
 
     SSH's own signal request is no alternative, because OpenSSH refuses it for root logins.

@@ -74,7 +74,7 @@ class HostHardware:
     """The hardware of a host as its kernel shows it: processor, affinity of each NUMA node, NICs and GPUs."""
 
     processor: Mapping[str, str]
-    affinity: Mapping[str, str]
+    affinity_by_numa: Mapping[str, str]
     nics: Mapping[str, HostNic]
     gpus: tuple[PciPath, ...]
 
@@ -83,11 +83,11 @@ class HostHardware:
 class RingChannel:
     """A ring as a channel: for each node, the indices of the NICs at which data enters and leaves.
 
-    `relayed` lists hops without their own link. They use the links of a route or of another channel.
+    `relayed_hops` lists hops without their own link. They use the links of a route or of another channel.
     """
 
     nics: Mapping[int, tuple[int, int]]
-    relayed: tuple[tuple[int, int], ...] = ()
+    relayed_hops: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class NcclRing:
     channels: tuple[RingChannel, ...]
 
     @property
-    def file(self) -> str:
+    def graph_file_name(self) -> str:
         """Name of the graph file."""
         return f"ring-{self.stride}.xml"
 
@@ -108,7 +108,7 @@ class NcclRing:
 class NcclFiles:
     """The rings, and the files of all hosts as texts by host and name. `assumptions` describes each assumption."""
 
-    texts: Mapping[str, Mapping[str, str]]
+    texts_by_host: Mapping[str, Mapping[str, str]]
     rings: tuple[NcclRing, ...]
     assumptions: tuple[str, ...]
 
@@ -246,7 +246,9 @@ def make_files(
             hosts_by_assumption[assumption].append(host.name)
         speed_mbps = max(1, round(lab.link.rate_mbps))
         topology_element = _build_topology(view, speed_mbps)
-        graph_by_file = {ring.file: _build_graphs(view, ring, node, lab.link.rate_mbps) for ring in rings}
+        graph_by_file = {
+            ring.graph_file_name: _build_graphs(view, ring, node, lab.link.rate_mbps) for ring in rings
+        }
         _check_size(host.name, "topology", topology_element)
         for graph in graph_by_file.values():
             _check_size(host.name, "graph", graph)
@@ -271,7 +273,7 @@ class _HostView:
     """PCI paths of the GPUs; empty if NCCL has to find them itself."""
     gpu_count: int
     processor: Mapping[str, str]
-    affinity: Mapping[str, str]
+    affinity_by_numa: Mapping[str, str]
     assumptions: tuple[str, ...]
 
     @classmethod
@@ -332,7 +334,14 @@ class _HostView:
             assumptions.append(f"NCCL does not know its processor: assumed that {cpu_assumption}")
         processor = hardware.processor or _ASSUMED_PROCESSOR
         return cls(
-            host, nccl_numbers, paths, gpu_paths, gpu_count, processor, hardware.affinity, tuple(assumptions)
+            host,
+            nccl_numbers,
+            paths,
+            gpu_paths,
+            gpu_count,
+            processor,
+            hardware.affinity_by_numa,
+            tuple(assumptions),
         )
 
     def find_path_type(self, gpu: int, nic: int) -> str:
@@ -347,10 +356,13 @@ class _HostView:
 
 def _describe_relays(lab: Lab, rings: Sequence[NcclRing]) -> Iterator[str]:
     for ring in rings:
-        hops = sorted({hop for channel in ring.channels for hop in channel.relayed})
+        hops = sorted({hop for channel in ring.channels for hop in channel.relayed_hops})
         names = ", ".join(f"{lab.hosts[source].name} -> {lab.hosts[target].name}" for source, target in hops)
         if hops:
-            yield f"{ring.file}: hops with no links of their own, on NICs of a route or another channel: {names}"
+            yield (
+                f"{ring.graph_file_name}: hops with no links of their own, on NICs of a route or another channel:"
+                f" {names}"
+            )
 
 
 Element = tuple[str, Mapping[str, str], Sequence["Element"]]
@@ -428,7 +440,7 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
         child_elements = [make_pci_element(address) for address in sorted(root_addresses_by_numa[numa])]
         if nets_without_pci and numa == first_numa:
             child_elements.append(("nic", {}, nets_without_pci))
-        mask = view.affinity.get(numa)
+        mask = view.affinity_by_numa.get(numa)
         return (
             "cpu",
             {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor},
@@ -500,7 +512,7 @@ def make_variables(folder: str, rings: Sequence[NcclRing]) -> dict[str, str]:
 
 
 def _name_files(rings: Sequence[NcclRing]) -> dict[str, str]:
-    return {"NCCL_TOPO_FILE": TOPOLOGY_FILE, "NCCL_GRAPH_FILE": rings[0].file}
+    return {"NCCL_TOPO_FILE": TOPOLOGY_FILE, "NCCL_GRAPH_FILE": rings[0].graph_file_name}
 
 
 def render_environment(

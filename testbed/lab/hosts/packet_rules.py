@@ -38,10 +38,10 @@ _MEGABITS_BY_PREFIX = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 class PolicyRule:
     """One policy rule. `source` and `target` are blocks or `all`; `action` is empty for a lookup in `table`.
 
-    `words` resembles the line of `ip rule`. A rule with `not` matches packets outside its blocks, so both blocks are
-    `all` here. `input` is the interface at which packets must arrive, if any; `lo` stands for the host's own packets.
-    `needs_mark` is True if packets need a mark. `looks_up_main` is True if the rule looks up every packet in the table
-    `main`, perhaps without default routes.
+    `description` resembles the line of `ip rule`. A rule with `not` matches packets outside its blocks, so both blocks
+    are `all` here. `input_interface` is the interface at which packets must arrive, if any; `lo` stands for the host's
+    own packets. `needs_mark` is True if packets need a mark. `looks_up_main` is True if the rule looks up every packet
+    in the table `main`, perhaps without default routes.
     """
 
     priority: int
@@ -49,8 +49,8 @@ class PolicyRule:
     target: str
     table: str
     action: str
-    words: str
-    input: str = ""
+    description: str
+    input_interface: str = ""
     needs_mark: bool = False
     looks_up_main: bool = False
 
@@ -60,13 +60,13 @@ class PacketFilter:
     """One rule, or the policy of a chain, that can stop, change or divert packets.
 
     It matches packets that use one of `nics` (a name may end with `*`) and have addresses in all `blocks`. An empty
-    tuple matches any packet. With `at_nic`, the filter acts before the kernel sees the packet.
+    tuple matches any packet. With `is_at_nic`, the filter acts before the kernel sees the packet.
     """
 
-    words: str
+    description: str
     nics: tuple[str, ...] = ()
     blocks: tuple[str, ...] = ()
-    at_nic: bool = False
+    is_at_nic: bool = False
 
     def concerns(self, nics: Iterable[str], networks: Iterable[IPv4Network]) -> bool:
         """Return whether the filter may match packets of these interfaces with addresses of these networks."""
@@ -97,8 +97,8 @@ def parse_policy_rules(entries: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule
             target=_read_block(entry, "dst") if "not" not in entry else "all",
             table=str(entry.get("table", "")),
             action=str(entry.get("action", "")),
-            words=" ".join(_describe_rule(entry)),
-            input=str(entry.get("iif", "")),
+            description=" ".join(_describe_rule(entry)),
+            input_interface=str(entry.get("iif", "")),
             needs_mark="fwmark" in entry and "not" not in entry,
             looks_up_main=entry.get("table") == "main"
             and entry.get("src") == "all"
@@ -137,7 +137,7 @@ def parse_nft(text: str) -> tuple[PacketFilter, ...]:
     }
     filters = [
         PacketFilter(
-            f"{_describe_chain(key, chain)}: policy drop", _read_devices(chain), at_nic=key[0] == "netdev"
+            f"{_describe_chain(key, chain)}: policy drop", _read_devices(chain), is_at_nic=key[0] == "netdev"
         )
         for key, chain in chain_by_key.items()
         if chain.get("policy") == "drop"
@@ -156,7 +156,7 @@ def parse_nft(text: str) -> tuple[PacketFilter, ...]:
                 f"{_describe_chain(key, chain)}: {words}",
                 nics=_read_devices(chain) or _find_required_values(matches, "meta", "key", _INTERFACE_KEYS),
                 blocks=_find_required_values(matches, "payload", "field", ("saddr", "daddr")),
-                at_nic=key[0] == "netdev",
+                is_at_nic=key[0] == "netdev",
             )
         )
     return tuple(filters)
@@ -223,7 +223,7 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
     ...     "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -o docker0 -j DROP\n-A FORWARD -p tcp -j ACCEPT\nCOMMIT"
     ... )
     >>> for packet_filter in parse_iptables(text):
-    ...     print(packet_filter.words, packet_filter.nics)
+    ...     print(packet_filter.description, packet_filter.nics)
     iptables filter, chain FORWARD: policy DROP ()
     iptables filter: -A FORWARD -o docker0 -j DROP ('docker0',)
     """

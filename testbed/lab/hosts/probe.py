@@ -36,8 +36,8 @@ class NicReport:
     `counters` holds the interface's counts during the probe, by Linux name (`rx_packets`).
     """
 
-    carrier: bool
-    sent: int
+    has_carrier: bool
+    sent_count: int
     frames: tuple[Frame, ...]
     counters: Mapping[str, int] = field(default_factory=dict)
 
@@ -63,13 +63,13 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
         host.name: _make_command(host, path, epoch) for host in lab.hosts if host.name in reached_hosts
     }
     with fleet.start(command_by_host) as launch:
-        collect(launch, "ready", set(command_by_host), PROBE_TITLE)
+        collect_messages(launch, "ready", set(command_by_host), PROBE_TITLE)
         launch.send("go\n")
-        collect(launch, "sent", set(command_by_host), PROBE_TITLE)
+        collect_messages(launch, "sent", set(command_by_host), PROBE_TITLE)
         for _ in launch.read_lines(window_s):
-            pass  # no host prints a line here, and `collect` reports a host whose program ends
+            pass  # no host prints a line here, and `collect_messages` reports a host whose program ends
         launch.close_input()
-        message_by_host = collect(launch, "heard", set(command_by_host), PROBE_TITLE)
+        message_by_host = collect_messages(launch, "heard", set(command_by_host), PROBE_TITLE)
     return ProbeReport(
         epoch,
         {
@@ -90,7 +90,7 @@ def _make_command(host: LabHost, path: str, epoch: int) -> str:
     return shlex.join([*program_line, *(nic.name for nic in host.nics)])
 
 
-def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[str, dict[str, Any]]:
+def collect_messages(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[str, dict[str, Any]]:
     """Return the message with this `event` from every host.
 
     Raises `HostError` naming the hosts that did not send it in time; `subject` names the program in the error.

@@ -13,7 +13,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from testbed.lab.hosts.forwarding import list_set_addresses
-from testbed.lab.hosts.probe import collect
+from testbed.lab.hosts.probe import collect_messages
 from testbed.lab.model import LabHost
 
 if TYPE_CHECKING:
@@ -35,29 +35,29 @@ Pair = tuple[str, str]
 class Reachability:
     """Answers of hosts to pings of each other; pairs are (sender, target).
 
-    `hops[a, b]` is the number of links from a to b, derived from the TTL of a's reply to b. `slowest_s` is the longest
-    time from a host's first ping to an answer, lost pings included. `lost` maps pairs with an answer to their numbers
-    of lost and sent pings. Pairs in `small_only` got no answer to full-size pings. Pairs in `without_tcp` completed no
-    TCP exchange.
+    `hops[a, b]` is the number of links from a to b, derived from the TTL of a's reply to b. `longest_answer_s` is the
+    longest time from a host's first ping to an answer, lost pings included. `loss_by_pair` maps pairs with an answer
+    to their numbers of lost and sent pings. Pairs in `small_only_pairs` got no answer to full-size pings. Pairs in
+    `pairs_without_tcp` completed no TCP exchange.
     """
 
     pairs: tuple[Pair, ...]
-    answered: frozenset[Pair]
-    hops: dict[Pair, int]
-    slowest_s: float
-    lost: Mapping[Pair, tuple[int, int]] = field(default_factory=dict)
-    small_only: frozenset[Pair] = frozenset()
-    without_tcp: frozenset[Pair] = frozenset()
+    answered_pairs: frozenset[Pair]
+    hop_count_by_pair: dict[Pair, int]
+    longest_answer_s: float
+    loss_by_pair: Mapping[Pair, tuple[int, int]] = field(default_factory=dict)
+    small_only_pairs: frozenset[Pair] = frozenset()
+    pairs_without_tcp: frozenset[Pair] = frozenset()
 
     @property
-    def missing(self) -> tuple[Pair, ...]:
+    def missing_pairs(self) -> tuple[Pair, ...]:
         """Pairs (sender, target) without an answer."""
-        return tuple(pair for pair in self.pairs if pair not in self.answered)
+        return tuple(pair for pair in self.pairs if pair not in self.answered_pairs)
 
     @property
     def is_complete(self) -> bool:
         """True if all pairs have an answer."""
-        return not self.missing
+        return not self.missing_pairs
 
 
 def ping_all(
@@ -128,9 +128,9 @@ def ping_sets(
         ]
         command_by_host[host.name] = shlex.join(program_line)
     with fleet.start(command_by_host) as launch:
-        collect(launch, "ready", set(command_by_host), PING_TITLE)
+        collect_messages(launch, "ready", set(command_by_host), PING_TITLE)
         launch.send("go\n")
-        answer_by_host = collect(launch, "ways", set(command_by_host), PING_TITLE)
+        answer_by_host = collect_messages(launch, "ways", set(command_by_host), PING_TITLE)
         # Only now, because each host serves the others until all are done.
         launch.close_input()
     return tuple(
@@ -161,19 +161,19 @@ def _make_reachability(
     }
     return Reachability(
         pairs=pairs,
-        answered=frozenset(reply_by_pair),
-        hops={
+        answered_pairs=frozenset(reply_by_pair),
+        hop_count_by_pair={
             (target, sender): INITIAL_TTL + 1 - int(reply["ttl"])
             for (sender, target), reply in reply_by_pair.items()
         },
-        slowest_s=max((reply["seconds"] for reply in reply_by_pair.values()), default=0.0),
-        lost={
+        longest_answer_s=max((reply["seconds"] for reply in reply_by_pair.values()), default=0.0),
+        loss_by_pair={
             pair: (reply["sent"] - reply["received"], reply["sent"])
             for pair, reply in reply_by_pair.items()
             if reply["sent"]
         },
-        small_only=frozenset(pair for pair, reply in reply_by_pair.items() if reply["large"] is False),
-        without_tcp=frozenset(
+        small_only_pairs=frozenset(pair for pair, reply in reply_by_pair.items() if reply["large"] is False),
+        pairs_without_tcp=frozenset(
             pair for pair, reply in reply_by_pair.items() if reply["tcp"] is False and pair[1] in listeners
         ),
     )

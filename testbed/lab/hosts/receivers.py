@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.lab.hosts.kernel_state import HEADING_PREFIX, split_parts
+from testbed.lab.hosts.kernel_state import HEADING_PREFIX, split_by_heading
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ class PowerThresholds:
 class ReceiverReading:
     """Received and sent power of one module, in dBm for each lane. A dark lane has minus infinity.
 
-    `lanes_dbm` and `sent_dbm` are empty if the module reports no power; `reason` then says why. Unused lanes, without
-    bias current and power, are left out. `window` applies to each lane.
+    `received_lanes_dbm` and `sent_lanes_dbm` are empty if the module reports no power; `reason` then says why. Unused
+    lanes, without bias current and power, are left out. `thresholds` applies to each lane.
     """
 
-    lanes_dbm: tuple[float, ...] = ()
-    sent_dbm: tuple[float, ...] = ()
-    window: PowerThresholds | None = None
+    received_lanes_dbm: tuple[float, ...] = ()
+    sent_lanes_dbm: tuple[float, ...] = ()
+    thresholds: PowerThresholds | None = None
     temperature_c: float | None = None
     module: str = ""
     reason: str = ""
@@ -59,20 +59,20 @@ class ReceiverReading:
     def power_dbm(self) -> float | None:
         """Received power of all lanes together, as a power meter at the fibre would read it, or None.
 
-        >>> round(ReceiverReading(lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
+        >>> round(ReceiverReading(received_lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
         0.02
         """
-        return sum_dbm(self.lanes_dbm)
+        return sum_dbm(self.received_lanes_dbm)
 
     @property
     def has_dark_lane(self) -> bool:
         """True if only some lanes are dark. Then a laser or a receiver has failed, not a fibre."""
-        return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
+        return -math.inf in self.received_lanes_dbm and self.power_dbm != -math.inf
 
     @property
-    def laser_dbm(self) -> float | None:
+    def sent_power_dbm(self) -> float | None:
         """Power that the module sends, all lanes together, or None if not reported."""
-        return sum_dbm(self.sent_dbm)
+        return sum_dbm(self.sent_lanes_dbm)
 
 
 def describe_bad_lane(reading: ReceiverReading) -> str:
@@ -80,13 +80,15 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
-    >>> describe_bad_lane(ReceiverReading(lanes_dbm=(-3.0, -15.2), window=PowerThresholds(-14, -11, 2, 3)))
+    >>> describe_bad_lane(
+    ...     ReceiverReading(received_lanes_dbm=(-3.0, -15.2), thresholds=PowerThresholds(-14, -11, 2, 3))
+    ... )
     'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
     """
-    window = reading.window
+    window = reading.thresholds
     if window is None:
         return ""
-    for lane, dbm in enumerate(reading.lanes_dbm, start=1):
+    for lane, dbm in enumerate(reading.received_lanes_dbm, start=1):
         if dbm == -math.inf and reading.has_dark_lane:
             return f"lane {lane} receives no light, but others do"
         received = f"lane {lane} receives {dbm:.1f} dBm"
@@ -132,7 +134,7 @@ def make_module_command(host: LabHost) -> str:
 
 
 def _parse_readings(host: LabHost, text: str) -> list[ReceiverReading]:
-    text_by_nic = split_parts(text)
+    text_by_nic = split_by_heading(text)
     return [parse_module(text_by_nic.get(nic.name, "")) for nic in host.nics]
 
 
@@ -154,9 +156,9 @@ def parse_module(text: str) -> ReceiverReading:
         return ReceiverReading(module=module, reason=_find_reason(text, value_by_name))
     lanes = _find_lanes_in_use(received_dbm_by_lane, sent_dbm_by_lane, bias_by_lane)
     return ReceiverReading(
-        lanes_dbm=tuple(received_dbm_by_lane[lane] for lane in lanes),
-        sent_dbm=tuple(sent_dbm_by_lane[lane] for lane in lanes if lane in sent_dbm_by_lane),
-        window=_find_thresholds(value_by_name),
+        received_lanes_dbm=tuple(received_dbm_by_lane[lane] for lane in lanes),
+        sent_lanes_dbm=tuple(sent_dbm_by_lane[lane] for lane in lanes if lane in sent_dbm_by_lane),
+        thresholds=_find_thresholds(value_by_name),
         temperature_c=_parse_number(value_by_name.get("Module temperature", "")),
         module=module,
     )

@@ -14,17 +14,17 @@ from testbed.errors import LabStartError
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 
-Place = tuple[int, int]
+FibreIndex = tuple[int, int]
 """Host and NIC by their indices in the lab file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnFibres:
-    """A lab with its actual fibres; `crossed` and `dead` name fibres like `a/nic1:transmit`."""
+    """A lab with its actual fibres; `crossed_pairs` and `dead_fibre_names` name fibres like `a/nic1:transmit`."""
 
     lab: Lab
-    crossed: tuple[tuple[str, str], ...] = ()
-    dead: tuple[str, ...] = ()
+    crossed_pairs: tuple[tuple[str, str], ...] = ()
+    dead_fibre_names: tuple[str, ...] = ()
 
 
 def draw_fibres(lab: Lab, seed: int, *, crossed_count: int = 0, dead_count: int = 0) -> DrawnFibres:
@@ -61,20 +61,21 @@ def remove_fibres(lab: Lab) -> Lab:
 def _set_fibres(lab: Lab, find_ends: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
     """Return the lab with new fibres. `find_ends` returns the ends of transmit and receive fibre of a `host/nic`."""
 
-    def wire(host: LabHost, nic: LabNic) -> LabNic:
+    def set_nic_fibres(host: LabHost, nic: LabNic) -> LabNic:
         transmit, receive = find_ends(f"{host.name}/{nic.name}")
         return replace(nic, transmit=transmit, receive=receive)
 
-    hosts = (replace(host, nics=tuple(wire(host, nic) for nic in host.nics)) for host in lab.hosts)
+    hosts = (replace(host, nics=tuple(set_nic_fibres(host, nic) for nic in host.nics)) for host in lab.hosts)
     return replace(lab, hosts=tuple(hosts))
 
 
 def _draw_ends(lab: Lab, rng: random.Random) -> dict[str, FibreEnd]:
     """Return the end of every fibre. A NIC's input and output have the same position on their sides."""
     free_offsets_by_switch = {
-        switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), rng) for switch in lab.switches
+        switch.name: _shuffle(range(min(switch.input_count, switch.output_count)), rng)
+        for switch in lab.switches
     }
-    input_count_by_switch = {switch.name: switch.inputs for switch in lab.switches}
+    input_count_by_switch = {switch.name: switch.input_count for switch in lab.switches}
     end_by_fibre: dict[str, FibreEnd] = {}
     for label, nic_index, nic in _label_nics(lab):
         switch = nic.transmit.switch or nic.receive.switch or lab.switches[nic_index % len(lab.switches)].name

@@ -20,7 +20,7 @@ from testbed.lab.simulated.supervisor import (
     START_TIMEOUT_S,
     StartRefused,
     Supervisor,
-    ask_sim_lab,
+    run_sim_lab_query,
     start_supervisor,
 )
 
@@ -41,18 +41,18 @@ class SimulatedLab:
     """A running simulated lab: a context manager that removes the lab on exit unless it is detached.
 
     `lab` has the actual addresses. They differ from the lab file if its subnet was in use or hosts are modelled.
-    `control` maps the name of each switch, and the key `plant` for the simulated fibres, to the address of a control
-    socket. `reason` says why hosts are modelled, and `shared_root` why they share the root file system of this
-    machine. `link_rate` is None if the lab file fixes the rate or hosts are modelled. `boards[board][port]` is the
-    document of the NIC of a port that serves a program.
+    `control_addresses` maps the name of each switch, and the key `plant` for the simulated fibres, to the address of a
+    control socket. `mode_reason` says why hosts are modelled, and `shared_root` why they share the root file system of
+    this machine. `link_rate` is None if the lab file fixes the rate or hosts are modelled. `boards[board][port]` is
+    the document of the NIC of a port that serves a program.
     """
 
     lab: Lab
     hosts_mode: HostsMode
     lab_id: str
     pid: int
-    control: Mapping[str, str]
-    reason: str
+    control_addresses: Mapping[str, str]
+    mode_reason: str
     _supervisor: Supervisor
     link_rate: LinkRate | None = None
     shared_root: str = ""
@@ -62,7 +62,7 @@ class SimulatedLab:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if not self._supervisor.detached:
+        if not self._supervisor.is_detached:
             self.close()
 
     def close(self) -> None:
@@ -79,13 +79,13 @@ def start_lab(
     lab: Lab,
     *,
     hosts: HostsChoice = "auto",
-    detached: bool = False,
-    move: bool = False,
+    is_detached: bool = False,
+    may_move: bool = False,
     timeout_s: float = START_TIMEOUT_S,
 ) -> SimulatedLab:
     """Start the simulated lab and return when it is ready.
 
-    `auto` uses kernel hosts if possible; otherwise `reason` says why not. `move` allows the next free subnet
+    `auto` uses kernel hosts if possible; otherwise `reason` says why not. `may_move` allows the next free subnet
     (10.99.0.0/24 and up, 127.99.0.0/24 and up for modelled hosts) if the lab's own is in use. Links of a lab file with
     `fit_rate` get the rate that this machine can carry. Raises `LabStartError`.
     """
@@ -100,7 +100,7 @@ def start_lab(
     link_rate = choose_link_rate(lab, mode)
     lab = fix_link_rate(lab, link_rate.rate_mbps if link_rate else lab.link.rate_mbps)
     running_lab = _start_in_subnet(
-        lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s
+        lab, mode, reason, public_key, is_detached=is_detached, may_move=may_move, timeout_s=timeout_s
     )
     running_lab.link_rate = link_rate
     return running_lab
@@ -138,26 +138,33 @@ def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
 
 
 def _start_in_subnet(
-    lab: Lab, mode: HostsMode, reason: str, public_key: str, *, detached: bool, move: bool, timeout_s: float
+    lab: Lab,
+    mode: HostsMode,
+    reason: str,
+    public_key: str,
+    *,
+    is_detached: bool,
+    may_move: bool,
+    timeout_s: float,
 ) -> SimulatedLab:
     """Start the lab in its own subnet or, if allowed, in the first candidate that is free."""
     from testbed.lab.inventory import relocate
     from testbed.lab.simulated.wiring_document import make_wiring_document
 
     refusal: StartRefused | None = None
-    for subnet in list_candidate_subnets(lab.management, mode, move=move):
+    for subnet in list_candidate_subnets(lab.management, mode, may_move=may_move):
         actual_lab = lab if subnet == lab.management else relocate(lab, subnet)
         document = make_wiring_document(actual_lab, hosts=mode, public_key=public_key)
         try:
             supervisor = start_supervisor(
-                document, detached=detached, timeout_s=timeout_s + _find_board_time_s(actual_lab, mode)
+                document, is_detached=is_detached, timeout_s=timeout_s + _find_board_time_s(actual_lab, mode)
             )
         except StartRefused as refused:
             if refused.reason != "subnet_taken":
                 raise
             refusal = refused
             continue
-        ready_line = supervisor.ready
+        ready_line = supervisor.ready_message
         return SimulatedLab(
             actual_lab,
             ready_line["hosts"],
@@ -170,7 +177,7 @@ def _start_in_subnet(
             boards=ready_line.get("boards", {}),
         )
     assert refusal is not None  # there is at least one candidate
-    if move:
+    if may_move:
         raise refusal
     hint = f"{refusal.hint}, or use the next free one: `testbed sim up {lab.path} --move`"
     raise StartRefused(refusal.reason, refusal.what, hint) from refusal
@@ -181,12 +188,14 @@ def _find_board_time_s(lab: Lab, mode: HostsMode) -> float:
     return BOARD_START_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 
 
-def list_candidate_subnets(lab_subnet: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
+def list_candidate_subnets(
+    lab_subnet: IPv4Network, mode: HostsMode, *, may_move: bool
+) -> Iterator[IPv4Network]:
     """Yield the subnets to try, the lab's own first. Modelled hosts can only use the loopback network."""
     is_usable = mode == "kernel" or lab_subnet.is_loopback
     if is_usable:
         yield lab_subnet
-    if move or not is_usable:
+    if may_move or not is_usable:
         pool = IPv4Network("10.99.0.0/16" if mode == "kernel" else "127.99.0.0/16")
         prefix_length = max(16, min(lab_subnet.prefixlen, 24))  # a /24 unless the lab needs more
         yield from (subnet for subnet in pool.subnets(new_prefix=prefix_length) if subnet != lab_subnet)
@@ -229,8 +238,8 @@ def find_running_lab(lab: Lab) -> Lab:
             f"{problem}; name the lab file that `testbed sim up` printed for yours, or stop the others"
         )
     subnet = own_subnet if own_subnet in rate_by_subnet else next(iter(rate_by_subnet))
-    running = lab if subnet == own_subnet else relocate(lab, IPv4Network(subnet))
-    return fix_link_rate(running, rate_by_subnet[subnet]) if rate_by_subnet[subnet] else running
+    running_lab = lab if subnet == own_subnet else relocate(lab, IPv4Network(subnet))
+    return fix_link_rate(running_lab, rate_by_subnet[subnet]) if rate_by_subnet[subnet] else running_lab
 
 
 def is_up(lab: Lab) -> bool:
@@ -258,16 +267,16 @@ def list_simulated_labs() -> list[dict[str, Any]]:
             "rate_mbps": entry["rate_mbps"],
             "user": entry["user"],
         }
-        for entry in ask_sim_lab(["--status"])
+        for entry in run_sim_lab_query(["--status"])
     ]
 
 
-def remove_simulated_labs(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
+def remove_simulated_labs(lab_ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
     """Remove the remains of killed supervisors, and the live labs with these ids. Return the ids of what was removed.
 
     With `all_labs`, remove all live labs of this user. Raises `LabStartError` for an unknown id.
     """
-    return tuple(ask_sim_lab(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])
+    return tuple(run_sim_lab_query(["--down", *lab_ids, *(["--all"] if all_labs else [])])["removed"])
 
 
 def find_running_lab_id(lab: Lab) -> str:
@@ -301,14 +310,14 @@ def ensure_key(path: Path) -> str:
 def _write_new_file(path: Path, content: bytes) -> None:
     """Write a file of mode 0600 atomically. An existing file stays unchanged."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary_path = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        path.hardlink_to(temporary)
+        path.hardlink_to(temporary_path)
     except FileExistsError:
         pass
     finally:
-        temporary.unlink()
+        temporary_path.unlink()

@@ -37,22 +37,22 @@ class Supervisor:
     """A running supervisor: its process and the content of its ready line."""
 
     process: subprocess.Popen[str]
-    ready: Mapping[str, Any]
-    detached: bool
+    ready_message: Mapping[str, Any]
+    is_detached: bool
 
     def stop(self) -> None:
         """End the lab and wait until it is removed. May be called again."""
-        if self.detached and self.process.poll() is None:
+        if self.is_detached and self.process.poll() is None:
             self.process.terminate()  # a detached supervisor ignores its input
-        _stop(self.process)
+        _stop_process(self.process)
 
 
-def start_supervisor(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> Supervisor:
+def start_supervisor(document: Mapping[str, Any], *, is_detached: bool, timeout_s: float) -> Supervisor:
     """Start a supervisor on a wiring document and return when the lab is ready.
 
     Raises `StartRefused` with the supervisor's reason, and `LabStartError` if it ends or is not ready in `timeout_s`.
     """
-    arguments = ["--detached"] if detached else []
+    arguments = ["--detached"] if is_detached else []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr:
         process = subprocess.Popen(
             make_module_command("sim.lab", *arguments),
@@ -71,14 +71,14 @@ def start_supervisor(document: Mapping[str, Any], *, detached: bool, timeout_s: 
                 process.stdin.flush()
             ready_line = _read_ready_line(process, stderr, timeout_s)
         except BaseException:
-            _stop(process)
+            _stop_process(process)
             raise
-    if detached:
+    if is_detached:
         # A detached supervisor keeps running: close this process's ends of the pipes.
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-    return Supervisor(process, ready_line, detached)
+    return Supervisor(process, ready_line, is_detached)
 
 
 def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s: float) -> Any:
@@ -103,19 +103,19 @@ def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s:
 def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
     """Return the first line of output, or the part of it that arrives by the deadline."""
     assert process.stdout is not None  # opened as a pipe
-    descriptor, received = process.stdout.fileno(), b""
+    descriptor, received_bytes = process.stdout.fileno(), b""
     deadline_s = time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
         selector.register(descriptor, selectors.EVENT_READ)
-        while not received.endswith(b"\n") and selector.select(max(0.0, deadline_s - time.monotonic())):
+        while not received_bytes.endswith(b"\n") and selector.select(max(0.0, deadline_s - time.monotonic())):
             chunk = os.read(descriptor, 65536)
             if not chunk:
                 break
-            received += chunk
-    return received.decode(errors="replace")
+            received_bytes += chunk
+    return received_bytes.decode(errors="replace")
 
 
-def _stop(process: subprocess.Popen[str]) -> None:
+def _stop_process(process: subprocess.Popen[str]) -> None:
     """Close the input and wait. If the process does not end, send SIGTERM, then SIGKILL."""
     if process.stdin is not None and not process.stdin.closed:
         with suppress(BrokenPipeError):
@@ -131,7 +131,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
-def ask_sim_lab(arguments: list[str]) -> Any:
+def run_sim_lab_query(arguments: list[str]) -> Any:
     """Run `sim.lab` with `--status` or `--down`, and return its JSON answer.
 
     Raises `LabStartError` with the error and hint of `sim.lab`.

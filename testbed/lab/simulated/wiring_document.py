@@ -53,8 +53,8 @@ def _make_switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     return {
         "name": switch.name,
         "kind": find_twin_family(switch_endpoint.protocol),
-        "inputs": switch.inputs,
-        "outputs": switch.outputs,
+        "inputs": switch.input_count,
+        "outputs": switch.output_count,
         **_make_frontends(switch_endpoint, twin),
         "control": f"{switch_endpoint.host}:{twin.control_port}",
         **({} if twin.switch_time_s is None else {"switch_time_s": twin.switch_time_s}),

@@ -18,20 +18,20 @@ MAX_NAMED_HOSTS = 4
 
 @dataclass(slots=True)
 class RankReports:
-    """Messages of ranks and guards, by host. `errors` and `guards` are in order of arrival.
+    """Messages of ranks and guards, by host. `error_by_host` and `guard_report_by_host` are in order of arrival.
 
-    `ready_for_next` holds ranks that are done and wait for another job. `unstarted_hosts` holds hosts whose rank
-    ended before it was ready. `processor_s` is the processor time of all ranks.
+    `next_ready_message_by_host` holds ranks that are done and wait for another job. `unstarted_hosts` holds hosts
+    whose rank ended before it was ready. `processor_s` is the processor time of all ranks.
     """
 
-    ready: dict[str, dict[str, Any]] = field(default_factory=dict)
-    last_position: dict[str, str] = field(default_factory=dict)
+    ready_message_by_host: dict[str, dict[str, Any]] = field(default_factory=dict)
+    last_position_by_host: dict[str, str] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     done_hosts: set[str] = field(default_factory=set)
-    errors: dict[str, str] = field(default_factory=dict)
-    guards: dict[str, dict[str, Any]] = field(default_factory=dict)
+    error_by_host: dict[str, str] = field(default_factory=dict)
+    guard_report_by_host: dict[str, dict[str, Any]] = field(default_factory=dict)
     unstarted_hosts: set[str] = field(default_factory=set)
-    ready_for_next: dict[str, dict[str, Any]] = field(default_factory=dict)
+    next_ready_message_by_host: dict[str, dict[str, Any]] = field(default_factory=dict)
     processor_s: float = 0.0
 
     def store_event(self, host: str, line: str) -> str:
@@ -44,54 +44,62 @@ class RankReports:
         match event:
             case "ready":
                 self.processor_s += message.get("processor_s", 0.0)
-                (self.ready_for_next if host in self.done_hosts else self.ready)[host] = message
+                (self.next_ready_message_by_host if host in self.done_hosts else self.ready_message_by_host)[
+                    host
+                ] = message
             case "at":
-                self.last_position[host] = f"{message['configuration']}, {message['size']} B"
+                self.last_position_by_host[host] = f"{message['configuration']}, {message['size']} B"
             case "row":
                 self.rows.append(message | {"host": host})
             case "done":
                 self.done_hosts.add(host)
                 self.processor_s += message.get("processor_s", 0.0)
             case "error":
-                self.errors[host] = message["message"]
+                self.error_by_host[host] = message["message"]
             case "guard":
-                self.guards[host] = message
+                self.guard_report_by_host[host] = message
         return event
 
-    def read_until(self, launch: Launch, messages: Sized, host_count: int, deadline_s: float) -> None:
-        """Store events until `messages` (a part of these reports) has all hosts, a host fails, or the time is up."""
+    def read_until(self, launch: Launch, awaited_messages: Sized, host_count: int, deadline_s: float) -> None:
+        """Store events until `awaited_messages` (a part of these reports) has all hosts, a host fails, or time ends."""
         end_s = time.monotonic() + deadline_s
-        while (remaining_s := end_s - time.monotonic()) > 0 and launch.running and not self.failed:
-            if len(messages) == host_count:
+        while (remaining_s := end_s - time.monotonic()) > 0 and launch.running and not self.has_failed:
+            if len(awaited_messages) == host_count:
                 return
             for host, line in launch.read_lines(min(0.5, remaining_s)):
                 self.store_event(host, line)
-                if len(messages) == host_count or self.failed:
+                if len(awaited_messages) == host_count or self.has_failed:
                     break
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """True if a rank is lost, because the other ranks would wait for it."""
-        guards = self.guards.values()
-        return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in guards)
+        guards = self.guard_report_by_host.values()
+        return bool(self.error_by_host) or any(
+            guard["reason"] != "exit" or guard["status"] != 0 for guard in guards
+        )
 
     @property
     def is_overdue(self) -> bool:
         """True if a guard ended its rank at the deadline."""
-        return any(guard["reason"] == "deadline" for guard in self.guards.values())
+        return any(guard["reason"] == "deadline" for guard in self.guard_report_by_host.values())
 
     @property
     def killed_hosts(self) -> Iterator[str]:
         """Hosts whose rank died of a signal that its guard did not send."""
         return (
-            host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
+            host
+            for host, guard in self.guard_report_by_host.items()
+            if guard["reason"] == "exit" and guard["status"] < 0
         )
 
     @property
     def failed_hosts(self) -> Iterator[str]:
         """Hosts whose rank exited with an error."""
         return (
-            host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
+            host
+            for host, guard in self.guard_report_by_host.items()
+            if guard["reason"] == "exit" and guard["status"] > 0
         )
 
 
@@ -103,13 +111,13 @@ class Diagnosis:
         lab: Lab,
         wiring: Wiring,
         reports: RankReports,
-        completed: Mapping[str, CommandResult],
+        command_result_by_host: Mapping[str, CommandResult],
         deadline_s: float,
     ) -> None:
         self.lab = lab
         self.wiring = wiring
         self.reports = reports
-        self.completed = completed
+        self.completed = command_result_by_host
         self.deadline_s = deadline_s
         self.node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
 
@@ -120,7 +128,7 @@ class Diagnosis:
         """
         if self.reports.is_overdue:
             return self.make_failure_error()
-        missing_hosts = [host for host in self.node_by_host if host not in self.reports.ready]
+        missing_hosts = [host for host in self.node_by_host if host not in self.reports.ready_message_by_host]
         named_hosts = [
             host for host in missing_hosts if host in self.reports.unstarted_hosts
         ] or missing_hosts
@@ -131,7 +139,7 @@ class Diagnosis:
         summary = f"{len(named_hosts)} of {len(self.node_by_host)} ranks did not get ready"
         hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
         return CollectiveError(
-            f"{summary}, so none ran: {reasons}{_describe_rest(named_hosts)}. {hint}{self._describe_unconfirmed()}"
+            f"{summary}, so none ran: {reasons}{_describe_omitted(named_hosts)}. {hint}{self._describe_unconfirmed()}"
         )
 
     def make_failure_error(self) -> CollectiveError:
@@ -142,28 +150,30 @@ class Diagnosis:
         silent_hosts = [
             host
             for host in self.node_by_host
-            if host not in self.reports.guards and host not in self.completed
+            if host not in self.reports.guard_report_by_host and host not in self.completed
         ]
-        if silent_hosts and self.reports.guards:
-            ranks_text = ", ".join(map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])) + _describe_rest(
-                silent_hosts
-            )
+        if silent_hosts and self.reports.guard_report_by_host:
+            ranks_text = ", ".join(
+                map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])
+            ) + _describe_omitted(silent_hosts)
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {ranks_text} cannot be reached any more. Look at the management "
                 f"network and at these hosts; {self._describe_ending()}"
             )
         dark_texts = list(self._describe_dark_links())
         if dark_texts:
-            ranks_text = "; ".join(dark_texts[:MAX_NAMED_HOSTS]) + _describe_rest(dark_texts)
+            ranks_text = "; ".join(dark_texts[:MAX_NAMED_HOSTS]) + _describe_omitted(dark_texts)
             return CollectiveTimeout(f"the AllReduce did not finish: {ranks_text}. {self._describe_ending()}")
         if self.reports.is_overdue:
-            unready_hosts = [host for host in self.node_by_host if host not in self.reports.ready]
+            unready_hosts = [
+                host for host in self.node_by_host if host not in self.reports.ready_message_by_host
+            ]
             unfinished_hosts = unready_hosts or [
                 host for host in self.node_by_host if host not in self.reports.done_hosts
             ]
             ranks_text = ", ".join(
                 map(self._describe_rank, unfinished_hosts[:MAX_NAMED_HOSTS])
-            ) + _describe_rest(unfinished_hosts)
+            ) + _describe_omitted(unfinished_hosts)
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks_text} waited although every NIC "
                 f"has carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
@@ -176,7 +186,7 @@ class Diagnosis:
         """Yield a description of each link without carrier at its receiver, according to the receiver's guard."""
         links_by_receiver = self.wiring.link_by_receiver
         for node, host in enumerate(self.lab.hosts):
-            dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
+            dark_nics = self.reports.guard_report_by_host.get(host.name, {}).get("dark_nics", ())
             for index, nic in enumerate(host.nics):
                 link = links_by_receiver.get(Nic(node, index))
                 if link is not None and nic.name in dark_nics:
@@ -185,17 +195,21 @@ class Diagnosis:
     def _describe_first_failure(self) -> str:
         """Describe the rank that failed first. Killed ranks go first: they report nothing and make others fail."""
         for host in self.reports.killed_hosts:
-            return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
-        for host, message in self.reports.errors.items():
+            return (
+                f"{self._describe_rank(host)} was ended by signal"
+                f" {-self.reports.guard_report_by_host[host]['status']}"
+            )
+        for host, message in self.reports.error_by_host.items():
             return f"{self._describe_rank(host)}: {message}"
-        silent_hosts = [host for host in self.node_by_host if host not in self.reports.guards]
+        silent_hosts = [host for host in self.node_by_host if host not in self.reports.guard_report_by_host]
         for host in (*self.reports.failed_hosts, *silent_hosts, *self.node_by_host):
             return f"{self._describe_rank(host)}: {self._read_last_lines(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
     def _describe_rank(self, host: str) -> str:
         return (
-            f"rank {self.node_by_host[host]} ({host}, at {self.reports.last_position.get(host, 'the start')})"
+            f"rank {self.node_by_host[host]} ({host}, at"
+            f" {self.reports.last_position_by_host.get(host, 'the start')})"
         )
 
     def _read_last_lines(self, host: str) -> str:
@@ -221,11 +235,11 @@ class Diagnosis:
         silent_hosts = [
             host
             for host in self.node_by_host
-            if host not in self.reports.guards and host not in self.completed
+            if host not in self.reports.guard_report_by_host and host not in self.completed
         ]
         return f"; not confirmed by {', '.join(silent_hosts)}" if silent_hosts else ""
 
 
-def _describe_rest(items: list[str]) -> str:
+def _describe_omitted(items: list[str]) -> str:
     rest_count = len(items) - MAX_NAMED_HOSTS
     return f" and {rest_count} more" if rest_count > 0 else ""

@@ -136,7 +136,7 @@ class Ranks:
         on_row: Callable[[Timing], None],
     ) -> RankReports:
         end_s = time.monotonic() + self._deadline_s + REPORT_GRACE_S
-        launch, reports = self._start()
+        launch, reports = self._start_ranks()
         is_ready = _await_ready(
             launch, reports, self._host_names, min(end_s, time.monotonic() + READY_TIMEOUT_S)
         )
@@ -163,10 +163,10 @@ class Ranks:
             raise diagnosis.make_failure_error()
         return reports
 
-    def _start(self) -> tuple[Launch, RankReports]:
+    def _start_ranks(self) -> tuple[Launch, RankReports]:
         """Return the running ranks (or start new ones) and the reports for their next job."""
         if self._launch is not None and set(self._launch.running) == self._host_names:
-            self._reports = RankReports(ready=self._reports.ready_for_next)
+            self._reports = RankReports(ready_message_by_host=self._reports.next_ready_message_by_host)
             return self._launch, self._reports
         self.close()
         if not self._folder:
@@ -197,13 +197,13 @@ class Ranks:
 
 def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], end_s: float) -> bool:
     """Return True once all ranks are ready, False as soon as one has ended or the time is up."""
-    if reports.ready.keys() == hosts:
+    if reports.ready_message_by_host.keys() == hosts:
         return True
     for _event in _yield_events(launch, reports, end_s):
-        if reports.ready.keys() == hosts:
+        if reports.ready_message_by_host.keys() == hosts:
             return True
-        ended_hosts = reports.guards.keys() | (hosts - set(launch.running))
-        reports.unstarted_hosts = ended_hosts - reports.ready.keys()
+        ended_hosts = reports.guard_report_by_host.keys() | (hosts - set(launch.running))
+        reports.unstarted_hosts = ended_hosts - reports.ready_message_by_host.keys()
         if ended_hosts:
             return False
     return False
@@ -226,11 +226,13 @@ def _yield_rows(
         if event == "row":
             row = reports.rows[-1]
             progress_text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
-            on_progress(len(reports.rows), spec.rows, progress_text)
+            on_progress(len(reports.rows), spec.row_count, progress_text)
             yield row
-        if reports.failed or (reports.ready.keys() - reports.done_hosts) - set(launch.running):
+        if reports.has_failed or (reports.ready_message_by_host.keys() - reports.done_hosts) - set(
+            launch.running
+        ):
             launch.close_input()
-        elif keep_ranks and reports.done_hosts == reports.ready.keys():
+        elif keep_ranks and reports.done_hosts == reports.ready_message_by_host.keys():
             return
 
 
@@ -248,8 +250,8 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
     first_host, route_sets = lab.hosts[0], spec.sets
     return {
         "nodes": len(lab.hosts),
-        "backend": _choose_backend(spec, reports.ready),
-        "store": f"{first_host.management}:{reports.ready[first_host.name]['store_port']}",
+        "backend": _choose_backend(spec, reports.ready_message_by_host),
+        "store": f"{first_host.management}:{reports.ready_message_by_host[first_host.name]['store_port']}",
         "addresses": [str(host.address) for host in lab.hosts],
         "nics": [[nic.name for nic in host.nics] for host in lab.hosts],
         "timeout_s": deadline_s,
@@ -265,7 +267,7 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
         **(
             {
                 "set_addresses": [
-                    [str(address) for address in list_set_addresses(host)[: route_sets.sets]]
+                    [str(address) for address in list_set_addresses(host)[: route_sets.set_count]]
                     for host in lab.hosts
                 ]
             }
@@ -277,7 +279,9 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
 
 def _drop_route_sets_for_nccl(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
     """Return the spec without sets of routes if NCCL is used, because NCCL chooses its own connections."""
-    return spec if _choose_backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
+    return (
+        spec if _choose_backend(spec, reports.ready_message_by_host) == "gloo" else replace(spec, sets=None)
+    )
 
 
 def _choose_backend(spec: CollectiveSpec, ready_messages: Mapping[str, Mapping[str, Any]]) -> str:
@@ -314,8 +318,11 @@ def _make_result(
     nic_bytes = tuple(
         entry for row in reports.rows for entry in yield_nic_bytes(lab, wiring, routes, spec, row)
     )
-    backend = _choose_backend(spec, reports.ready)
-    versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
+    backend = _choose_backend(spec, reports.ready_message_by_host)
+    versions = {
+        **next(iter(reports.ready_message_by_host.values()))["versions"],
+        "collective_backend": backend,
+    }
     return CollectiveResult(
         timings,
         nic_bytes,

@@ -78,7 +78,7 @@ def make_timing(
         wrong=0,
         cpu_limited=busbw_mbps < MIN_FULL_LINK_SHARE * limit_mbps and is_short_of_processors(row),
         simulated=lab.simulated,
-        hosts=spec.hosts,
+        hosts=spec.hosts_in_use,
         low_us=row["low_us"],
         high_us=row["high_us"],
         processor_s=row["processor_s"],
@@ -110,7 +110,7 @@ def yield_nic_bytes(
     """Yield for each NIC the bytes that it sent and the payload that the plan expects on its link."""
     configuration = _find_configuration(spec, row)
     share_by_link = _compute_link_shares(wiring, routes, spec, configuration)
-    retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
+    retransmitted_bytes_by_link = _sum_retransmitted_bytes(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
             link = wiring.link_by_transmitter.get(Nic(node, index))
@@ -124,11 +124,11 @@ def yield_nic_bytes(
                 expected_bytes=share_by_link.get(link, 0.0) * row["size"] * row["iterations"]
                 if link
                 else 0.0,
-                retransmitted_bytes=retransmitted[link] if link else 0,
+                retransmitted_bytes=retransmitted_bytes_by_link[link] if link else 0,
             )
 
 
-def _sum_retransmitted(
+def _sum_retransmitted_bytes(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Counter[Link]:
     """Return the retransmitted bytes of each link. Bytes of a connection count on every link of its path."""
@@ -163,7 +163,7 @@ def _yield_paths(
             if spec.sets is None:
                 path = routes.path(source, target)
             else:
-                path = tuple(links[edge] for edge in spec.sets.path(source, target, route_set))
+                path = tuple(links[edge] for edge in spec.sets.find_path(source, target, route_set))
             yield target, route_set, path, value
 
 
@@ -228,12 +228,12 @@ def make_link_figures(
 def make_flow_figures(
     row_key: tuple[str, str, int],
     lab: Lab,
-    endpoints: tuple[int, int, int],
+    flow_key: tuple[int, int, int],
     path: Sequence[Link],
     figures: Mapping[str, Any],
 ) -> FlowFigures:
-    """Return what a rank measured about its connections to another. `endpoints` is (source, target, set of routes)."""
-    source, target, route_set = endpoints
+    """Return what a rank measured about its connections to another. `flow_key` is (source, target, set of routes)."""
+    source, target, route_set = flow_key
     return FlowFigures(
         *row_key,
         source=source,
@@ -268,11 +268,11 @@ def find_misplaced_traffic(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...
     return tuple(
         entry
         for entry in proving_entries
-        if not _is_placed(entry, full_link_bytes_by_row[_make_row_key(entry)])
+        if not _is_on_plan(entry, full_link_bytes_by_row[_make_row_key(entry)])
     )
 
 
-def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
+def _is_on_plan(entry: NicBytes, full_link_bytes: float) -> bool:
     if entry.expected_bytes:
         max_bytes = entry.expected_bytes + entry.retransmitted_bytes
         return (
@@ -314,7 +314,7 @@ def sum_link_shares(
     links, share_by_link = sort_links(wiring), dict[Link, float]()
     for (source, target), tensor_share, set_weights in _yield_messages(configuration, weights):
         for route_set, weight in enumerate(set_weights):
-            for edge in route_sets.path(source, target, route_set) if weight else ():
+            for edge in route_sets.find_path(source, target, route_set) if weight else ():
                 share_by_link[links[edge]] = share_by_link.get(links[edge], 0.0) + tensor_share * weight
     return share_by_link
 

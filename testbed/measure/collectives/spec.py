@@ -70,7 +70,7 @@ class CollectiveSpec:
     run_id: str
     topology: str
     configurations: tuple[Configuration, ...]
-    hosts: str = "kernel"
+    hosts_in_use: str = "kernel"
     backend: Backend = "auto"
     min_time_s: float = 0.5
     min_iterations: int = 5
@@ -79,18 +79,18 @@ class CollectiveSpec:
     sets: RouteSets | None = None
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of timings of the launch."""
         return sum(len(configuration.sizes) for configuration in self.configurations)
 
 
-def make_all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
+def make_all_to_all(name: str, node_count: int, sizes: tuple[int, ...]) -> Configuration:
     """Return the exchange in which every node sends an equal part of its tensor to every other node.
 
     >>> make_all_to_all("x", 3, (1024,)).pairs
     ((0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1))
     """
-    return Configuration(name, (), sizes, tuple(permutations(range(nodes), 2)))
+    return Configuration(name, (), sizes, tuple(permutations(range(node_count), 2)))
 
 
 def list_doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:

@@ -186,8 +186,8 @@ def _convert_optional(convert: Callable[[Any], T], value: object) -> T | None:
     return None if value is None else convert(value)
 
 
-def _parse_timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
-    figures = entry[half]
+def _parse_timing(entry: Mapping[str, Any], placement: str) -> NcclTiming | None:
+    figures = entry[placement]
     if figures is None:
         return None
     wrong_count = _parse_number(figures["nwrong"])
@@ -198,7 +198,7 @@ def _parse_timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
         wrong=None if wrong_count is None else int(wrong_count),
         largest_error=_parse_number(figures.get("max_error")),
         copy_gbytes_per_s=_parse_number(figures.get("copy_bw")),
-        spread=_parse_spread(entry.get(f"{half}_per_iter")),
+        spread=_parse_spread(entry.get(f"{placement}_per_iter")),
     )
 
 

@@ -30,32 +30,32 @@ class NcclSettings:
     """Network settings of NCCL: InfiniBand verbs (also for RoCE) or sockets, and the interfaces.
 
     `interfaces` names verbs devices (`qedr0`), or network interfaces for sockets. `channels` is the number of rings.
-    `preload` is the path of a library that replaces NCCL.
+    `preload_library` is the path of a library that replaces NCCL.
     """
 
     network: Literal["IB", "Socket"]
     interfaces: tuple[str, ...]
     channels: int
     gid_index: int = 3
-    preload: str = ""
+    preload_library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
     """A test program, its sizes and iterations.
 
-    Each size is `factor` times the size before it. `json` is the path of the output file on the first host.
+    Each size is `size_factor` times the size before it. `json_path` is the path of the output file on the first host.
     """
 
     program: str = "all_reduce_perf"
     smallest_bytes: int = 8
     largest_bytes: int = 128 << 20
-    factor: int = 2
+    size_factor: int = 2
     iterations: int = 20
     warmup_iterations: int = 1
     gpus_per_host: int = 1
     timeout_s: int = 300
-    json: str = ""
+    json_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class NcclHost:
     """GPUs of a host as the driver lists them, and the paths of the test and of mpirun ("" if missing)."""
 
     host: str
-    gpus: tuple[str, ...]
-    program: str
-    mpirun: str
+    gpu_names: tuple[str, ...]
+    program_path: str
+    mpirun_path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class NcclRun:
     """One run: its results, the rings in NCCL's log, and the whole output."""
 
     table: NcclTable
-    rings: RingLog
+    ring_log: RingLog
     output: str
 
 
@@ -98,7 +98,7 @@ def make_nccl_environment(settings: NcclSettings) -> dict[str, str]:
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,NET,ENV",
     }
-    return variables | ({"LD_PRELOAD": settings.preload} if settings.preload else {})
+    return variables | ({"LD_PRELOAD": settings.preload_library} if settings.preload_library else {})
 
 
 def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
@@ -106,14 +106,14 @@ def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
     value_by_option = {
         "-b": test.smallest_bytes,
         "-e": test.largest_bytes,
-        "-f": test.factor,
+        "-f": test.size_factor,
         "-g": test.gpus_per_host,
         "-n": test.iterations,
         "-w": test.warmup_iterations,
         "-T": test.timeout_s,
     }
     arguments = [argument for option, value in value_by_option.items() for argument in (option, str(value))]
-    return (*arguments, "-J", test.json) if test.json else tuple(arguments)
+    return (*arguments, "-J", test.json_path) if test.json_path else tuple(arguments)
 
 
 def make_host_context(
@@ -141,7 +141,7 @@ def make_mpirun_command(
 
     MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
-    program_by_host = {nccl_host.host: nccl_host.program for nccl_host in nccl_hosts}
+    program_by_host = {nccl_host.host: nccl_host.program_path for nccl_host in nccl_hosts}
     contexts = [
         shlex.join(make_host_context(host, program_by_host[host.name], variables[host.name], test))
         for host in lab.hosts
@@ -159,7 +159,7 @@ def make_mpirun_command(
     ]
     if lab.hosts[0].user == "root":
         common_arguments.append("--allow-run-as-root")
-    return f"{shlex.join([nccl_hosts[0].mpirun, *common_arguments])} {' : '.join(contexts)}"
+    return f"{shlex.join([nccl_hosts[0].mpirun_path, *common_arguments])} {' : '.join(contexts)}"
 
 
 def make_find_command(test: NcclTest) -> str:
@@ -190,13 +190,15 @@ def find_nccl_hosts(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHos
     return tuple(parse_nccl_host(results[host.name]) for host in fleet.hosts)
 
 
-def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
+def explain_missing_requirements(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
     """Return why nccl-tests cannot run on these hosts and what to do, or "" if they can run."""
     test = test or NcclTest()
     if not hosts:
         return "there are no hosts"
-    hosts_with_few_gpus = [nccl_host.host for nccl_host in hosts if len(nccl_host.gpus) < test.gpus_per_host]
-    hosts_without_program = [nccl_host.host for nccl_host in hosts if not nccl_host.program]
+    hosts_with_few_gpus = [
+        nccl_host.host for nccl_host in hosts if len(nccl_host.gpu_names) < test.gpus_per_host
+    ]
+    hosts_without_program = [nccl_host.host for nccl_host in hosts if not nccl_host.program_path]
     reasons = []
     if hosts_with_few_gpus:
         reasons.append(
@@ -210,13 +212,15 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
             f"build nccl-tests with MPI=1 and put it on "
             f"the PATH or into ~/nccl-tests/build"
         )
-    if not hosts[0].mpirun:
+    if not hosts[0].mpirun_path:
         reasons.append(f"no `mpirun` on {hosts[0].host}, which starts the ranks; install Open MPI there")
     return "; ".join(reasons)
 
 
-def _join_names(hosts: Sequence[str], total: int) -> str:
-    return "any host" if len(hosts) == total else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
+def _join_names(hosts: Sequence[str], host_count: int) -> str:
+    return (
+        "any host" if len(hosts) == host_count else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
+    )
 
 
 def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | None = None) -> NcclRun:
@@ -227,7 +231,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     """
     test = test or NcclTest()
     nccl_hosts = find_nccl_hosts(fleet, test)
-    reason = explain_missing(nccl_hosts, test)
+    reason = explain_missing_requirements(nccl_hosts, test)
     if reason:
         raise CollectiveError(f"nccl-tests cannot run here: {reason}")
     variables = make_nccl_environment(settings)

@@ -55,13 +55,13 @@ class RingFinding:
 
 
 @dataclass(slots=True)
-class _Channel:
+class _ChannelNeighbours:
     """Parser state for one ring: the neighbours of each rank, and the whole order if the log has it."""
 
     successor_by_rank: dict[int, int] = field(default_factory=dict)
     predecessor_by_rank: dict[int, int] = field(default_factory=dict)
-    printed_ranks: tuple[int, ...] = ()
-    is_cut: bool = False
+    logged_order: tuple[int, ...] = ()
+    is_truncated: bool = False
     is_contradictory: bool = False
 
 
@@ -72,16 +72,16 @@ def parse_rings(text: str) -> RingLog:
     """
     communicator_by_thread: dict[str, str] = {}
     rank_count_by_communicator: dict[str, int] = {}
-    channels: dict[tuple[str, int], _Channel] = {}
+    channels: dict[tuple[str, int], _ChannelNeighbours] = {}
     for line in text.splitlines():
         match = _THREAD_PATTERN.search(line)
         if not match:
             continue
         thread, message = match["thread"], match["said"]
-        start = _START_PATTERN.match(message)
-        if start:
-            communicator_by_thread[thread] = start["id"]
-            rank_count_by_communicator[start["id"]] = int(start["ranks"])
+        start_match = _START_PATTERN.match(message)
+        if start_match:
+            communicator_by_thread[thread] = start_match["id"]
+            rank_count_by_communicator[start_match["id"]] = int(start_match["ranks"])
         else:
             _read_ring(channels, communicator_by_thread.get(thread, ""), message)
     rings, problems = [], []
@@ -96,7 +96,7 @@ def parse_rings(text: str) -> RingLog:
 
 
 def find_ring_differences(
-    planned: Sequence[RingOrder], ring_log: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
+    planned_rings: Sequence[RingOrder], ring_log: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
 ) -> tuple[RingFinding, ...]:
     """Return the differences between planned and used rings, or () if exactly the planned rings were used.
 
@@ -104,7 +104,7 @@ def find_ring_differences(
     communicator of the log. By default rank r is node r. Consecutive ranks of one node count once.
     """
     used_orders = {_rotate(_convert_to_nodes(ring, ring_log, nodes_of_ranks)) for ring in ring_log.rings}
-    ring_by_order = {_rotate(ring.order): ring for ring in planned}
+    ring_by_order = {_rotate(ring.order): ring for ring in planned_rings}
     findings = [
         _make_missing_finding(ring, used_orders)
         for order, ring in ring_by_order.items()
@@ -123,36 +123,34 @@ def find_ring_differences(
     )
 
 
-def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, line: str) -> None:
-    neighbours, whole_ring = _RING_PATTERN.match(line), _CHANNEL_PATTERN.match(line)
-    if neighbours:
-        channel = channels.setdefault((communicator, int(neighbours["channel"])), _Channel())
+def _read_ring(channels: dict[tuple[str, int], _ChannelNeighbours], communicator: str, line: str) -> None:
+    neighbours_match, ring_match = _RING_PATTERN.match(line), _CHANNEL_PATTERN.match(line)
+    if neighbours_match:
+        channel = channels.setdefault((communicator, int(neighbours_match["channel"])), _ChannelNeighbours())
         rank, predecessor, successor = (
-            int(neighbours["rank"]),
-            int(neighbours["before"]),
-            int(neighbours["after"]),
+            int(neighbours_match["rank"]),
+            int(neighbours_match["before"]),
+            int(neighbours_match["after"]),
         )
         is_same_successor = channel.successor_by_rank.setdefault(rank, successor) == successor
         channel.is_contradictory |= not (
             channel.predecessor_by_rank.setdefault(rank, predecessor) == predecessor and is_same_successor
         )
-    elif whole_ring:
-        channel = channels.setdefault((communicator, int(whole_ring["channel"])), _Channel())
-        channel.is_cut = whole_ring["cut"] is not None
-        channel.printed_ranks = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
+    elif ring_match:
+        channel = channels.setdefault((communicator, int(ring_match["channel"])), _ChannelNeighbours())
+        channel.is_truncated = ring_match["cut"] is not None
+        channel.logged_order = () if channel.is_truncated else tuple(map(int, ring_match["ranks"].split()))
 
 
-def _find_order(channel: _Channel, rank_count: int | None) -> tuple[int, ...] | str:
+def _find_order(channel: _ChannelNeighbours, rank_count: int | None) -> tuple[int, ...] | str:
     """Return the ring, from its lowest rank, or a sentence that says why it is unknown."""
     if channel.is_contradictory:
         return "ranks contradict each other: the log mixes two communicators without their ids"
     order = _find_cycle(channel.successor_by_rank)
     if order and len(order) == (rank_count or len(order)) and _has_matching_predecessors(channel, order):
         return order
-    if channel.printed_ranks and len(set(channel.printed_ranks)) == (
-        rank_count or len(channel.printed_ranks)
-    ):
-        return _rotate(channel.printed_ranks)
+    if channel.logged_order and len(set(channel.logged_order)) == (rank_count or len(channel.logged_order)):
+        return _rotate(channel.logged_order)
     if channel.successor_by_rank and len(channel.successor_by_rank) == (
         rank_count or len(channel.successor_by_rank)
     ):
@@ -174,7 +172,7 @@ def _find_cycle(successor_by_rank: dict[int, int]) -> tuple[int, ...]:
     return tuple(order) if is_closed else ()
 
 
-def _has_matching_predecessors(channel: _Channel, order: tuple[int, ...]) -> bool:
+def _has_matching_predecessors(channel: _ChannelNeighbours, order: tuple[int, ...]) -> bool:
     """Return whether each rank reports its predecessor in this order."""
     return all(
         channel.predecessor_by_rank[rank] == predecessor

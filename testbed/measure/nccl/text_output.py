@@ -46,13 +46,13 @@ class Columns:
     A row has two halves with the same columns: the timings out-of-place, then the timings in-place.
     """
 
-    leading: tuple[str, ...]
+    leading_columns: tuple[str, ...]
     half: tuple[str, ...]
     has_timestamp: bool = False
 
-    def count_cells(self, halves: Literal[1, 2] = 2) -> int:
+    def count_cells(self, half_count: Literal[1, 2] = 2) -> int:
         """Return the number of blank-separated cells of a complete row. A timestamp counts as two, date and time."""
-        return len(self.leading) + halves * len(self.half) + (2 if self.has_timestamp else 0)
+        return len(self.leading_columns) + half_count * len(self.half) + (2 if self.has_timestamp else 0)
 
     @classmethod
     def from_header(cls, names: Sequence[str]) -> Columns | None:
@@ -72,7 +72,7 @@ class Columns:
         return cls(tuple(names[: half_starts[0]]), first_half, has_timestamp)
 
     @classmethod
-    def guess(cls, cells: Sequence[str]) -> Columns | None:
+    def guess_from_cells(cls, cells: Sequence[str]) -> Columns | None:
         """Guess the columns of a row without a header from the number of its cells. Return None if none match."""
         if len(cells) < len(_LEADING_COLUMNS) + 2 * len(_HALF_COLUMNS):
             return None
@@ -127,18 +127,18 @@ def parse_number(cell: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) -> NcclRow:
+def make_row(columns: Columns, cells: Sequence[str], half_count: Literal[1, 2] = 2) -> NcclRow:
     """Return a row from its cells. If there is only one half of timings (a replayed trace), it is in-place.
 
     Raises `ValueError` for a wrong number of cells or a cell that is not a number.
     """
-    if len(cells) != columns.count_cells(halves):
-        raise ValueError(f"a row has {len(cells)} cells instead of {columns.count_cells(halves)}")
-    half_width, half_cells = len(columns.half), cells[len(columns.leading) :]
-    leading_cells = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
+    if len(cells) != columns.count_cells(half_count):
+        raise ValueError(f"a row has {len(cells)} cells instead of {columns.count_cells(half_count)}")
+    half_width, half_cells = len(columns.half), cells[len(columns.leading_columns) :]
+    leading_cells = dict(zip(columns.leading_columns, cells[: len(columns.leading_columns)], strict=True))
     timings = [
         _parse_timing(columns.half, half_cells[start : start + half_width])
-        for start in range(0, halves * half_width, half_width)
+        for start in range(0, half_count * half_width, half_width)
     ]
     return NcclRow(
         size_bytes=int(leading_cells["size"]),
@@ -146,9 +146,9 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
         type=leading_cells["type"],
         redop=leading_cells.get("redop"),
         root=int(leading_cells["root"]) if "root" in leading_cells else None,
-        out_of_place=timings[0] if halves > 1 else None,
+        out_of_place=timings[0] if half_count > 1 else None,
         in_place=timings[-1],
-        timestamp=" ".join(half_cells[halves * half_width :]) if columns.has_timestamp else None,
+        timestamp=" ".join(half_cells[half_count * half_width :]) if columns.has_timestamp else None,
     )
 
 
@@ -316,18 +316,18 @@ def _read_cells(reader: _OutputReader, line_number: int, line: str) -> None:
     else:
         return
     if reader.columns is None:
-        reader.columns = Columns.guess(cells)
+        reader.columns = Columns.guess_from_cells(cells)
         if reader.columns is None:
             return
         reader.problems.append(f"line {line_number}: no header; the columns were guessed from their number")
     is_one_half = _BLANK_HALF_PATTERN.search(line) is not None and len(cells) == reader.columns.count_cells(
-        halves=1
+        half_count=1
     )
     if len(cells) < reader.columns.count_cells() and not is_one_half:
         reader.pending_cells = cells
         return
     try:
-        reader.rows.append(make_row(reader.columns, cells, halves=1 if is_one_half else 2))
+        reader.rows.append(make_row(reader.columns, cells, half_count=1 if is_one_half else 2))
     except ValueError as error:
         reader.problems.append(f"line {line_number}: a row was left out: {error} ({' '.join(cells)[:80]})")
 

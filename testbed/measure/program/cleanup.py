@@ -74,7 +74,7 @@ def _clean_up(
     try:
         store = LeaseStore(database, lab.name)
         if pending.state is not None:
-            problem = _restore(pending, lab, runs_dir, reason, owner, store)
+            problem = _restore_hosts(pending, lab, runs_dir, reason, owner, store)
         if lease := pending.lease or _find_lease(database, lab, reason, owner):
             from testbed.errors import LeaseDenied
 
@@ -84,10 +84,10 @@ def _clean_up(
         database.close()
         if not is_running(owner):  # a process that was only interrupted has recorded the interruption itself
             error = f"testbed run was killed (process {owner.split(maxsplit=1)[0]})"
-            RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
+            RunStore(runs_dir).close_killed_run(run_id, f"{error}; {problem}" if problem else error)
 
 
-def _restore(
+def _restore_hosts(
     pending: PendingCleanup, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore
 ) -> str:
     """Restore the hosts. Return why this failed, or "" if it succeeded."""

@@ -25,16 +25,16 @@ CleanupStep = Literal["lease", "hosts"]
 class CleanupProcess:
     """Context manager that starts the cleanup process (module `cleanup`) and tells it what to clean up.
 
-    `pending` holds the steps that our process still has to do. If none is left at the end of the block, the cleanup
-    process ends. Otherwise it does these steps. `reason` is the reason stated for our lease. By this text, the cleanup
-    process finds a lease that was granted just before our process was killed.
+    `pending_steps` holds the steps that our process still has to do. If none is left at the end of the block, the
+    cleanup process ends. Otherwise it does these steps. `reason` is the reason stated for our lease. By this text, the
+    cleanup process finds a lease that was granted just before our process was killed.
     """
 
     runs_dir: Path
     lab_file: Path
     run_id: str
     reason: str
-    pending: set[CleanupStep] = field(default_factory=set)
+    pending_steps: set[CleanupStep] = field(default_factory=set)
 
     def __enter__(self) -> Self:
         from testbed.storage.address import get_database_address
@@ -67,23 +67,26 @@ class CleanupProcess:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        exception_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         with suppress(OSError):
-            if not self.pending:
+            if not self.pending_steps:
                 self._pipe.write("done\n")
             self._pipe.close()
-        if not self.pending:  # a cleanup waits for the lock of our run, so we must not wait for it
+        if not self.pending_steps:  # a cleanup waits for the lock of our run, so we must not wait for it
             os.waitpid(self._process, 0)
 
-    def note_lease(self, lease: str) -> None:
+    def register_lease(self, lease_id: str) -> None:
         """Tell the cleanup process which lease to release."""
-        self._write({"lease": lease})
+        self._write({"lease": lease_id})
 
-    def note_state(self, state: LabState, hosts: Sequence[str], lease: str) -> None:
+    def register_state(self, state: LabState, hosts: Sequence[str], lease_id: str) -> None:
         """Tell the cleanup process to which state it has to restore the hosts, and under which lease."""
-        self.pending.add("hosts")
-        self._write({"state": state.to_json(), "hosts": list(hosts), "restore_lease": lease})
+        self.pending_steps.add("hosts")
+        self._write({"state": state.to_json(), "hosts": list(hosts), "restore_lease": lease_id})
 
     def _write(self, document: dict[str, Any]) -> None:
         with suppress(BrokenPipeError):  # the program goes on if the cleanup process has died

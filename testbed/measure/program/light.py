@@ -48,23 +48,23 @@ AddNote = Callable[[str], None]
 class LightRequest:
     """A request for light: the number of hosts, the topology (which may name hosts), and the wait for the lease."""
 
-    nodes: int | None
+    host_count: int | None
     topology: NamedTopology
     wait_s: float
 
 
 @dataclass(slots=True)
-class LeaseWatch:
+class LeaseKeeper:
     """A lease that is extended while a program runs. `problem` is "" until the lease has ended."""
 
     store: LeaseStore
-    lease: str
+    lease_id: str
     problem: str = ""
 
-    def beat(self) -> None:
+    def extend_lease(self) -> None:
         """Extend the lease, or store the reason of a refusal in `problem`. Raises the errors of the database."""
         try:
-            self.store.extend(self.lease)
+            self.store.extend(self.lease_id)
         except LeaseDenied as error:
             self.problem = str(error)
 
@@ -80,7 +80,7 @@ class LightGrant:
 
     lab: Lab
     hosts: tuple[LabHost, ...]
-    watch: LeaseWatch
+    lease_keeper: LeaseKeeper
     fleet: Fleet
     variables: dict[str, str]
     design: Design | None = None
@@ -91,21 +91,21 @@ class LightGrant:
 
 @dataclass(frozen=True, slots=True)
 class _RankChoice:
-    """Hosts of a program in the order of its ranks, and a design of `lab`. It is in force unless `must_be_patched`."""
+    """Hosts of a program in the order of its ranks, and a design of `lab`. It is in force unless `needs_patch`."""
 
     lab: Lab
     hosts: tuple[LabHost, ...]
     design: Design | None = None
-    must_be_patched: bool = False
+    needs_patch: bool = False
 
 
 @contextmanager
 def open_under_lease(
-    lab: Lab, runs_dir: Path, lease: str, *, allow_partial: bool = False
+    lab: Lab, runs_dir: Path, lease_id: str, *, allow_partial: bool = False
 ) -> Iterator[LabSession]:
     """Open a lab and its hosts for changes under a lease. A program's topology is temporary, so no epoch is stored."""
     with (
-        use_lease(lease),
+        use_lease(lease_id),
         open_journal(runs_dir) as journal,
         open_lab(lab, journal, keep_intent=False, skip_unreachable=allow_partial) as session,
     ):
@@ -127,16 +127,16 @@ def provide_light(
             with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
                 lease, host_names = _lease_hosts(stack, lab, request, runs_dir, store, cleanup, add_note)
-                watch = LeaseWatch(store, lease)
-                stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
+                watch = LeaseKeeper(store, lease)
+                stack.enter_context(keep_alive(watch.extend_lease, LEASE_TTL_S / 4))
                 chosen_names = _choose_hosts(lab, request, runs_dir, host_names)
-                choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
+                choice = _choose_ranks(lab, request, runs_dir, lease, chosen_names)
                 variables = make_rank_variables(choice.hosts)
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
             light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
-            if choice.must_be_patched:
+            if choice.needs_patch:
                 leased_lab = make_shard(lab, host_names) if len(host_names) < len(lab.hosts) else lab
-                stack.enter_context(_patch(light, leased_lab, runs_dir, cleanup, add_note))
+                stack.enter_context(_hold_patch(light, leased_lab, runs_dir, cleanup, add_note))
             yield light
     finally:
         database.close()
@@ -174,28 +174,28 @@ def _lease_hosts(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     host_names = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    needs = HostNeeds(host_count=request.nodes, names=host_names)
-    host_request = HostRequest(lab, needs, store, request.wait_s, cleanup.reason, LEASE_TTL_S)
-    cleanup.pending.add("lease")
+    host_needs = HostNeeds(host_count=request.host_count, host_names=host_names)
+    host_request = HostRequest(lab, host_needs, store, request.wait_s, cleanup.reason, LEASE_TTL_S)
+    cleanup.pending_steps.add("lease")
     try:
         lease, leased_hosts = host_request.acquire(
             lambda host_text: add_note(f"waiting for the lease of {host_text}")
         )
     except (LightbedError, *DATABASE_ERRORS):
-        cleanup.pending.discard("lease")  # `acquire` has withdrawn the request
+        cleanup.pending_steps.discard("lease")  # `acquire` has withdrawn the request
         raise
-    stack.callback(_release, store, lease.id, cleanup)
-    cleanup.note_lease(lease.id)
+    stack.callback(_release_lease, store, lease.id, cleanup)
+    cleanup.register_lease(lease.id)
     add_note(f"lease {lease.id}: {', '.join(leased_hosts)}")
     return lease.id, leased_hosts
 
 
-def _release(store: LeaseStore, lease: str, cleanup: CleanupProcess) -> None:
-    if "hosts" in cleanup.pending:
+def _release_lease(store: LeaseStore, lease_id: str, cleanup: CleanupProcess) -> None:
+    if "hosts" in cleanup.pending_steps:
         return  # the cleanup process restores the hosts, under this lease
     with suppress(LeaseDenied):  # somebody has already ended it
-        store.release(lease)
-    cleanup.pending.discard("lease")
+        store.release(lease_id)
+    cleanup.pending_steps.discard("lease")
 
 
 def _list_hosts_of_topology(lab: Lab, named_topology: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
@@ -217,11 +217,11 @@ def _choose_hosts(
     missing_names = [name for name in requested_hosts if name not in leased_names]
     if missing_names:
         raise LightDenied(f"the lease does not cover host {', '.join(missing_names)}: request one that does")
-    chosen_names = requested_hosts or tuple(leased_names[: request.nodes or len(leased_names)])
-    if request.nodes not in (None, len(chosen_names)):
+    chosen_names = requested_hosts or tuple(leased_names[: request.host_count or len(leased_names)])
+    if request.host_count not in (None, len(chosen_names)):
         source_text = "the topology names" if requested_hosts else "the lease covers"
         raise UsageError(
-            f"--nodes asks for {request.nodes}, but {source_text} {format_count(len(chosen_names), 'host')}"
+            f"--nodes asks for {request.host_count}, but {source_text} {format_count(len(chosen_names), 'host')}"
         )
     if not chosen_names:
         raise LightDenied(
@@ -230,8 +230,8 @@ def _choose_hosts(
     return chosen_names
 
 
-def _choose_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen_names: tuple[str, ...]
+def _choose_ranks(
+    lab: Lab, request: LightRequest, runs_dir: Path, lease_id: str, chosen_names: tuple[str, ...]
 ) -> _RankChoice:
     """Choose the topology of the hosts: the named topology, else the topology in force, else the default.
 
@@ -252,7 +252,7 @@ def _choose_light(
         ),
         None,
     )
-    is_own_lease = lease != get_selected_lease()
+    is_own_lease = lease_id != get_selected_lease()
     if current_intent is not None and (not is_own_lease or set(current_intent.hosts) == set(chosen_names)):
         design_lab, design = build_intent_design(lab, current_intent)
         return _order_ranks(design_lab, design, must_be_patched=is_own_lease, selected_hosts=chosen_names)
@@ -272,23 +272,23 @@ def _order_ranks(
 
 
 @contextmanager
-def _patch(
+def _hold_patch(
     light: LightGrant, leased_lab: Lab, runs_dir: Path, cleanup: CleanupProcess, add_note: AddNote
 ) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
-    lease, start_s = light.watch.lease, time.monotonic()
+    lease, start_s = light.lease_keeper.lease_id, time.monotonic()
     with deny_light(), open_under_lease(leased_lab, runs_dir, lease) as session:
         state = LabState.read(session)
-        cleanup.note_state(state, [host.name for host in leased_lab.hosts], lease)
+        cleanup.register_state(state, [host.name for host in leased_lab.hosts], lease)
     try:
         with deny_light():
             assert light.design is not None
             with stop_on_interrupt(add_note), open_under_lease(light.lab, runs_dir, lease) as session:
                 report = session.bring_up(light.design, take_over=True)
-            if not report.verified.ok:
+            if not report.verify_report.ok:
                 details = "; ".join(
                     f"{finding.kind}: {finding.subject}: {finding.detail}"
-                    for finding in report.verified.findings[:5]
+                    for finding in report.verify_report.findings[:5]
                 )
                 raise LightDenied(f"no light: the proof after patching has findings: {details}")
         light.patch_s, light.was_patched = time.monotonic() - start_s, report.plan.has_changes
@@ -305,7 +305,7 @@ def _patch(
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
                 light.problem = mark_hosts_not_restored(leased_lab, runs_dir, cleanup.reason, error)
                 add_note(light.problem)
-            cleanup.pending.discard("hosts")
+            cleanup.pending_steps.discard("hosts")
 
 
 @contextmanager
@@ -327,18 +327,18 @@ def _ignore_first_interrupt(add_note: AddNote) -> Iterator[None]:
 
 
 def restore_hosts(
-    state: LabState, leased_lab: Lab, runs_dir: Path, lease: str, owner: str, reason: str
+    state: LabState, leased_lab: Lab, runs_dir: Path, lease_id: str, changing_process: str, reason: str
 ) -> None:
-    """Restore leased hosts to an earlier state. `owner` is the process that changed them.
+    """Restore leased hosts to an earlier state. `changing_process` is the process that changed them.
 
     Circuits are restored even if a host does not answer. Raises the errors of `LabState.restore`.
     """
 
     def reopen(lab: Lab) -> AbstractContextManager[LabSession]:
-        return open_under_lease(lab, runs_dir, lease, allow_partial=True)
+        return open_under_lease(lab, runs_dir, lease_id, allow_partial=True)
 
     with reopen(leased_lab) as session:
-        state.restore(session, reopen, f"after {reason}", owner=owner)
+        state.restore(session, reopen, f"after {reason}", owner=changing_process)
 
 
 def mark_hosts_not_restored(leased_lab: Lab, runs_dir: Path, reason: str, error: Exception) -> str:

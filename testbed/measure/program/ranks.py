@@ -53,18 +53,18 @@ class RankOutput:
 class RankResult:
     """Result of one rank: its exit code (None if it was stopped), seconds, and the traffic of its host's NICs.
 
-    `counters` are increments of the kernel's counters during the program. `rates` holds for each NIC a number of time
-    windows, and the 95th percentile of the rates in these windows, in bytes/s. Windows last 0.1 s, or longer if the
-    program runs for hours. `problem` says why a rank has no exit code of its own.
+    `counters_by_nic` are increments of the kernel's counters during the program. `rates_by_nic` holds for each NIC a
+    number of time windows, and the 95th percentile of the rates in these windows, in bytes/s. Windows last 0.1 s, or
+    longer if the program runs for hours. `problem` says why a rank has no exit code of its own.
     """
 
     rank: int
     host: LabHost
     exit_code: int | None = None
-    seconds: float = 0.0
-    counters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    retransmitted: int = 0
+    elapsed_s: float = 0.0
+    counters_by_nic: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rates_by_nic: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    retransmitted_segments: int = 0
     problem: str = ""
     stdout: str = ""
     stderr: str = ""
@@ -207,7 +207,7 @@ class Ranks:
                 # Heartbeats come from a thread, so that slow output does not delay them.
                 with keep_alive(lambda: launch.send("\n"), HEARTBEAT_INTERVAL_S):
                     self._receive_until_end(launch)
-                    self._stop(launch)
+                    self._stop_ranks(launch)
             finally:
                 launch.close_input()
         for result in self.results:
@@ -244,25 +244,25 @@ class Ranks:
                 raise Interrupted(f"{problem}: the ranks of the program were stopped")
 
     def _receive_for(self, launch: Launch, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+        deadline_s = time.monotonic() + seconds
         for host, line in launch.read_lines(seconds):
-            self._receive(launch, host, line)
-            if self.failed_result or self._has_ended or (seconds and time.monotonic() > deadline):
+            self._handle_line(launch, host, line)
+            if self.failed_result or self._has_ended or (seconds and time.monotonic() > deadline_s):
                 return
 
-    def _stop(self, launch: Launch) -> None:
+    def _stop_ranks(self, launch: Launch) -> None:
         """Stop the ranks that still run, and wait for their reports."""
         if not self.program.is_mpi or self.failed_result:
             launch.send("stop\n")  # the daemons of Open MPI end by themselves after mpirun
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while time.monotonic() < deadline and any(
+        deadline_s = time.monotonic() + STOP_TIMEOUT_S
+        while time.monotonic() < deadline_s and any(
             result.has_started and not result.has_ended and result.host.name in launch.running
             for result in self.results
         ):
             for host, line in launch.read_lines(0.1):
-                self._receive(launch, host, line)
+                self._handle_line(launch, host, line)
 
-    def _receive(self, launch: Launch, host: str, line: str) -> None:
+    def _handle_line(self, launch: Launch, host: str, line: str) -> None:
         """Handle one line of `rank.py`, or of its guard."""
         result = self.results[self._rank_by_host[host]]
         try:
@@ -276,9 +276,9 @@ class Ranks:
         elif kind == "spawn":
             self._spawn(launch, result, event)
         elif kind == "out":
-            self._forward(result, event["text"], is_error=event["stream"] == "stderr")
+            self._forward_output(result, event["text"], is_error=event["stream"] == "stderr")
         elif kind == "rank":
-            self._end(result, event)
+            self._store_end(result, event)
         elif kind == "guard" and event["reason"] == "deadline":
             result.problem = f"host {host} received no heartbeat for {HEARTBEAT_TIMEOUT_S:g} s"
 
@@ -293,11 +293,11 @@ class Ranks:
             launcher.problem = (
                 f"mpirun wants to start ranks on {event['host']}, which is not another host of the program"
             )
-            self._fail(launcher, 1)
+            self._mark_failed(launcher, 1)
             return
         self._start(launch, target_result, ("/bin/sh", "-c", event["command"]))
 
-    def _forward(self, result: RankResult, text: str, *, is_error: bool) -> None:
+    def _forward_output(self, result: RankResult, text: str, *, is_error: bool) -> None:
         if self.program.is_mpi and (tag := _MPI_TAG.match(text)) and int(tag[1]) < len(self.results):
             result, is_error = self.results[int(tag[1])], tag[2] == "stderr"
             text = text[tag.end() :]
@@ -308,17 +308,21 @@ class Ranks:
             result.stdout = (result.stdout + text)[-MAX_TAIL_CHARACTERS:]
         self._on_output(RankOutput(result.rank, result.host.name, text, is_error))
 
-    def _end(self, result: RankResult, event: Mapping[str, Any]) -> None:
+    def _store_end(self, result: RankResult, event: Mapping[str, Any]) -> None:
         result.has_ended = True
         result.exit_code = None if event["stopped"] else event["exit_code"]
-        result.seconds, result.counters, result.rates = event["seconds"], event["nics"], event["rates"]
-        result.retransmitted = event["retransmitted"]
+        result.elapsed_s, result.counters_by_nic, result.rates_by_nic = (
+            event["seconds"],
+            event["nics"],
+            event["rates"],
+        )
+        result.retransmitted_segments = event["retransmitted"]
         is_launcher = self.program.is_mpi and result.rank == 0
         self._has_ended |= is_launcher or all(other_result.has_ended for other_result in self.results)
         if result.exit_code and (is_launcher or not self.program.is_mpi):
-            self._fail(result, result.exit_code)
+            self._mark_failed(result, result.exit_code)
 
-    def _fail(self, result: RankResult, code: int) -> None:
+    def _mark_failed(self, result: RankResult, code: int) -> None:
         if self.failed_result is None:
             result.exit_code, self.failed_result = code, result
 
@@ -332,4 +336,4 @@ class Ranks:
         result.problem = result.problem or (
             lost_message if command_result.exit_status == -1 else f"the rank did not start: {last_line}"
         )
-        self._fail(result, LOST_EXIT_CODE)
+        self._mark_failed(result, LOST_EXIT_CODE)

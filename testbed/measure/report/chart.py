@@ -43,8 +43,8 @@ class _Axes:
     """Axes of the chart. They convert sizes and bandwidths to coordinates in pixels."""
 
     sizes: tuple[int, ...]
-    ticks: Sequence[float]
-    scale: float
+    rate_ticks: Sequence[float]
+    rate_scale: float
 
     @property
     def _octaves(self) -> tuple[float, float]:
@@ -64,13 +64,13 @@ class _Axes:
         return self.get_octave_x(log2(max(size_bytes, 1)))
 
     def get_rate_y(self, mbps: float) -> float:
-        return _TOP + (1 - mbps / self.ticks[-1]) * _PLOT_HEIGHT
+        return _TOP + (1 - mbps / self.rate_ticks[-1]) * _PLOT_HEIGHT
 
 
 def draw_bandwidth(
-    series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
+    series: Sequence[Series], id_prefix: str, *, title: str, scale: float = 1.0, is_simulated: bool = False
 ) -> Markup:
-    """Draw the chart of several configurations. `key` makes element ids unique on the page.
+    """Draw the chart of several configurations. `id_prefix` makes element ids unique on the page.
 
     With a `scale` other than 1, the labels of the limits also show the rates that they represent. Raises `ValueError`
     if there are no timings.
@@ -83,17 +83,19 @@ def draw_bandwidth(
     axes = _Axes(tuple(sizes), compute_round_ticks(largest_mbps), scale)
     return tag(
         "svg",
-        tag("title", title, id=f"{key}-title"),
-        tag("desc", describe(series), id=f"{key}-desc"),
+        tag("title", title, id=f"{id_prefix}-title"),
+        tag("desc", describe_chart(series), id=f"{id_prefix}-desc"),
         _draw_cpu_bands(series, axes),
         _draw_grid(axes),
         _draw_limits(series, axes),
         tag("g", (_draw_line(index, line, axes) for index, line in enumerate(series))),
         _draw_end_labels(series, axes),
-        tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark") if simulated else "",
+        tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark")
+        if is_simulated
+        else "",
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
-        aria_labelledby=f"{key}-title {key}-desc",
+        aria_labelledby=f"{id_prefix}-title {id_prefix}-desc",
         class_="chart",
     )
 
@@ -113,7 +115,7 @@ def describe_cpu_limits(series: Sequence[Series]) -> list[str]:
     return sentences
 
 
-def describe(series: Sequence[Series]) -> str:
+def describe_chart(series: Sequence[Series]) -> str:
     """Return a text description of the chart, for screen readers."""
     sentences = []
     for line in series:
@@ -166,11 +168,11 @@ def _draw_grid(axes: _Axes) -> Markup:
     label_step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
     lines = [
         tag("line", x1=_LEFT, x2=right_x, y1=axes.get_rate_y(tick), y2=axes.get_rate_y(tick), class_="grid")
-        for tick in axes.ticks
+        for tick in axes.rate_ticks
     ]
     rate_labels = [
         tag("text", format_number(tick), x=_LEFT - 8, y=axes.get_rate_y(tick) + 4.5, class_="tick end")
-        for tick in axes.ticks
+        for tick in axes.rate_ticks
     ]
     tick_marks = [
         tag(
@@ -268,7 +270,7 @@ def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
         labels.append((axes.get_rate_y(last_timing.busbw_mbps), line.label, f"end-label c{index % 8}"))
     for limit_mbps in sorted({line.limit_mbps for line in series}):
         represented_text = (
-            f" ≙ {format_number(limit_mbps * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
+            f" ≙ {format_number(limit_mbps * axes.rate_scale / 1000)} Gb/s" if axes.rate_scale != 1 else ""
         )
         labels.append(
             (

@@ -49,8 +49,10 @@ def _list_findings(explanation: Explanation) -> Markup:
     return make_table("What held up this run.", columns, rows, text_columns=3)
 
 
-def _make_figure(stored: StoredRun, row: RowKey, lags: Sequence[Sequence[RankLag]], key: str) -> Markup:
-    topology, configuration, size = row
+def _make_figure(
+    stored: StoredRun, row_key: RowKey, lags: Sequence[Sequence[RankLag]], id_prefix: str
+) -> Markup:
+    topology, configuration, size = row_key
     heading = f"{configuration}, {format_size(size)}" if size else configuration
     hosts = stored.lab.host_names
     caption = (
@@ -58,12 +60,16 @@ def _make_figure(stored: StoredRun, row: RowKey, lags: Sequence[Sequence[RankLag
         "larger the part of the iteration that this rank computed, queued for a processor, wrote or stood still "
         "longer than the others (the median)."
     )
-    drawing = draw_heat_map(lags, hosts, key, title=f"Time that each rank lost in each iteration: {heading}")
+    drawing = draw_heat_map(
+        lags, hosts, id_prefix, title=f"Time that each rank lost in each iteration: {heading}"
+    )
     return join(tag("h3", heading), tag("figure", drawing, tag("figcaption", caption)))
 
 
-def draw_heat_map(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], key: str, *, title: str) -> Markup:
-    """Draw the heat map of `lags`, indexed by rank and iteration. `key` makes element ids unique on the page."""
+def draw_heat_map(
+    lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], id_prefix: str, *, title: str
+) -> Markup:
+    """Draw the heat map of `lags`, indexed by rank and iteration. `id_prefix` makes element ids unique on the page."""
     iteration_count = max(map(len, lags), default=0)
     cell_width = min(_CELL_PIXELS * 2, (_WIDTH - _LEFT) / max(1, iteration_count))
     bottom_y = _TOP + _CELL_PIXELS * len(lags)
@@ -71,11 +77,11 @@ def draw_heat_map(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], key: 
     largest_share = max((lag.share for rank_lags in lags for lag in rank_lags), default=0.0)
     return tag(
         "svg",
-        tag("title", title, id=f"{key}-title"),
+        tag("title", title, id=f"{id_prefix}-title"),
         tag(
             "desc",
             f"The largest part that a rank lost is {largest_share:.0%} of an iteration.",
-            id=f"{key}-desc",
+            id=f"{id_prefix}-desc",
         ),
         *(
             tag(
@@ -102,7 +108,7 @@ def draw_heat_map(lags: Sequence[Sequence[RankLag]], hosts: Sequence[str], key: 
         tag("text", "iteration", x=_LEFT, y=bottom_y + 34, class_="axis-title"),
         viewBox=f"0 0 {_WIDTH} {bottom_y + _BOTTOM:.0f}",
         role="img",
-        aria_labelledby=f"{key}-title {key}-desc",
+        aria_labelledby=f"{id_prefix}-title {id_prefix}-desc",
         class_="chart",
     )
 

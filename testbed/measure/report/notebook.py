@@ -56,7 +56,7 @@ def _draw_figures(document: Any) -> Iterator[Markup]:
         groups = groupby(rows, key=lambda row: row.configuration)
         series = [Series.from_timings(name, timings) for name, timings in groups]
         yield draw_bandwidth(
-            series, "bandwidth", title="Bus bandwidth", simulated=any(row.simulated for row in rows)
+            series, "bandwidth", title="Bus bandwidth", is_simulated=any(row.simulated for row in rows)
         )
 
 

@@ -95,14 +95,14 @@ def _make_bandwidth_section(stored: StoredRun) -> Markup:
     )
 
 
-def _make_chart(stored: StoredRun, series: Sequence[Series], key: str, heading: str) -> Markup:
+def _make_chart(stored: StoredRun, series: Sequence[Series], id_prefix: str, heading: str) -> Markup:
     summary = stored.summary
     drawing = draw_bandwidth(
         series,
-        key,
+        id_prefix,
         title=f"Bus bandwidth against message size: {heading}",
         scale=stored.lab.scale if summary.simulated else 1.0,
-        simulated=summary.simulated,
+        is_simulated=summary.simulated,
     )
     caption = tag("figcaption", join(Markup(" ").join(_yield_caption(stored, series))))
     return join(tag("h3", heading), tag("figure", drawing, caption))
@@ -131,7 +131,7 @@ def _make_topology_section(stored: StoredRun) -> Markup:
     )
 
 
-def _make_topology_figure(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
+def _make_topology_figure(topology: StoredTopology, names: Sequence[str], id_prefix: str) -> Markup:
     kind = "one-way" if topology.simplex else "two-way"
     facts = (
         f"{topology.nodes} nodes, degree {topology.degree}, {format_count(len(topology.links), f'{kind} link')}; "
@@ -140,7 +140,7 @@ def _make_topology_figure(topology: StoredTopology, names: Sequence[str], key: s
     return tag(
         "figure",
         tag("h3", topology.name),
-        draw_topology(topology, names, key),
+        draw_topology(topology, names, id_prefix),
         tag("figcaption", facts),
     )
 
@@ -312,13 +312,18 @@ def _make_bandwidth_tiles(stored: StoredRun) -> list[Markup]:
 
 def _make_gain_tile(gain: RingGain) -> Markup:
     """Return the tile of the ring gain. If the hosts' CPU limited the gain, its number is not the headline."""
-    name = f"{gain.many_rings.configuration} over {gain.one_ring.configuration}"
-    if gain.cpu_limited:
-        detail = f"not a property of the links: measured {gain.ratio:.2f}×, limit {gain.many_rings.rings}×"
+    name = f"{gain.many_rings_timing.configuration} over {gain.one_ring_timing.configuration}"
+    if gain.is_cpu_limited:
+        detail = (
+            f"not a property of the links: measured {gain.bandwidth_ratio:.2f}×, limit"
+            f" {gain.many_rings_timing.rings}×"
+        )
         return _make_tile(name, "limited", "by the hosts’ CPU", detail, is_limited=True)
-    min_ratio, max_ratio = gain.spread
+    min_ratio, max_ratio = gain.ratio_bounds
     spread_text = f", {min_ratio:.2f} to {max_ratio:.2f} by quartiles" if min_ratio else ""
-    return _make_tile(name, f"{gain.ratio:.2f}", "×", f"limit {gain.many_rings.rings}×{spread_text}")
+    return _make_tile(
+        name, f"{gain.bandwidth_ratio:.2f}", "×", f"limit {gain.many_rings_timing.rings}×{spread_text}"
+    )
 
 
 def _make_cost_tiles(repatch: Repatch) -> list[Markup]:

@@ -26,21 +26,21 @@ class _PlacedLink:
     source: int
     target: int
     stride: int
-    bend: float
+    bend_offset: float
 
 
-def compute_stride(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
+def compute_stride(link: tuple[int, int], node_count: int, *, simplex: bool) -> int:
     """Return the stride of a link: (target - source) mod n. For a duplex link, return the smaller of its two strides.
 
     >>> compute_stride((0, 11), 12, simplex=False), compute_stride((0, 11), 12, simplex=True)
     (1, 11)
     """
-    forward_stride = (link[1] - link[0]) % nodes
-    return forward_stride if simplex else min(forward_stride, nodes - forward_stride)
+    forward_stride = (link[1] - link[0]) % node_count
+    return forward_stride if simplex else min(forward_stride, node_count - forward_stride)
 
 
-def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
-    """Draw a topology with a legend. `key` makes element ids unique on the page."""
+def draw_topology(topology: StoredTopology, names: Sequence[str], id_prefix: str) -> Markup:
+    """Draw a topology with a legend. `id_prefix` makes element ids unique on the page."""
     strides = sorted(
         {compute_stride(link, topology.nodes, simplex=topology.simplex) for link in topology.links}
     )
@@ -50,19 +50,19 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     kind = "one-way" if topology.simplex else "two-way"
     return tag(
         "svg",
-        tag("title", f"Topology {topology.name}", id=f"{key}-title"),
+        tag("title", f"Topology {topology.name}", id=f"{id_prefix}-title"),
         tag(
             "desc",
             f"{topology.nodes} nodes on a circle, {format_count(len(topology.links), f'{kind} link')}, "
             f"{'strides' if len(strides) > 1 else 'stride'} {', '.join(map(str, strides))}, "
             f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}.",
-            id=f"{key}-desc",
+            id=f"{id_prefix}-desc",
         ),
-        _define_arrowhead(key) if topology.simplex else "",
+        _define_arrowhead(id_prefix) if topology.simplex else "",
         tag(
             "g",
             (
-                _draw_link(placed_link, topology, colour_by_stride, key)
+                _draw_link(placed_link, topology, colour_by_stride, id_prefix)
                 for placed_link in _place_links(topology)
             ),
         ),
@@ -76,13 +76,13 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
         ),
         viewBox=f"0 0 {_SIZE_PIXELS} {height}",
         role="img",
-        aria_labelledby=f"{key}-title {key}-desc",
+        aria_labelledby=f"{id_prefix}-title {id_prefix}-desc",
         class_="topology",
     )
 
 
-def _compute_node_position(node: int, nodes: int, radius: float = _RADIUS_PIXELS) -> tuple[float, float]:
-    angle = 2 * pi * node / nodes - pi / 2
+def _compute_node_position(node: int, node_count: int, radius: float = _RADIUS_PIXELS) -> tuple[float, float]:
+    angle = 2 * pi * node / node_count - pi / 2
     return _CENTRE_PIXELS + radius * cos(angle), _CENTRE_PIXELS + radius * sin(angle)
 
 
@@ -102,7 +102,7 @@ def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
 
 
 def _draw_link(
-    placed_link: _PlacedLink, topology: StoredTopology, colour_by_stride: Mapping[int, int], key: str
+    placed_link: _PlacedLink, topology: StoredTopology, colour_by_stride: Mapping[int, int], id_prefix: str
 ) -> Markup:
     start, end = (
         _compute_node_position(placed_link.source, topology.nodes),
@@ -114,25 +114,25 @@ def _draw_link(
     start = (start[0] + unit_vector[0] * gap_pixels, start[1] + unit_vector[1] * gap_pixels)
     end = (end[0] - unit_vector[0] * gap_pixels, end[1] - unit_vector[1] * gap_pixels)
     control_point = (
-        (start[0] + end[0]) / 2 - unit_vector[1] * placed_link.bend * 2,
-        (start[1] + end[1]) / 2 + unit_vector[0] * placed_link.bend * 2,
+        (start[0] + end[0]) / 2 - unit_vector[1] * placed_link.bend_offset * 2,
+        (start[1] + end[1]) / 2 + unit_vector[0] * placed_link.bend_offset * 2,
     )
     return tag(
         "path",
         d=f"M{start[0]:.1f} {start[1]:.1f}Q{control_point[0]:.1f} {control_point[1]:.1f} {end[0]:.1f} {end[1]:.1f}",
         class_=f"link s{colour_by_stride[placed_link.stride]}",
-        marker_end=f"url(#{key}-arrow)" if topology.simplex else None,
+        marker_end=f"url(#{id_prefix}-arrow)" if topology.simplex else None,
     )
 
 
-def _define_arrowhead(key: str) -> Markup:
+def _define_arrowhead(id_prefix: str) -> Markup:
     head = tag("path", d="M0 0L8 4L0 8z", fill="context-stroke")
     return tag(
         "defs",
         tag(
             "marker",
             head,
-            id=f"{key}-arrow",
+            id=f"{id_prefix}-arrow",
             viewBox="0 0 8 8",
             refX=7,
             refY=4,
@@ -144,12 +144,12 @@ def _define_arrowhead(key: str) -> Markup:
     )
 
 
-def _draw_node(node: int, nodes: int, name: str) -> Markup:
-    x, y = _compute_node_position(node, nodes)
+def _draw_node(node: int, node_count: int, name: str) -> Markup:
+    x, y = _compute_node_position(node, node_count)
     if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
-        label_x, label_y = _compute_node_position(node, nodes, _RADIUS_PIXELS + _NODE_RADIUS + 16)
+        label_x, label_y = _compute_node_position(node, node_count, _RADIUS_PIXELS + _NODE_RADIUS + 16)
         label = tag("text", name, x=label_x, y=label_y, class_="node-name outside")
     return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
 

@@ -65,14 +65,14 @@ class Database:
         deletion = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
         self._write(deletion, environment.insert().values(run=run_id, name=name, value=value))
 
-    def append(self, table: sa.Table, run_id: str, **values: object) -> None:
+    def append_row(self, table: sa.Table, run_id: str, **values: object) -> None:
         """Append a row to a run's rows in a table."""
         ordinal = sa.select(sa.func.count()).where(table.c.run == run_id).scalar_subquery()
         self._write(table.insert().values(run=run_id, ordinal=ordinal, **values))
 
     def insert_circuits(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Insert the circuits of a topology. Each row maps column names to values."""
-        with self._convert_errors(), self._storage.transaction() as connection:
+        with self._convert_errors(), self._storage.open_transaction() as connection:
             connection.execute(circuits.insert(), rows)
 
     def list_runs(self) -> Sequence[Row]:
@@ -90,26 +90,28 @@ class Database:
             "select phases.at, phases.data from phases join runs on runs.id = phases.run "
             "where runs.lab = ? and phases.name = ? order by phases.at desc"
         )
-        return [(row["at"], row["data"]) for row in self._read(query, lab, name, json_in="data")]
+        return [(row["at"], row["data"]) for row in self._read(query, lab, name, json_column="data")]
 
     def read_rows_of_run(self, run_id: str) -> RowsOfRun:
         """Return all rows of a run."""
-        (run,) = self._read("select lab_info from runs where id = ?", run_id, json_in="lab_info")
+        (run,) = self._read("select lab_info from runs where id = ?", run_id, json_column="lab_info")
         return RowsOfRun(
             run["lab_info"],
-            self._read("select * from environment where run = ? order by name", run_id, json_in="value"),
-            self._read("select * from topologies where run = ? order by ordinal", run_id, json_in="topology"),
+            self._read("select * from environment where run = ? order by name", run_id, json_column="value"),
+            self._read(
+                "select * from topologies where run = ? order by ordinal", run_id, json_column="topology"
+            ),
             self._read("select * from circuits where run = ? order by ordinal", run_id),
-            self._read("select * from phases where run = ? order by ordinal", run_id, json_in="data"),
+            self._read("select * from phases where run = ? order by ordinal", run_id, json_column="data"),
         )
 
     def _write(self, *statements: sa.Executable) -> None:
-        with self._convert_errors(), self._storage.transaction() as connection:
+        with self._convert_errors(), self._storage.open_transaction() as connection:
             for statement in statements:
                 connection.execute(statement)
 
-    def _read(self, query: str, *values: object, json_in: str = "") -> Sequence[Row]:
-        """Return rows. Parse the JSON in the column `json_in`, unless the database server has already parsed it."""
+    def _read(self, query: str, *values: object, json_column: str = "") -> Sequence[Row]:
+        """Return rows. Parse the JSON in the column `json_column`, unless the database server has already parsed it."""
         try:
             rows = read_rows(self.address, query, values)
         except Exception as error:
@@ -117,9 +119,9 @@ class Database:
                 raise
             hint = f"{find_hint(error)}: the files of each run beside it stay readable"
             raise ResultsError(f"{self._storage.name}: {get_database_message(error)}; {hint}") from error
-        is_text = [json_in and isinstance(row[json_in], str) for row in rows]
+        is_text = [json_column and isinstance(row[json_column], str) for row in rows]
         return [
-            {**row, json_in: json.loads(row[json_in])} if is_row_text else row
+            {**row, json_column: json.loads(row[json_column])} if is_row_text else row
             for row, is_row_text in zip(rows, is_text, strict=True)
         ]
 

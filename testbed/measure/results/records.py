@@ -52,7 +52,9 @@ class LabInfo:
             path=str(lab.path),
             host_names=tuple(host.name for host in lab.hosts),
             nics=tuple(len(host.nics) for host in lab.hosts),
-            switches=tuple(f"{switch.name} ({switch.inputs}x{switch.outputs})" for switch in lab.switches),
+            switches=tuple(
+                f"{switch.name} ({switch.input_count}x{switch.output_count})" for switch in lab.switches
+            ),
             rate_mbps=lab.link.rate_mbps,
             represents_gbps=lab.link.represents_gbps,
             mtu=lab.link.mtu,

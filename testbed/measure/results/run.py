@@ -59,7 +59,7 @@ class Run:
         self.directory = directory
         self.simulated = simulated
         self._database = database
-        self._lock: int | None = lock
+        self._lock_descriptor: int | None = lock
         self._timings: list[Timing] = []
         self._nic_bytes: list[NicBytes] = []
         self._ranks: list[RankFigures] = []
@@ -73,7 +73,10 @@ class Run:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        exception_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         with self._log_context:
             if error is None:
@@ -93,7 +96,7 @@ class Run:
 
     def add_topology(self, topology: StoredTopology) -> None:
         """Record a topology. Add topologies in the order of use."""
-        self._database.append(topologies, self.run_id, topology=asdict(topology))
+        self._database.append_row(topologies, self.run_id, topology=asdict(topology))
 
     def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
         """Record the circuits of the topology with that name."""
@@ -107,7 +110,7 @@ class Run:
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
         """Record an event of the run: a name, and JSON data whose keys end in units."""
         recorded_at, document = datetime.now(UTC).isoformat(), dict(data)
-        self._database.append(phases, self.run_id, name=name, at=recorded_at, data=document)
+        self._database.append_row(phases, self.run_id, name=name, at=recorded_at, data=document)
 
     def add_repatch(self, repatch: Repatch) -> None:
         """Record a change of topology, which gets its own section in the report."""
@@ -156,7 +159,7 @@ class Run:
 
     def finish(self, status: FinalStatus, *, error: str = "") -> None:
         """Record how the run ended, write its files, and release its lock. Later calls do nothing."""
-        if self._lock is None:
+        if self._lock_descriptor is None:
             return
         finished_at = datetime.now(UTC).isoformat()
         logger.info("run ended: %s%s", status, f" ({error})" if error else "")
@@ -167,8 +170,8 @@ class Run:
             environment = {fact["name"]: fact["value"] for fact in rows.environment}
             write_run_files(self.directory, make_run_row(row, environment), rows.phases)
         finally:
-            os.close(self._lock)
-            self._lock = None
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
 
 
 def read_own_versions() -> dict[str, str]:

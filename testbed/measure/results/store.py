@@ -55,7 +55,7 @@ from testbed.storage.address import Address, get_database_address
 class RunStore:
     """The stored results: a directory with one database, and one directory per run.
 
-    The first `begin` creates them. All methods raise `ResultsError` if the database or a file cannot be read. `now`
+    The first `begin_run` creates them. All methods raise `ResultsError` if the database or a file cannot be read. `now`
     returns the time in UTC.
     """
 
@@ -69,10 +69,10 @@ class RunStore:
         """The SQLite file or the database server. It also holds the journal of operations."""
         return self._database.address
 
-    def begin(
+    def begin_run(
         self,
         lab: Lab | LabInfo,
-        simulated: bool,
+        is_simulated: bool,
         host_kind: str,
         seeds: Mapping[str, int],
         arguments: Sequence[str] | None = None,
@@ -86,14 +86,14 @@ class RunStore:
         info = lab if isinstance(lab, LabInfo) else LabInfo.from_lab(lab)
         start_time, directory = self._make_run_directory()
         lock = take_lock(directory)
-        run = Run(self._database, directory, simulated=simulated, lock=lock)
+        run = Run(self._database, directory, simulated=is_simulated, lock=lock)
         self._database.insert_run(
             id=run.run_id,
             lab=info.name,
             lab_info=asdict(info),
             status="running",
             started=start_time.isoformat(),
-            simulated=simulated,
+            simulated=is_simulated,
             hosts=host_kind,
         )
         run.add_environment("seeds", dict(seeds))
@@ -102,9 +102,9 @@ class RunStore:
         run.add_environment("machine", {"processors": os.cpu_count() or 0, "system": platform.platform()})
         return run
 
-    def close_killed(self, run_id: str, error: str) -> None:
+    def close_killed_run(self, run_id: str, error: str) -> None:
         """Mark a run whose process was killed as interrupted, with this error. Do nothing if the run has ended."""
-        summary = self._find(run_id)
+        summary = self._find_run(run_id)
         if summary.finished is None:
             lock = take_lock(summary.directory)
             run = Run(self._database, summary.directory, simulated=summary.simulated, lock=lock)
@@ -114,9 +114,9 @@ class RunStore:
         """Return all runs, newest first. A missing database, or one with only a journal, has none."""
         return tuple(self._summarise(row) for row in self._database.list_runs())
 
-    def load(self, run_id: str) -> StoredRun:
+    def load_run(self, run_id: str) -> StoredRun:
         """Return all records of a run. `run_id` is the id of the run, an unambiguous prefix of the id, or `last`."""
-        summary = self._find(run_id)
+        summary = self._find_run(run_id)
         rows = self._database.read_rows_of_run(summary.run_id)
         list_fields = {
             name: tuple(cast("Sequence[object]", rows.lab_info[name]))
@@ -143,7 +143,7 @@ class RunStore:
             for recorded_at, data in self._database.list_phases(lab, name)
         )
 
-    def _find(self, run_id: str) -> RunSummary:
+    def _find_run(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
         matches = runs[:1] if run_id == "last" else [run for run in runs if run.run_id == run_id]
         matches = matches or [run for run in runs if run_id and run.run_id.startswith(run_id)]

@@ -16,7 +16,7 @@ from testbed.errors import CollectiveError
 from testbed.lab.hosts.fleet import Fleet
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import RankReports
-from testbed.measure.sharing.policies import Conditions, JobLinks, Policy, Schedule, Transport
+from testbed.measure.sharing.policies import Conditions, PlacedJob, Policy, Schedule, Transport
 
 PROGRAM_FILES = (
     "guard.py",
@@ -49,7 +49,7 @@ class AgentRow:
 def run_agents(
     fleet: Fleet,
     lab: Lab,
-    placed_jobs: Sequence[JobLinks],
+    placed_jobs: Sequence[PlacedJob],
     policy: Policy,
     schedule: Schedule,
     conditions: Conditions,
@@ -68,9 +68,9 @@ def run_agents(
                 json.dumps({"members": _make_members(lab, placed_jobs, host, transport)}) + "\n",
                 lab.hosts[host].name,
             )
-        reports.read_until(launch, reports.ready, len(hosts), deadline_s)
-        if len(reports.ready) == len(hosts):
-            part_by_host = _make_parts(lab, placed_jobs, reports, policy, schedule, conditions)
+        reports.read_until(launch, reports.ready_message_by_host, len(hosts), deadline_s)
+        if len(reports.ready_message_by_host) == len(hosts):
+            part_by_host = _make_job_parts(lab, placed_jobs, reports, policy, schedule, conditions)
             start_time_s = time.time() + START_DELAY_S
             for name, jobs in part_by_host.items():
                 launch.send(json.dumps({"epoch": start_time_s, "jobs": jobs}) + "\n", name)
@@ -86,7 +86,9 @@ def run_agents(
     ]
 
 
-def _compute_deadline_s(placed_jobs: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
+def _compute_deadline_s(
+    placed_jobs: Sequence[PlacedJob], schedule: Schedule, conditions: Conditions
+) -> float:
     """Return the deadline of the jobs: `TIMEOUT_S`, plus twice the sum of all periods for each iteration."""
     periods_ms = sum(
         max(placed_job.job.period_ms, schedule.slots_ms[placed_job.job.name]) for placed_job in placed_jobs
@@ -101,21 +103,23 @@ def _make_command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
 
 
 def _make_members(
-    lab: Lab, placed_jobs: Sequence[JobLinks], host: int, transport: Transport
+    lab: Lab, placed_jobs: Sequence[PlacedJob], host: int, transport: Transport
 ) -> list[dict[str, Any]]:
     """Return the jobs of a host. A job that receives there listens at the address of the NIC at the end of its link."""
-    members = []
+    receiver_jobs = []
     for placed_job in placed_jobs:
         if host in placed_job.hosts:
             incoming_link = next((link for link in placed_job.links if link.target.node == host), None)
             listen_address = str(lab.get_nic(incoming_link.target).address) if incoming_link else None
-            members.append({"job": placed_job.job.name, "listen": listen_address, "transport": transport})
-    return members
+            receiver_jobs.append(
+                {"job": placed_job.job.name, "listen": listen_address, "transport": transport}
+            )
+    return receiver_jobs
 
 
-def _make_parts(
+def _make_job_parts(
     lab: Lab,
-    placed_jobs: Sequence[JobLinks],
+    placed_jobs: Sequence[PlacedJob],
     reports: RankReports,
     policy: Policy,
     schedule: Schedule,
@@ -126,7 +130,7 @@ def _make_parts(
     part_by_host: dict[str, dict[str, Any]] = {}
     for placed_job in placed_jobs:
         for host, link in zip(placed_job.hosts, placed_job.outgoing_links, strict=True):
-            part = _make_shared_part(lab, placed_job, policy, schedule, conditions) | _find_next_member(
+            part = _make_shared_part(lab, placed_job, policy, schedule, conditions) | _make_next_hop(
                 lab, placed_job, host, link, reports
             )
             if link and conditions.compute_shares(policy, jobs_by_nic[link.source]):
@@ -135,21 +139,21 @@ def _make_parts(
     return part_by_host
 
 
-def _find_next_member(
-    lab: Lab, placed_job: JobLinks, host: int, link: Link | None, reports: RankReports
+def _make_next_hop(
+    lab: Lab, placed_job: PlacedJob, host: int, link: Link | None, reports: RankReports
 ) -> dict[str, Any]:
     if link is None:
         return {"next": None, "port": 0, "source": ""}
     target = lab.hosts[link.target.node].name
     return {
         "next": str(lab.get_nic(link.target).address),
-        "port": reports.ready[target]["ports"][placed_job.job.name],
+        "port": reports.ready_message_by_host[target]["ports"][placed_job.job.name],
         "source": str(lab.hosts[host].address),
     }
 
 
 def _make_shared_part(
-    lab: Lab, placed_job: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
+    lab: Lab, placed_job: PlacedJob, policy: Policy, schedule: Schedule, conditions: Conditions
 ) -> dict[str, Any]:
     """Return the settings that all hosts of a job share: phases in seconds and bytes, slots, transport."""
     transport = conditions.choose_transport(policy)
@@ -167,7 +171,7 @@ def _make_shared_part(
         "mark": 0,
         "phases": phases,
         "rest_s": max(placed_job.job.period_ms - burst_end_ms, 0.0) * 1e-3,
-        "steps": placed_job.steps,
+        "steps": placed_job.step_count,
         "iterations": conditions.iterations,
         "start_s": schedule.starts_ms[placed_job.job.name] * 1e-3,
         "slot_s": schedule.slots_ms[placed_job.job.name] * 1e-3,
@@ -180,7 +184,7 @@ def _make_shared_part(
     }
 
 
-def group_jobs_by_nic(placed_jobs: Sequence[JobLinks]) -> dict[Nic, list[str]]:
+def group_jobs_by_nic(placed_jobs: Sequence[PlacedJob]) -> dict[Nic, list[str]]:
     """Return the names of the jobs that send on each NIC, in order."""
     jobs_by_nic: dict[Nic, list[str]] = {}
     for placed_job in placed_jobs:
@@ -190,8 +194,8 @@ def group_jobs_by_nic(placed_jobs: Sequence[JobLinks]) -> dict[Nic, list[str]]:
 
 
 def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
-    if reports.errors:
-        errors_text = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
+    if reports.error_by_host:
+        errors_text = "; ".join(f"host {host}: {message}" for host, message in reports.error_by_host.items())
         return CollectiveError(f"jobs did not end: {errors_text}. All agents were stopped")
     missing_text = ", ".join(host for host in hosts if host not in reports.done_hosts)
     return CollectiveError(
@@ -200,13 +204,13 @@ def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -
     )
 
 
-def _find_first_row(lab: Lab, placed_job: JobLinks, reports: RankReports) -> Mapping[str, Any]:
+def _find_first_row(lab: Lab, placed_job: PlacedJob, reports: RankReports) -> Mapping[str, Any]:
     """Return the row of the job's first host."""
     host = lab.hosts[placed_job.hosts[0]].name
     return next(row for row in reports.rows if row["job"] == placed_job.job.name and row["host"] == host)
 
 
-def _make_row(placed_job: JobLinks, row: Mapping[str, Any], reports: RankReports, end_s: float) -> AgentRow:
+def _make_row(placed_job: PlacedJob, row: Mapping[str, Any], reports: RankReports, end_s: float) -> AgentRow:
     """Return the iterations that ended while all jobs were running. Later iterations had less competition.
 
     At least the first iteration counts. Retransmissions are summed over all hosts of the job.

@@ -14,12 +14,12 @@ from testbed.errors import WorkloadError
 from testbed.lab.inventory import fix_link_rate, load_lab
 from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import find_hosts_in_use, list_simulated_labs, start_lab
-from testbed.measure.current_topology import check_in_force
-from testbed.measure.plan_job import PHASE as PLAN_JOB
+from testbed.measure.current_topology import check_design_in_force
+from testbed.measure.plan_job import PLAN_JOB_PHASE as PLAN_JOB
 from testbed.measure.results.records import Json
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
-from testbed.measure.sharing.measurement import MeasuredJob, measure
+from testbed.measure.sharing.measurement import MeasuredJob, measure_jobs
 from testbed.measure.sharing.policies import Conditions, Policy, Schedule
 from testbed.operate.apply import check_permission
 from testbed.operate.choice import find_running_design
@@ -29,7 +29,7 @@ from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
 
 AddNote = Callable[[str], object]
-PHASE = "shared jobs"
+SHARED_JOBS_PHASE = "shared jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class HostRun:
 
     jobs: Sequence[SharedJob]
     placement: Placement
-    shifted: Schedule
+    shifted_schedule: Schedule
     policies: Sequence[Policy]
     conditions: Conditions
-    spread: bool = False
+    is_spread: bool = False
 
 
 @contextmanager
-def open_in_force(
+def open_current_lab(
     lab_file: Path, placement: Placement, runs_dir: Path, add_note: AddNote
 ) -> Iterator[tuple[LabSession, Design, Journal, str]]:
     """Yield (session, design, journal, kind of hosts) of a running lab. Start a simulated lab if it is down.
@@ -62,7 +62,7 @@ def open_in_force(
             open_journal(runs_dir) as journal,
             open_lab(current_choice.lab, None, model_hosts=mode == "model") as session,
         ):
-            check_in_force(session, current_choice.design)
+            check_design_in_force(session, current_choice.design)
             yield session, current_choice.design, journal, mode
         return
     # The reduced lab has its own name, because somebody may start the lab itself meanwhile. Its links keep the rate of
@@ -72,7 +72,7 @@ def open_in_force(
     reduced_lab = fix_link_rate(
         replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps
     )
-    with start_lab(reduced_lab, hosts="auto", move=True) as running_lab:
+    with start_lab(reduced_lab, hosts="auto", may_move=True) as running_lab:
         add_note(
             f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, hosts: {running_lab.hosts_mode}"
         )
@@ -92,19 +92,24 @@ def run_on_hosts(
 ) -> tuple[str, list[MeasuredJob]]:
     """Run the jobs, and record rows as soon as they are measured. Return the id of the run and its rows."""
     check_permission(load_lab(lab_file), really_move)
-    with open_in_force(lab_file, host_run.placement, runs_dir, add_note) as (session, design, journal, mode):
+    with open_current_lab(lab_file, host_run.placement, runs_dir, add_note) as (
+        session,
+        design,
+        journal,
+        mode,
+    ):
         lab = session.lab
-        with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
-            rows = measure(
+        with RunStore(runs_dir).begin_run(lab, lab.simulated, mode, seeds={}) as run:
+            rows = measure_jobs(
                 session,
                 journal,
                 design,
                 host_run.jobs,
                 host_run.placement,
-                host_run.shifted,
+                host_run.shifted_schedule,
                 host_run.policies,
                 host_run.conditions,
-                is_spread=host_run.spread,
+                is_spread=host_run.is_spread,
                 add_note=add_note,
                 on_rows=lambda rows: record_rows(run, lab, rows),
             )
@@ -113,11 +118,11 @@ def run_on_hosts(
 
 def record_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
     """Record rows as a phase of the run."""
-    run.add_phase(PHASE, to_json(rows, lab.link.represents_gbps))
+    run.add_phase(SHARED_JOBS_PHASE, to_json(rows, lab.link.represents_gbps))
 
 
 def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
-    """Return the data of the run's phase `PHASE`."""
+    """Return the data of the run's phase `PLAN_JOB_PHASE`."""
     return {
         "rate_gbps": rate_gbps,
         "measured": [
@@ -126,15 +131,15 @@ def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
     }
 
 
-def read_phases(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+def read_measured_bursts(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     """Return the period in ms and the bursts of a job that a run measured: computation, then one burst at link rate.
 
     A job that shared links is described by its fastest iteration, which is closest to an iteration alone. A run of
     `testbed job` has a single job, whose most loaded link determines the burst. Raises `WorkloadError` if the run did
     not measure the job.
     """
-    stored_run = store.load(run_id)
-    phases = [phase for phase in stored_run.phases if phase.name in (PHASE, PLAN_JOB)]
+    stored_run = store.load_run(run_id)
+    phases = [phase for phase in stored_run.phases if phase.name in (SHARED_JOBS_PHASE, PLAN_JOB)]
     for phase in reversed(phases):
         data = cast("Mapping[str, Any]", phase.data)
         period_ms, send_ms, gbps = (

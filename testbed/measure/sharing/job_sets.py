@@ -13,9 +13,9 @@ from testbed.design.sharing.jobs import LabLinks
 from testbed.lab.inventory import load_lab
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
-from testbed.measure.sharing.host_run import open_in_force, record_rows
-from testbed.measure.sharing.measurement import measure
-from testbed.measure.sharing.policies import Conditions, shift_schedule
+from testbed.measure.sharing.host_run import open_current_lab, record_rows
+from testbed.measure.sharing.measurement import measure_jobs
+from testbed.measure.sharing.policies import Conditions, convert_cassini_schedule
 from testbed.operate.apply import check_permission
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -33,13 +33,13 @@ def open_two_hosts(
     runs_dir: Path,
     add_note: Callable[[str], object],
 ) -> Iterator[TwoHosts]:
-    """Open a lab and yield its first two hosts, with a new run. Raises the errors of `open_in_force`."""
+    """Open a lab and yield its first two hosts, with a new run. Raises the errors of `open_current_lab`."""
     lab = load_lab(lab_file)
     check_permission(lab, really_move)
     hosts = tuple(host.name for host in lab.hosts[:2])
-    with open_in_force(lab_file, {"jobs": hosts}, runs_dir, add_note) as (session, design, journal, mode):
+    with open_current_lab(lab_file, {"jobs": hosts}, runs_dir, add_note) as (session, design, journal, mode):
         opened_lab = session.lab
-        with RunStore(runs_dir).begin(opened_lab, opened_lab.simulated, mode, seeds={}) as run:
+        with RunStore(runs_dir).begin_run(opened_lab, opened_lab.simulated, mode, seeds={}) as run:
             add_note(f"run {run.run_id}: {iterations} iterations of each set")
             yield TwoHosts(session, design, journal, run, hosts, Conditions(iterations=iterations))
 
@@ -63,13 +63,13 @@ class TwoHosts:
         jobs = job_set.make_jobs(rate_gbps, self.hosts)
         placement = {job.name: self.hosts for job in jobs}
         schedule = Scheduler(jobs, LabLinks(self.hosts, rate_gbps)).schedule([placement])
-        rows = measure(
+        rows = measure_jobs(
             self.session,
             self.journal,
             self.design,
             jobs,
             placement,
-            shift_schedule(schedule),
+            convert_cassini_schedule(schedule),
             [policy],
             self.conditions,
             on_rows=lambda rows: record_rows(self.run, self.session.lab, rows),

@@ -27,12 +27,12 @@ from testbed.leases.model import find_parts
 from testbed.measure.sharing.agents import group_jobs_by_nic, run_agents
 from testbed.measure.sharing.policies import (
     Conditions,
-    JobLinks,
+    PlacedJob,
     Policy,
     Schedule,
     find_job_links,
     make_schedule,
-    predict,
+    predict_jobs,
 )
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -71,16 +71,16 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
         ) as launch:
             for host, nics in queues.items():
                 launch.send(json.dumps({"nics": nics, "sysctls": SYSCTL_SETTINGS}) + "\n", host)
-            _read_until(launch, message_by_host, {"set"}, SET_TIMEOUT_S, len(queues))
+            _await_events(launch, message_by_host, {"set"}, SET_TIMEOUT_S, len(queues))
             _check_queues_set(message_by_host, queues)
             try:
                 yield
             finally:
                 launch.close_input()
-                _read_until(launch, message_by_host, {"restored"}, RESTORE_TIMEOUT_S, len(queues))
+                _await_events(launch, message_by_host, {"restored"}, RESTORE_TIMEOUT_S, len(queues))
     finally:
         # Programs may have died or not answered in time. Restore their hosts with another command.
-        _restore(
+        _restore_hosts(
             fleet,
             {
                 host: command
@@ -90,7 +90,7 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
         )
 
 
-def _read_until(
+def _await_events(
     launch: Launch,
     message_by_host: dict[str, dict[str, Any]],
     events: set[str],
@@ -116,7 +116,7 @@ def _check_queues_set(message_by_host: Mapping[str, Mapping[str, Any]], queues: 
             raise HostError(f"the queues of host {host} cannot be set: {reason}", host=host)
 
 
-def _restore(fleet: Fleet, command_by_host: Mapping[str, list[str]]) -> None:
+def _restore_hosts(fleet: Fleet, command_by_host: Mapping[str, list[str]]) -> None:
     """Restore hosts that did not report their restoration. Raise `HostError` if that fails."""
     if not command_by_host:
         return
@@ -147,12 +147,12 @@ class MeasuredJob:
     iterations_ms: tuple[float, ...]
 
     @property
-    def difference(self) -> float:
+    def prediction_error(self) -> float:
         """Prediction divided by measurement, minus 1."""
         return self.predicted_ms / self.mean_ms - 1
 
 
-def measure(
+def measure_jobs(
     session: LabSession,
     journal: Journal,
     design: Design,
@@ -179,12 +179,12 @@ def measure(
             "need root)"
         )
     placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, is_spread=is_spread)
-    parts = find_parts(
+    leased_parts = find_parts(
         session.lab,
         {f"host:{session.lab.hosts[host].name}" for placed_job in placed_jobs for host in placed_job.hosts},
     )
     measured_jobs: list[MeasuredJob] = []
-    with hold_fence(journal.database, session.lab.name, parts) as fence:
+    with hold_fence(journal.database, session.lab.name, leased_parts) as fence:
         for policy in policies:
             add_note(f"{policy}: {conditions.iterations} iterations")
             schedule = make_schedule(policy, jobs, shifted_schedule, conditions)
@@ -197,13 +197,13 @@ def measure(
 def _measure_policy(
     session: LabSession,
     fence: Fence,
-    placed_jobs: Sequence[JobLinks],
+    placed_jobs: Sequence[PlacedJob],
     policy: Policy,
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[MeasuredJob]:
     """Run the jobs under a policy. Queues are set only while the lease holds, and restored even if it has ended."""
-    assert session.fleet is not None  # `measure` has checked this
+    assert session.fleet is not None  # `measure_jobs` has checked this
     lab = session.lab
     queues_by_host: dict[str, dict[str, dict[str, Any]]] = {}
     for nic, names in group_jobs_by_nic(placed_jobs).items():
@@ -213,10 +213,10 @@ def _measure_policy(
             "shares": conditions.compute_shares(policy, names),
         }
     with ExitStack() as stack:
-        with fence.sending():
+        with fence.guard_sending():
             stack.enter_context(hold_queues(session.fleet, session.lab, queues_by_host))
         rows = run_agents(session.fleet, session.lab, placed_jobs, policy, schedule, conditions)
-    predictions = predict(policy, placed_jobs, session.lab.link.represents_gbps, schedule, conditions)
+    predictions = predict_jobs(policy, placed_jobs, session.lab.link.represents_gbps, schedule, conditions)
     return [
         MeasuredJob(
             job=row.job,

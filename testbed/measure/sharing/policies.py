@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class JobLinks:
+class PlacedJob:
     """A job on hosts of the lab. `hosts` are node numbers in the order of its ring.
 
     `outgoing_links[i]` is the link on which host i sends, or None if the host only receives.
@@ -32,7 +32,7 @@ class JobLinks:
     outgoing_links: tuple[Link | None, ...]
 
     @property
-    def steps(self) -> int:
+    def step_count(self) -> int:
         """Number of parts of a burst that follow one after the other: 2 (k - 1) for an AllReduce of k hosts, else 1."""
         return 2 * (len(self.hosts) - 1) if is_allreduce(self.job, len(self.hosts)) else 1
 
@@ -49,27 +49,27 @@ def is_allreduce(job: SharedJob, host_count: int) -> bool:
 
 def find_job_links(
     lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, is_spread: bool = False
-) -> list[JobLinks]:
+) -> list[PlacedJob]:
     """Return the links of each job. With `is_spread`, jobs on the same hosts use parallel links in turn.
 
     Raises `TopologyError` if hosts have no links between them, and for a job on a single host.
     """
     node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
-    job_links: list[JobLinks] = []
+    placed_jobs: list[PlacedJob] = []
     for job in jobs:
         hosts = tuple(node_by_host[name] for name in placement[job.name])
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
         earlier_job_count = (
-            sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if is_spread else 0
+            sum(set(hosts) == set(placed_job.hosts) for placed_job in placed_jobs) if is_spread else 0
         )
-        job_links.append(_find_job_links(lab, wiring, job, hosts, earlier_job_count))
-    return job_links
+        placed_jobs.append(_find_job_links(lab, wiring, job, hosts, earlier_job_count))
+    return placed_jobs
 
 
 def _find_job_links(
     lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], link_index: int
-) -> JobLinks:
+) -> PlacedJob:
     """Return the links of a job, from each host to the next in the order of `hosts`.
 
     If a link is missing, use the reverse order. A job with two hosts starts with the host of the lower number.
@@ -81,7 +81,7 @@ def _find_job_links(
         pairs = [(order[0], order[1])] if is_one_way else list(zip(order, order[1:] + order[:1], strict=True))
         ring_links = [_find_link(wiring, pair, link_index) for pair in pairs]
         if None not in ring_links:
-            return JobLinks(job, order, (*ring_links, *((None,) if is_one_way else ())))
+            return PlacedJob(job, order, (*ring_links, *((None,) if is_one_way else ())))
     hosts_text = ", ".join(lab.hosts[host].name for host in hosts)
     raise TopologyError(
         f"no circuits join the hosts of job {job.name!r} ({hosts_text}) in the current topology: choose "
@@ -166,7 +166,7 @@ class Schedule:
     slots_ms: Mapping[str, float]
 
 
-def shift_schedule(result: CassiniSchedule) -> Schedule:
+def convert_cassini_schedule(result: CassiniSchedule) -> Schedule:
     """Return starts and slots of Cassini's schedule, without a slot for a job that would miss every slot.
 
     On a host such a job would always wait for its next slot, but in the model it starts at once.
@@ -199,9 +199,9 @@ def make_schedule(
     )
 
 
-def predict(
+def predict_jobs(
     policy: Policy,
-    placed_jobs: Sequence[JobLinks],
+    placed_jobs: Sequence[PlacedJob],
     rate_gbps: float,
     schedule: Schedule,
     conditions: Conditions,

@@ -158,10 +158,10 @@ def _has_two_means(
     """Return whether the pieces on both sides of `split` differ, by a permutation test of their means."""
     start = 0 if split == splits[0] else splits[0]
     stop = splits[1] if split == splits[0] else len(series)
-    part, left_length = series[start:stop], split - start
+    segment, left_length = series[start:stop], split - start
     permutation_count = _count_permutations(false_alarm_rate)
-    permutations = random.permuted(np.broadcast_to(part, (permutation_count, len(part))), axis=1)
-    threshold = abs(_compute_cumulative_sums(part[None, :])[0, left_length]) * (1 - _TIE_TOLERANCE)
+    permutations = random.permuted(np.broadcast_to(segment, (permutation_count, len(segment))), axis=1)
+    threshold = abs(_compute_cumulative_sums(segment[None, :])[0, left_length]) * (1 - _TIE_TOLERANCE)
     return (
         float((np.abs(_compute_cumulative_sums(permutations)[:, left_length]) >= threshold).sum() + 1)
         / (permutation_count + 1)

@@ -15,30 +15,37 @@ _KEY_FIELDS = ("topology", "configuration", "collective", "ranks", "rings", "siz
 class RowPair:
     """The same measurement in two runs."""
 
-    before: Timing
-    after: Timing
+    first_timing: Timing
+    second_timing: Timing
 
     @property
-    def ratio(self) -> float:
+    def bandwidth_ratio(self) -> float:
         """Bus bandwidth of the second run divided by that of the first run, or 0 if the first run has none."""
-        return self.after.busbw_mbps / self.before.busbw_mbps if self.before.busbw_mbps else 0.0
+        return (
+            self.second_timing.busbw_mbps / self.first_timing.busbw_mbps
+            if self.first_timing.busbw_mbps
+            else 0.0
+        )
 
     @property
     def is_clear(self) -> bool:
         """True if the interquartile ranges of both runs do not overlap. False without quartiles."""
-        spread_before, spread_after = self.before.busbw_spread_mbps, self.after.busbw_spread_mbps
+        spread_before, spread_after = (
+            self.first_timing.busbw_spread_mbps,
+            self.second_timing.busbw_spread_mbps,
+        )
         return bool(spread_before[1] and spread_after[1]) and (
             spread_before[1] < spread_after[0] or spread_after[1] < spread_before[0]
         )
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `rows` in `testbed runs compare --json`."""
-        return {name: getattr(self.before, name) for name in _KEY_FIELDS} | {
-            "a_mbps": self.before.busbw_mbps,
-            "b_mbps": self.after.busbw_mbps,
-            "ratio": round(self.ratio, 4),
+        return {name: getattr(self.first_timing, name) for name in _KEY_FIELDS} | {
+            "a_mbps": self.first_timing.busbw_mbps,
+            "b_mbps": self.second_timing.busbw_mbps,
+            "ratio": round(self.bandwidth_ratio, 4),
             "clear": self.is_clear,
-            "cpu_limited": self.before.cpu_limited or self.after.cpu_limited,
+            "cpu_limited": self.first_timing.cpu_limited or self.second_timing.cpu_limited,
         }
 
 
@@ -47,16 +54,16 @@ class RunComparison:
     """Comparison of two runs: common rows, numbers of rows in only one run, and differing facts (name, a, b)."""
 
     rows: tuple[RowPair, ...]
-    only_a: int
-    only_b: int
+    only_a_count: int
+    only_b_count: int
     differences: tuple[tuple[str, str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the output of `testbed runs compare --json`, except for the two runs."""
         return {
             "rows": [row.as_json() for row in self.rows],
-            "only_a": self.only_a,
-            "only_b": self.only_b,
+            "only_a": self.only_a_count,
+            "only_b": self.only_b_count,
             "differences": [{"fact": fact, "a": a, "b": b} for fact, a, b in self.differences],
         }
 

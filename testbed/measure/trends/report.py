@@ -37,11 +37,11 @@ UNITS: Mapping[Quantity, str] = {"bandwidth": "Mbit/s", "power": "dBm"}
 class Point:
     """One value of a series, with its run and the start of that run (ISO 8601, UTC).
 
-    In a lab without runs, `run_id` is "" and `at` is the time of the reading.
+    In a lab without runs, `run_id` is "" and `start_time` is the time of the reading.
     """
 
     run_id: str
-    at: str
+    start_time: str
     value: float
 
 
@@ -53,7 +53,7 @@ class Series:
     lab: str
     name: str
     points: tuple[Point, ...]
-    simulated: bool
+    is_simulated: bool
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -90,8 +90,8 @@ def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = Fals
 
 
 def _find_largest_size(points_by_size: Mapping[int, Sequence[Point]]) -> int:
-    newest_time = max(points[-1].at for points in points_by_size.values())
-    return max(size for size, points in points_by_size.items() if points[-1].at == newest_time)
+    newest_time = max(points[-1].start_time for points in points_by_size.values())
+    return max(size for size, points in points_by_size.items() if points[-1].start_time == newest_time)
 
 
 def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
@@ -148,28 +148,30 @@ MIN_DECLINE = {"bandwidth": 0.01, "power": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of level of a series: `last_before` is the last point of the old level, `first_after` the next point.
+    """A change of level of a series.
+
+    `last_old_point` is the last point of the old level, `first_new_point` the next point.
 
     `epochs` are the epochs of the lab between these points, newest first, as `testbed history` lists them.
     """
 
     series: Series
-    point: ChangePoint
-    last_before: Point
-    first_after: Point
+    change_point: ChangePoint
+    last_old_point: Point
+    first_new_point: Point
     epochs: tuple[Mapping[str, Any], ...]
 
     @property
     def difference(self) -> float:
         """New level minus old level, in the unit of the series."""
-        return self.point.after - self.point.before
+        return self.change_point.after - self.change_point.before
 
     @property
     def is_regression(self) -> bool:
         """True if the loss is at least `MIN_DECLINE`."""
         decline = -self.difference
         if self.series.quantity == "bandwidth":
-            decline /= abs(self.point.before) or 1.0
+            decline /= abs(self.change_point.before) or 1.0
         return decline >= MIN_DECLINE[self.series.quantity]
 
     def as_json(self) -> dict[str, Any]:
@@ -177,15 +179,15 @@ class SeriesChange:
         return {
             "quantity": self.series.quantity,
             "lab": self.series.lab,
-            "simulated": self.series.simulated,
+            "simulated": self.series.is_simulated,
             "series": self.series.name,
             "unit": UNITS[self.series.quantity],
-            "run": self.first_after.run_id,
-            "at": self.first_after.at,
-            "last_run_before": self.last_before.run_id,
-            "before": round(self.point.before, 4),
-            "after": round(self.point.after, 4),
-            "confidence": round(self.point.confidence, 5),
+            "run": self.first_new_point.run_id,
+            "at": self.first_new_point.start_time,
+            "last_run_before": self.last_old_point.run_id,
+            "before": round(self.change_point.before, 4),
+            "after": round(self.change_point.after, 4),
+            "confidence": round(self.change_point.confidence, 5),
             "regression": self.is_regression,
             "epochs": [
                 {key: epoch[key] for key in ("id", "kind", "state", "at", "who", "why")}
@@ -198,14 +200,15 @@ class SeriesChange:
         unit = UNITS[self.series.quantity]
         verb = "fell" if self.difference < 0 else "rose"
         run_text = (
-            f"run {self.first_after.run_id}"
-            if self.first_after.run_id
-            else f"the reading of {self.first_after.at}"
+            f"run {self.first_new_point.run_id}"
+            if self.first_new_point.run_id
+            else f"the reading of {self.first_new_point.start_time}"
         )
         yield (
             f"{'REGRESSION ' if self.is_regression else ''}{self.series.quantity} of lab {self.series.lab}, "
-            f"{self.series.name}: {verb} from {self.point.before:.4g} to {self.point.after:.4g} {unit} with "
-            f"{run_text}, confidence {self.point.confidence:.1%}"
+            f"{self.series.name}: {verb} from {self.change_point.before:.4g} to {self.change_point.after:.4g} {unit}"
+            " with "
+            f"{run_text}, confidence {self.change_point.confidence:.1%}"
         )
         if not self.epochs:
             yield "    no change of the lab was applied between this value and the one before"
@@ -218,14 +221,14 @@ class SeriesChange:
 
 @dataclass(frozen=True, slots=True)
 class TrendReport:
-    """The changes of all series. `rate` is the probability of a false alarm in the whole report."""
+    """The changes of all series. `false_alarm_rate` is the probability of a false alarm in the whole report."""
 
     series: tuple[Series, ...]
     changes: tuple[SeriesChange, ...]
-    rate: float
+    false_alarm_rate: float
 
     @property
-    def short_count(self) -> int:
+    def short_series_count(self) -> int:
         """Number of series with too few values for a test."""
         return sum(len(line.points) < MIN_SERIES_LENGTH for line in self.series)
 
@@ -238,31 +241,32 @@ class TrendReport:
         """Return the output of `testbed runs trend --json`."""
         return {
             "series": len(self.series),
-            "too_short": self.short_count,
-            "rate": self.rate,
+            "too_short": self.short_series_count,
+            "rate": self.false_alarm_rate,
             "regressions": len(self.regressions),
             "changes": [change.as_json() for change in self.changes],
         }
 
 
 def find_trends(
-    runs_dir: str | Path, series: Sequence[Series], rate: float = DEFAULT_FALSE_ALARM_RATE
+    runs_dir: str | Path, series: Sequence[Series], false_alarm_rate: float = DEFAULT_FALSE_ALARM_RATE
 ) -> TrendReport:
     """Return a report of the changes of the series, regressions first. Raises `JournalError`.
 
-    `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
+    `false_alarm_rate` is the probability of a false alarm in the whole report. It is divided equally among the series
+    (Bonferroni).
     """
     tested_series = [line for line in series if len(line.points) >= MIN_SERIES_LENGTH]
     history_by_lab: dict[str, list[dict[str, Any]]] = {}
     changes = []
     for line in tested_series:
-        for point in find_change_points(line.values, false_alarm_rate=rate / len(tested_series)):
+        for point in find_change_points(line.values, false_alarm_rate=false_alarm_rate / len(tested_series)):
             if line.lab not in history_by_lab:
                 history_by_lab[line.lab] = load_history(runs_dir, line.lab)
             last_point, first_point = line.points[point.index - 1], line.points[point.index]
             start_time, end_time = (
-                datetime.fromisoformat(last_point.at),
-                datetime.fromisoformat(first_point.at),
+                datetime.fromisoformat(last_point.start_time),
+                datetime.fromisoformat(first_point.start_time),
             )
             epochs = tuple(
                 epoch
@@ -270,8 +274,8 @@ def find_trends(
                 if start_time < datetime.fromisoformat(epoch["at"]) <= end_time
             )
             changes.append(SeriesChange(line, point, last_point, first_point, epochs))
-    changes.sort(key=lambda change: (not change.is_regression, change.first_after.at))
-    return TrendReport(tuple(series), tuple(changes), rate)
+    changes.sort(key=lambda change: (not change.is_regression, change.first_new_point.start_time))
+    return TrendReport(tuple(series), tuple(changes), false_alarm_rate)
 
 
 def select_series(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """A step that waits for `seconds` without processor time. SIMULATED: no model computes."""
+    """A step that waits for `duration_s` without processor time. SIMULATED: no model computes."""
 
-    seconds: float
+    duration_s: float
 
     def __call__(self, batch: Any) -> None:
         """Wait, and ignore the batch."""
-        time.sleep(self.seconds)
+        time.sleep(self.duration_s)

@@ -50,7 +50,7 @@ class Devices:
         self._fleet = fleet
         self._journal = journal
         self._settle_s = settle_s
-        self._own_circuits: set[tuple[Port, Port]] = set()
+        self._discovery_circuits: set[tuple[Port, Port]] = set()
         self._down_nics: frozenset[NicKey] = frozenset()
         self.circuit_changes = 0
 
@@ -72,9 +72,9 @@ class Devices:
                     ports_by_side[port_info.side].append((name, port))
         return tuple(ports_by_side[Side.IN]), tuple(ports_by_side[Side.OUT])
 
-    def remove(self, circuits: Iterable[tuple[Port, Port]]) -> None:
+    def remove_circuits(self, circuits: Iterable[tuple[Port, Port]]) -> None:
         """Remove circuits of an earlier discovery that was killed."""
-        self._own_circuits = set(circuits)
+        self._discovery_circuits = set(circuits)
         self._patch({})
 
     def find_down_interfaces(self) -> frozenset[NicKey]:
@@ -135,7 +135,7 @@ class Devices:
         self.set_interfaces(round_.down_nics - self._down_nics, is_up=False)
         report = self.probe()
         is_lit_by_port = self._read_light(monitored_ports)
-        lost_circuits = self._own_circuits - self.read_circuits().items()
+        lost_circuits = self._discovery_circuits - self.read_circuits().items()
         if lost_circuits:  # the observation may belong to other circuits
             (switch, source), (_, target) = min(lost_circuits)
             raise _make_drift_error(f"somebody else removed {switch}:{source} -> {target}")
@@ -147,11 +147,13 @@ class Devices:
             nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.down_nics
         }
         return Observation(
-            lit=is_lit_by_port,
-            carriers={nic: nic_report.carrier for nic, nic_report in active_reports.items()},
+            is_lit_by_port=is_lit_by_port,
+            has_carrier_by_nic={nic: nic_report.has_carrier for nic, nic_report in active_reports.items()},
             senders_by_receiver={nic: senders for nic, senders in senders_by_nic.items() if senders},
             active_senders=frozenset(
-                nic for nic, nic_report in active_reports.items() if nic_report.carrier and nic_report.sent
+                nic
+                for nic, nic_report in active_reports.items()
+                if nic_report.has_carrier and nic_report.sent_count
             ),
         )
 
@@ -176,32 +178,36 @@ class Devices:
     def _patch(self, circuits: Mapping[Port, Port]) -> None:
         """Replace the circuits of the last round by `circuits` on all switches."""
         target_circuits = set(circuits.items())
-        if target_circuits == self._own_circuits:
+        if target_circuits == self._discovery_circuits:
             return
         with ThreadPoolExecutor(max_workers=max(1, len(self._switches))) as pool:
             switch_plans = tuple(pool.map(lambda name: self._plan_switch(name, circuits), self._switches))
         plan = LabPlan(
             _NO_WIRING, (), tuple(switch_plan for switch_plan in switch_plans if switch_plan.steps)
         )
-        self._own_circuits |= target_circuits  # a failed apply may leave circuits of both rounds
+        self._discovery_circuits |= target_circuits  # a failed apply may leave circuits of both rounds
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)
             self.circuit_changes += 1
-        self._own_circuits = target_circuits
+        self._discovery_circuits = target_circuits
 
     def _plan_switch(self, name: str, circuits: Mapping[Port, Port]) -> SwitchPlan:
         """Return the plan of one switch. Its scope holds only circuits of the last and of the next round."""
         switch = self._switches[name]
         target_outputs = {source[1]: output[1] for source, output in circuits.items() if source[0] == name}
-        own_pairs = {(source[1], output[1]) for source, output in self._own_circuits if source[0] == name}
+        discovery_pairs = {
+            (source[1], output[1]) for source, output in self._discovery_circuits if source[0] == name
+        }
         snapshot = switch.read()
-        foreign_pairs = snapshot.connections.pairs - own_pairs
+        foreign_pairs = snapshot.connections.pairs - discovery_pairs
         conflicts = [
             f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign_pairs) if pair[0] in target_outputs
         ]
         if conflicts:
             raise _make_drift_error(f"somebody else connected {conflicts[0]}")
-        scope = frozenset(target_outputs) | {source for source, _ in snapshot.connections.pairs & own_pairs}
+        scope = frozenset(target_outputs) | {
+            source for source, _ in snapshot.connections.pairs & discovery_pairs
+        }
         return SwitchPlan(
             name,
             CrossConnects(target_outputs),

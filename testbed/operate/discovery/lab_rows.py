@@ -9,16 +9,16 @@ from testbed.errors import LabFileError
 from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
-from testbed.lab.wired_file import WiredRow, write_wired_text
+from testbed.lab.wired_file import NicWiring, write_wired_text
 from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicKey, NicResult
 
 IN_USE_NOTE = "in use: it received light before the discovery started"
 
 
-def make_rows(result: DiscoveryResult) -> dict[NicKey, WiredRow]:
+def make_rows(result: DiscoveryResult) -> dict[NicKey, NicWiring]:
     """Return the row of every NIC of the discovery: its ports, or the reason why it cannot be used."""
-    rows = {nic.nic: _make_row(nic) for nic in result.nics}
-    return rows | {nic: WiredRow(unused=IN_USE_NOTE) for nic in result.busy_nics}
+    rows = {nic.nic: _make_row(nic) for nic in result.nic_results}
+    return rows | {nic: NicWiring(unused=IN_USE_NOTE) for nic in result.busy_nics}
 
 
 def write_lab_text(bare_file: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
@@ -37,13 +37,13 @@ def write_lab_text(bare_file: Path, result: DiscoveryResult, output: Path) -> tu
     return render_lab(_wire(lab, rows)), False
 
 
-def _make_row(nic: NicResult) -> WiredRow:
+def _make_row(nic: NicResult) -> NicWiring:
     descriptions = [
         _describe_fibre(direction, fibre)
         for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
     ]
     reason = "; ".join(description for description in descriptions if description)
-    return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), reason or None)
+    return NicWiring(_format_port(nic.transmit), _format_port(nic.receive), reason or None)
 
 
 def _format_port(fibre: FibreResult) -> str | None:
@@ -58,7 +58,7 @@ def _describe_fibre(direction: str, fibre: FibreResult) -> str:
     return f"the {direction} fibre is {fibre.verdict}{possible_ports}"
 
 
-def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicKey, WiredRow]) -> bool:
+def _is_equal(written_lab: Lab, lab: Lab, rows: dict[NicKey, NicWiring]) -> bool:
     """Return whether a lab that was read back from a written file equals `lab` with these rows."""
     return _collect_wiring(written_lab) == _collect_wiring(_wire(lab, rows))
 
@@ -75,11 +75,11 @@ def _collect_wiring(lab: Lab) -> list[object]:
     return [fibre_ends, unused_nics, lab.ssh_key, [host.python for host in lab.hosts]]
 
 
-def _wire(lab: Lab, rows: dict[NicKey, WiredRow]) -> Lab:
+def _wire(lab: Lab, rows: dict[NicKey, NicWiring]) -> Lab:
     return replace(lab, hosts=tuple(_wire_host(host, rows) for host in lab.hosts))
 
 
-def _wire_host(host: LabHost, rows: dict[NicKey, WiredRow]) -> LabHost:
+def _wire_host(host: LabHost, rows: dict[NicKey, NicWiring]) -> LabHost:
     nics = [
         (_wire_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
         for nic in host.nics
@@ -90,15 +90,17 @@ def _wire_host(host: LabHost, rows: dict[NicKey, WiredRow]) -> LabHost:
     )
 
 
-def _wire_nic(nic: LabNic, row: WiredRow | None) -> LabNic:
+def _wire_nic(nic: LabNic, row: NicWiring | None) -> LabNic:
     if row is None:
         return nic
     return replace(
-        nic, transmit=_make_end(row.transmit, nic.transmit), receive=_make_end(row.receive, nic.receive)
+        nic,
+        transmit=_make_fibre_end(row.transmit, nic.transmit),
+        receive=_make_fibre_end(row.receive, nic.receive),
     )
 
 
-def _make_end(port: str | None, fibre: FibreEnd) -> FibreEnd:
+def _make_fibre_end(port: str | None, fibre: FibreEnd) -> FibreEnd:
     if port is None:
         return UNKNOWN_FIBRE
     switch, _, number = port.rpartition(":")

@@ -35,14 +35,13 @@ class Round:
 class Observation:
     """Everything that was read in one round.
 
-    `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on.
-    `senders_by_receiver` names the senders of the frames that each NIC received. `active_senders` names the NICs that
-    sent. `time_text` is the time of
-    a stored observation in ISO 8601, or empty.
+    `is_lit_by_port` holds the readings of power monitors, by port. `has_carrier_by_nic` holds the carrier of each NIC
+    that was on. `senders_by_receiver` names the senders of the frames that each NIC received. `active_senders` names
+    the NICs that sent. `time_text` is the time of a stored observation in ISO 8601, or empty.
     """
 
-    lit: Mapping[Port, bool]
-    carriers: Mapping[NicKey, bool]
+    is_lit_by_port: Mapping[Port, bool]
+    has_carrier_by_nic: Mapping[NicKey, bool]
     senders_by_receiver: Mapping[NicKey, tuple[NicKey, ...]]
     active_senders: frozenset[NicKey]
     time_text: str = field(default="", compare=False)
@@ -84,18 +83,19 @@ class NicResult:
 class DiscoveryResult:
     """Result of a discovery: the NICs with their fibres, the number of rounds, and circuits and NICs in use.
 
-    `nameless` holds the lit inputs of unknown NICs. `notes` are sentences about circuits of earlier discoveries.
+    `unidentified_inputs` holds the lit inputs of unknown NICs. `notes` are sentences about circuits of earlier
+    discoveries.
     """
 
-    nics: tuple[NicResult, ...]
-    rounds: int
+    nic_results: tuple[NicResult, ...]
+    round_count: int
     circuit_changes: int = 0
     busy_circuits: tuple[str, ...] = ()
     busy_nics: tuple[NicKey, ...] = ()
-    nameless: tuple[Port, ...] = ()
+    unidentified_inputs: tuple[Port, ...] = ()
     resumed: bool = False
     notes: tuple[str, ...] = ()
 
     def list_fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of all fibres with this verdict."""
-        return tuple(name for nic in self.nics for name in nic.list_fibres(verdict))
+        return tuple(name for nic in self.nic_results for name in nic.list_fibres(verdict))

@@ -49,9 +49,14 @@ def compute_max_rounds(problem: Problem) -> int:
     codes.
     """
     port_count = max(len(problem.inputs), len(problem.outputs), 1)
-    nics = max(len(problem.nics), 1)
-    shifts = -(-port_count // nics)
-    return shifts * (2 + compute_code_length(port_count)) + 2 * compute_code_length(nics) + 8 * shifts + 8
+    nic_count = max(len(problem.nics), 1)
+    shift_count = -(-port_count // nic_count)
+    return (
+        shift_count * (2 + compute_code_length(port_count))
+        + 2 * compute_code_length(nic_count)
+        + 8 * shift_count
+        + 8
+    )
 
 
 @dataclass
@@ -61,7 +66,7 @@ class _Search:
     problem: Problem
     max_rounds: int
     history: list[tuple[Round, Observation]] = field(default_factory=list)
-    tries_by_output: Counter[Port] = field(default_factory=Counter)
+    try_count_by_output: Counter[Port] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.evidence = Evidence(self.problem, ())
@@ -74,7 +79,7 @@ class _Search:
                 yield from self._run_laser_code()
             if self._knows_few_outputs():
                 yield from self._run_circuit_code(self.history[0 if shift == 1 else -1][0].circuits)
-            yield from self._identify_rest()
+            yield from self._identify_remaining()
             if self._is_done() or self.evidence.map_known_inputs():
                 return
 
@@ -104,7 +109,7 @@ class _Search:
     def _can_code_lasers(self) -> bool:
         """Return whether light at inputs of unknown NICs can be observed, and some transmitters are unknown."""
         unidentified_inputs = set(self.evidence.find_unidentified_inputs())
-        monitored_ports = {port for light in self.evidence.lit_by_round[-1:] for port in light}
+        monitored_ports = {port for light in self.evidence.light_by_round[-1:] for port in light}
         return bool(unidentified_inputs & monitored_ports) and bool(self._find_unknown_transmitters())
 
     def _find_unknown_transmitters(self) -> list[NicKey]:
@@ -133,25 +138,25 @@ class _Search:
     def _run_circuit_code(self, circuits: Mapping[Port, Port]) -> Generator[Round, Observation, None]:
         pairs = list(circuits.items())
         for bit in range(compute_code_length(len(pairs))):
-            subset = {
+            tested_circuits = {
                 port: output
                 for circuit_number, (port, output) in enumerate(pairs, 1)
                 if circuit_number >> bit & 1
             }
-            if subset and not (yield from self._run_round(Round("circuits", subset))):
+            if tested_circuits and not (yield from self._run_round(Round("circuits", tested_circuits))):
                 return
 
-    def _identify_rest(self) -> Generator[Round, Observation, None]:
+    def _identify_remaining(self) -> Generator[Round, Observation, None]:
         """Connect open ports to known NICs until nothing new is found. Run the laser code once on silent NICs."""
         idle_round_count, has_run_code = 0, False
         while idle_round_count < _MAX_IDLE_ROUNDS and not self._is_done():
-            previous_results, tried_count = self._get_results(), len(+self.tries_by_output)
+            previous_results, tried_count = self._get_results(), len(+self.try_count_by_output)
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
             idle_round_count = (
                 0
-                if self._get_results() != previous_results or len(+self.tries_by_output) > tried_count
+                if self._get_results() != previous_results or len(+self.try_count_by_output) > tried_count
                 else idle_round_count + 1
             )
             if idle_round_count == 1 and not has_run_code and self._can_code_lasers():
@@ -164,42 +169,43 @@ class _Search:
 
         A NIC can send only while its receiver has light, so the receiver of every sender is lit.
         """
-        builder = _RoundCircuits(self.evidence, turn=len(self.history))
+        builder = _RoundCircuits(self.evidence, round_number=len(self.history))
         inputs = {port for nic in self._get_results() for port in nic.transmit.candidates}
         outputs = {port for nic in self._get_results() for port in nic.receive.candidates}
         open_inputs, open_outputs = (
-            sorted(ports, key=lambda port: (self.tries_by_output[port], port)) for ports in (inputs, outputs)
+            sorted(ports, key=lambda port: (self.try_count_by_output[port], port))
+            for ports in (inputs, outputs)
         )
         for nic in self._find_unknown_transmitters():
             builder.light_receiver(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for index in range(max(len(open_inputs), len(open_outputs))):
             if index < len(open_outputs) and builder.probe_output(open_outputs[index]):
-                self.tries_by_output[open_outputs[index]] += 1
+                self.try_count_by_output[open_outputs[index]] += 1
             if index < len(open_inputs) and builder.probe_input(open_inputs[index]):
-                self.tries_by_output[open_inputs[index]] += 1
+                self.try_count_by_output[open_inputs[index]] += 1
         return builder.circuits
 
 
 class _RoundCircuits:
     """Builder of the circuits of one `names` round. Each `turn` starts with another known NIC."""
 
-    def __init__(self, evidence: Evidence, turn: int) -> None:
+    def __init__(self, evidence: Evidence, round_number: int) -> None:
         self._evidence = evidence
         self.circuits: dict[Port, Port] = {}
         known_inputs = list(evidence.map_known_inputs().items())
-        offset = turn % len(known_inputs) if known_inputs else 0
-        self._sources = dict(known_inputs[offset:] + known_inputs[:offset])
-        self._unnamed_inputs = list(evidence.find_unidentified_inputs())
-        self._targets = evidence.map_known_outputs()
+        offset = round_number % len(known_inputs) if known_inputs else 0
+        self._nic_by_input = dict(known_inputs[offset:] + known_inputs[:offset])
+        self._unidentified_inputs = list(evidence.find_unidentified_inputs())
+        self._nic_by_output = evidence.map_known_outputs()
         self._used_outputs: set[Port] = set()
 
     def _connect(self, source: Port, target: Port) -> None:
         self.circuits[source] = target
         self._used_outputs.add(target)
-        self._sources.pop(source, None)
-        self._targets.pop(target, None)
-        self._unnamed_inputs = [port for port in self._unnamed_inputs if port != source]
+        self._nic_by_input.pop(source, None)
+        self._nic_by_output.pop(target, None)
+        self._unidentified_inputs = [port for port in self._unidentified_inputs if port != source]
 
     def light_receiver(self, nic: NicKey) -> bool:
         """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
@@ -208,7 +214,8 @@ class _RoundCircuits:
             return output is not None
         # NICs that cannot send, because their output is unknown, serve as light sources first.
         sorted_sources = sorted(
-            self._sources, key=lambda port: self._evidence.find_output(self._sources[port]) is not None
+            self._nic_by_input,
+            key=lambda port: self._evidence.find_output(self._nic_by_input[port]) is not None,
         )
         source = next((port for port in sorted_sources if port[0] == output[0]), None)
         if source is None:
@@ -218,18 +225,18 @@ class _RoundCircuits:
 
     def probe_output(self, output: Port) -> bool:
         """Connect a known NIC, or else any light, to an output of an unknown NIC; return whether that was possible."""
-        for source, nic in list(self._sources.items()):
+        for source, nic in list(self._nic_by_input.items()):
             own_output = self._evidence.find_output(nic)
             if source[0] != output[0] or own_output is None:
                 continue
-            self._sources.pop(source)
+            self._nic_by_input.pop(source)
             if self.light_receiver(nic):
                 self._connect(source, output)
                 return True
-            self._sources[source] = nic
+            self._nic_by_input[source] = nic
         # Light without frames also shows whether there is a receiver.
         light_source = next(
-            (port for port in (*self._sources, *self._unnamed_inputs) if port[0] == output[0]), None
+            (port for port in (*self._nic_by_input, *self._unidentified_inputs) if port[0] == output[0]), None
         )
         if light_source is not None:
             self._connect(light_source, output)
@@ -237,7 +244,7 @@ class _RoundCircuits:
 
     def probe_input(self, source: Port) -> bool:
         """Connect an input of an unknown NIC to a known NIC; return whether its switch has a free known NIC."""
-        output = next((port for port in self._targets if port[0] == source[0]), None)
+        output = next((port for port in self._nic_by_output if port[0] == source[0]), None)
         if output is not None and source not in self.circuits:
             self._connect(source, output)
         return output is not None

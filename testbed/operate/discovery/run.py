@@ -50,7 +50,7 @@ class UnfinishedDiscovery:
     id: str
     problem: dict[str, Any]
     down_nics: frozenset[NicKey]
-    states: tuple[frozenset[Circuit], frozenset[Circuit]]
+    circuit_states: tuple[frozenset[Circuit], frozenset[Circuit]]
     rounds: History
     is_restored: bool = False
 
@@ -62,7 +62,7 @@ class UnfinishedDiscovery:
         """
         ports = {_make_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
         circuits = frozenset(pair for pair in circuits_by_input.items() if not ports.isdisjoint(pair))
-        return circuits, circuits in self.states
+        return circuits, circuits in self.circuit_states
 
     def load_rounds(self, problem: Problem, now: datetime | None = None) -> History:
         """Return the rounds of this discovery if its problem is `problem` and its first round is recent, or else ()."""
@@ -86,7 +86,7 @@ class DiscoveryRecord:
         query = discoveries.select().where(
             discoveries.c.lab == self._lab, discoveries.c.state.in_(("running", "stopped"))
         )
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             rows = connection.execute(query.order_by(discoveries.c.started)).all()
         return tuple(
             _parse_unfinished(row) for row in rows if row.state == "stopped" or not is_running(row.owner)
@@ -105,10 +105,10 @@ class DiscoveryRecord:
             "circuits": "[[], []]",
             "rounds": "[]",
         }
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             connection.execute(discoveries.insert().values(values))
 
-    def intend(self, circuits: Mapping[Port, Port]) -> None:
+    def store_intent(self, circuits: Mapping[Port, Port]) -> None:
         """Store the current circuits and the circuits of the next round. They are on disk when this returns."""
         states = [sorted(self._circuits), sorted(circuits.items())]
         self._circuits = frozenset(circuits.items())
@@ -121,7 +121,7 @@ class DiscoveryRecord:
         )
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
-    def stop(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
+    def mark_stopped(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
         """Store that this discovery failed but restored the lab, and undid `other_discoveries`, which it took over."""
         self._write(
             (self._id, *(discovery.id for discovery in other_discoveries)),
@@ -129,12 +129,12 @@ class DiscoveryRecord:
             circuits="[[], []]",
         )
 
-    def finish(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
+    def mark_finished(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
         """Store that this discovery and `other_discoveries`, which it took over, are done and left no circuit."""
         self._write((self._id, *(discovery.id for discovery in other_discoveries)), state="done")
 
     def _write(self, ids: Collection[str], **values: str) -> None:
-        with self._journal.transaction() as connection:
+        with self._journal.open_transaction() as connection:
             connection.execute(discoveries.update().where(discoveries.c.id.in_(ids)).values(values))
 
 
@@ -168,8 +168,8 @@ def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
         "purpose": round_.purpose,
         "circuits": [[list(source), list(target)] for source, target in round_.circuits.items()],
         "off": sorted(round_.down_nics),
-        "lit": [[list(port), is_lit] for port, is_lit in observation.lit.items()],
-        "carriers": [[list(nic), carrier] for nic, carrier in observation.carriers.items()],
+        "lit": [[list(port), is_lit] for port, is_lit in observation.is_lit_by_port.items()],
+        "carriers": [[list(nic), carrier] for nic, carrier in observation.has_carrier_by_nic.items()],
         "heard": [
             [list(nic), [list(sender) for sender in senders]]
             for nic, senders in observation.senders_by_receiver.items()
@@ -213,9 +213,9 @@ def discover(
     record: DiscoveryRecord,
     add_note: AddNote = lambda _text: None,
     *,
-    limit: int | None = None,
+    max_rounds: int | None = None,
 ) -> DiscoveryResult:
-    """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
+    """Find the fibres of every NIC whose row in the lab file lacks one, in at most `max_rounds` rounds.
 
     Raises `DriftError` or `PortBusy` if somebody else patches during the discovery, `ApplyFailed`, `HostError` and the
     drivers' errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
@@ -237,14 +237,14 @@ def discover(
         earlier_rounds = unfinished_discoveries[-1].load_rounds(problem) if unfinished_discoveries else ()
         record.begin(problem, earlier_down_nics)
         result = _search(
-            devices, record, problem, earlier_rounds, add_note, limit or compute_max_rounds(problem)
+            devices, record, problem, earlier_rounds, add_note, max_rounds or compute_max_rounds(problem)
         )
     except BaseException:
         devices.restore(earlier_down_nics)
-        record.stop(killed_discoveries)
+        record.mark_stopped(killed_discoveries)
         raise
     devices.restore(earlier_down_nics)
-    record.finish(unfinished_discoveries)
+    record.mark_finished(unfinished_discoveries)
     return replace(
         result,
         busy_circuits=tuple(
@@ -275,9 +275,9 @@ def _remove_leftovers(
     """
     notes = []
     for unfinished in unfinished_discoveries:
-        circuits, is_own = unfinished.find_leftovers(devices.read_circuits())
-        if circuits and is_own:
-            devices.remove(circuits)
+        circuits, is_from_discovery = unfinished.find_leftovers(devices.read_circuits())
+        if circuits and is_from_discovery:
+            devices.remove_circuits(circuits)
             notes.append(f"removed {format_count(len(circuits), 'circuit')} of an unfinished discovery")
         elif circuits:
             labels = ", ".join(
@@ -293,7 +293,7 @@ def _remove_leftovers(
 def _split_busy(devices: Devices, nics: tuple[NicKey, ...]) -> tuple[tuple[NicKey, ...], tuple[NicKey, ...]]:
     """Return the free NICs and the busy NICs, which already receive light."""
     report = devices.probe()
-    busy_nics = {nic for nic, nic_report in report.nics.items() if nic_report.carrier}
+    busy_nics = {nic for nic, nic_report in report.nics.items() if nic_report.has_carrier}
     return (
         tuple(nic for nic in nics if nic not in busy_nics),
         tuple(nic for nic in nics if nic in busy_nics),
@@ -306,29 +306,31 @@ def _search(
     problem: Problem,
     history: History,
     add_note: AddNote,
-    limit: int,
+    max_rounds: int,
 ) -> DiscoveryResult:
-    rounds = plan_rounds(problem, max_rounds=limit)
+    rounds = plan_rounds(problem, max_rounds=max_rounds)
     # Recorded rounds are reused as long as the same observations lead to the same rounds.
     recorded_rounds = dict(enumerate(history))
     monitored_ports: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
-    count = 0
+    round_count = 0
     try:
         round_ = next(rounds)
         while True:
-            recorded_round = recorded_rounds.get(count)
+            recorded_round = recorded_rounds.get(round_count)
             if recorded_round and recorded_round[0] == round_:
                 observation = recorded_round[1]
             else:
                 recorded_rounds = {}
-                record.intend(round_.circuits)
+                record.store_intent(round_.circuits)
                 observation = devices.run_round(round_, monitored_ports)
             record.add_round(round_, observation)
-            count += 1
+            round_count += 1
             off_text = f", {format_count(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
             circuits = format_count(len(round_.circuits), "circuit")
-            add_note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
+            add_note(f"round {round_count} ({round_.purpose}): {circuits}{off_text}")
             round_ = rounds.send(observation)
     except StopIteration as end:
         evidence: Evidence = end.value
-    return DiscoveryResult(evidence.make_results(), count, nameless=evidence.find_unidentified_inputs())
+    return DiscoveryResult(
+        evidence.make_results(), round_count, unidentified_inputs=evidence.find_unidentified_inputs()
+    )

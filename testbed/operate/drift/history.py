@@ -14,7 +14,7 @@ from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.reading import find_hint, get_database_message, is_database_error, read_rows
 from testbed.storage.schema import losses as losses_table
 
-Series = tuple[tuple[float, ...], tuple[float, ...]]
+LossSeries = tuple[tuple[float, ...], tuple[float, ...]]
 """Times in seconds since 1970, and losses in dB at them."""
 
 
@@ -47,10 +47,10 @@ class LossHistory:
             for loss in losses
         ]
         if rows:
-            with self._convert_errors(), self._database.transaction() as connection:
+            with self._convert_errors(), self._database.open_transaction() as connection:
                 connection.execute(losses_table.insert(), rows)
 
-    def read_series(self, lab: str, since_s: float) -> dict[str, Series]:
+    def read_series(self, lab: str, since_s: float) -> dict[str, LossSeries]:
         """Return the series of every place of a lab since a time, in order of time."""
         query = (
             "select place, taken_s, loss_db from losses "

@@ -26,13 +26,13 @@ Receivers = Mapping[tuple[str, str], ReceiverReading]
 class StretchLoss:
     """Loss of a stretch, which is one or several neighbouring sections, as measured and as in the lab file.
 
-    `place` identifies the stretch in all readings. It joins fibres (`a/nic1:transmit`) and cross-connects (`ocs1:1-49`)
-    by `+`, and starts with `laser?` if the lab file gives the power of the laser. `link` is the label of the circuit's
-    link. `power_dbm` is the power at the end of the stretch.
+    `place` identifies the stretch in all readings. It joins fibres (`a/nic1:transmit`) and cross-connects
+    (`ocs1:1-49`) by `+`, and starts with `laser?` if the lab file gives the power of the laser. `link_label` is the
+    label of the circuit's link. `power_dbm` is the power at the end of the stretch.
     """
 
     place: str
-    link: str
+    link_label: str
     loss_db: float
     intent_db: float
     power_dbm: float
@@ -50,7 +50,7 @@ def measure_losses(
     return tuple(
         loss
         for circuit in circuits
-        for loss in _measure_circuit(lab, circuit, switches[circuit.switch].power, receivers)
+        for loss in _measure_circuit(lab, circuit, switches[circuit.switch].power_by_port, receivers)
     )
 
 
@@ -69,9 +69,9 @@ def _measure_circuit(
     sender_reading, receiver_reading = (
         receivers.get((lab.hosts[nic.node].name, lab.get_nic(nic).name)) for nic in (source, target)
     )
-    sent_dbm = sender_reading.laser_dbm if sender_reading else None
-    is_assumed = sent_dbm is None
-    laser_dbm = lab.link.transmit_power_dbm if sent_dbm is None else sent_dbm
+    measured_laser_dbm = sender_reading.sent_power_dbm if sender_reading else None
+    is_assumed = measured_laser_dbm is None
+    laser_dbm = lab.link.transmit_power_dbm if measured_laser_dbm is None else measured_laser_dbm
     point_powers_dbm = (
         _read_dbm(power.get(circuit.input_port)),
         _read_dbm(power.get(circuit.output_port)),

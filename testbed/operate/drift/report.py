@@ -29,7 +29,7 @@ from testbed.operate.probe_findings import NO_CARRIER
 from testbed.operate.proof.receivers import NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
 
 if TYPE_CHECKING:
-    from testbed.operate.drift.history import LossHistory, Series
+    from testbed.operate.drift.history import LossHistory, LossSeries
     from testbed.operate.session import LabSession
 
 SUDDEN_LOSS = FindingKind(
@@ -63,7 +63,7 @@ class StretchReport:
         loss, verdict = self.loss, self.verdict
         return {
             "place": loss.place,
-            "link": loss.link,
+            "link": loss.link_label,
             "loss_db": round(loss.loss_db, 3),
             "intent_db": round(loss.intent_db, 3),
             "excess_db": round(loss.excess_db, 3),
@@ -73,20 +73,20 @@ class StretchReport:
             "level_db": round(verdict.level_db, 3),
             "noise_db": round(verdict.noise_db, 3),
             "slope_db_per_day": round(verdict.slope_db_per_day, 4),
-            "since": format_time(verdict.since_s),
-            "readings_since": verdict.readings_since,
-            "readings": verdict.readings,
+            "since": format_time(verdict.stretch_start_s),
+            "readings_since": verdict.reading_count_since,
+            "readings": verdict.reading_count,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """One reading of a lab with verdicts and findings. `not_kept` says why it could not be stored, or is empty."""
+    """One reading of a lab with verdicts and findings. `storage_error` says why it could not be stored, or is empty."""
 
     taken_s: float
     stretches: tuple[StretchReport, ...]
     findings: tuple[LinkFinding, ...]
-    not_kept: str = ""
+    storage_error: str = ""
 
     @property
     def ok(self) -> bool:
@@ -98,7 +98,7 @@ class DriftReport:
         return {
             "taken": format_time(self.taken_s),
             "ok": self.ok,
-            "not_kept": self.not_kept,
+            "not_kept": self.storage_error,
             "series": [stretch.as_json() for stretch in self.stretches],
             "findings": [finding.as_json() for finding in self.findings],
         }
@@ -115,7 +115,7 @@ def format_time(seconds: float) -> str:
 
 def read_drift(
     session: LabSession,
-    planned: Iterable[Circuit],
+    planned_circuits: Iterable[Circuit],
     history: LossHistory,
     taken_s: float,
     since_s: float | None = None,
@@ -141,7 +141,7 @@ def read_drift(
     ]
     intent_findings = (
         finding
-        for finding in judge_circuits(lab, tuple(planned), switches, silent_nics)
+        for finding in judge_circuits(lab, tuple(planned_circuits), switches, silent_nics)
         if finding.kind != "excess_loss"
     )
     findings = (
@@ -155,10 +155,10 @@ def read_drift(
 
 def _store(
     history: LossHistory, lab: str, taken_s: float, losses: Iterable[StretchLoss], since_s: float
-) -> tuple[dict[str, Series], str]:
+) -> tuple[dict[str, LossSeries], str]:
     """Store a reading. Return the series of its places, which end with the reading, and the error of storing it."""
     storage_error = ""
-    stored_series: dict[str, Series] = {}
+    stored_series: dict[str, LossSeries] = {}
     current_losses = {loss.place: loss.loss_db for loss in losses}
     try:
         stored_series = history.read_series(lab, since_s)
@@ -177,10 +177,10 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
         history_text = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
-        history_text += format_count(verdict.readings, "reading")
+        history_text += format_count(verdict.reading_count, "reading")
         excess_text = f"{loss.excess_db:.1f} dB more than the lab file says"
         has_excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
-        start_text = format_time(verdict.since_s)
+        start_text = format_time(verdict.stretch_start_s)
         if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
             kind = SLOW_LOSS
             description = (
@@ -188,16 +188,18 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
             )
         elif verdict.kind == "step":
             kind = SUDDEN_LOSS
-            sample_note = ", in one reading so far" if verdict.readings_since == 1 else ""
+            sample_note = ", in one reading so far" if verdict.reading_count_since == 1 else ""
             description = (
                 f"loses {verdict.change_db:.1f} dB more since {start_text}{sample_note} ({history_text})"
             )
         elif has_excess:
-            yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {excess_text} ({history_text})")
+            yield EXCESS_LOSS.report(loss.link_label, f"{loss.place} loses {excess_text} ({history_text})")
             continue
         else:
             continue
-        yield kind.report(loss.link, f"{loss.place} {description}{f'; {excess_text}' if has_excess else ''}")
+        yield kind.report(
+            loss.link_label, f"{loss.place} {description}{f'; {excess_text}' if has_excess else ''}"
+        )
 
 
 def judge_modules(
@@ -210,7 +212,7 @@ def judge_modules(
     for circuit in held_circuits:
         nic = circuit.link.target
         reading = receivers.get((lab.hosts[nic.node].name, lab.get_nic(nic).name))
-        output_power = switches[circuit.switch].power.get(circuit.output_port)
+        output_power = switches[circuit.switch].power_by_port.get(circuit.output_port)
         if reading is None or reading.power_dbm is None or (output_power and output_power.below_floor):
             continue
         label, subject = lab.nic_label(nic), lab.link_label(circuit.link)

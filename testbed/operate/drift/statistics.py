@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["learning", "steady", "step", "trend"]
+VerdictKind = Literal["learning", "steady", "step", "trend"]
 Floats = NDArray[np.float64]
 
 MIN_READINGS = 12
@@ -40,16 +40,17 @@ class Verdict:
     """Verdict on one series.
 
     `baseline_db` is the lowest level of the series, and `level_db` the current level. The current stretch of one level
-    or slope began at `since_s` and has `readings_since` readings. `slope_db_per_day` is 0 except for a trend.
+    or slope began at `stretch_start_s` and has `reading_count_since` readings. `slope_db_per_day` is 0 except for a
+    trend.
     """
 
-    kind: Kind
-    readings: int
+    kind: VerdictKind
+    reading_count: int
     baseline_db: float
     level_db: float
     noise_db: float
-    since_s: float
-    readings_since: int
+    stretch_start_s: float
+    reading_count_since: int
     slope_db_per_day: float = 0.0
 
     @property
@@ -60,10 +61,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Readings from index `begin` up to, but not including, `end`, with one level or one slope."""
+    """Readings from index `begin_index` up to, but not including, `end_index`, with one level or one slope."""
 
-    begin: int
-    end: int
+    begin_index: int
+    end_index: int
     first_db: float
     last_db: float
     slope_db_per_s: float = 0.0
@@ -84,19 +85,19 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
         )
     segments = _find_segments(times_array, _remove_single_outliers(losses), noise_db, 0, len(losses))
     last_segment, baseline_db = segments[-1], min(segment.first_db for segment in segments)
-    kind: Kind = "steady"
+    kind: VerdictKind = "steady"
     if last_segment.slope_db_per_s:
         kind = "trend"
     elif last_segment.last_db - baseline_db >= MIN_STEP_DB:
         kind = "step"
     return Verdict(
         kind=kind,
-        readings=len(losses),
+        reading_count=len(losses),
         baseline_db=baseline_db,
         level_db=last_segment.last_db,
         noise_db=noise_db,
-        since_s=float(times_array[last_segment.begin]),
-        readings_since=last_segment.end - last_segment.begin,
+        stretch_start_s=float(times_array[last_segment.begin_index]),
+        reading_count_since=last_segment.end_index - last_segment.begin_index,
         slope_db_per_day=last_segment.slope_db_per_s * _DAY_S,
     )
 
@@ -180,9 +181,9 @@ def _fit_step(part_losses: Floats) -> tuple[int, float, float]:
 
 def _fit_line(part_times: Floats, part_losses: Floats) -> tuple[float, float]:
     """Return the slope of the best line in dB per second, and its reduction of the sum of squares."""
-    centred = part_times - part_times.mean()
-    times_square_sum = float(centred @ centred)
+    centred_times = part_times - part_times.mean()
+    times_square_sum = float(centred_times @ centred_times)
     if not times_square_sum:
         return 0.0, 0.0
-    slope = float(centred @ part_losses) / times_square_sum
+    slope = float(centred_times @ part_losses) / times_square_sum
     return slope, slope**2 * times_square_sum

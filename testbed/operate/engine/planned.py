@@ -10,21 +10,21 @@ from datetime import UTC, datetime
 from ocs_drivers.model import CrossConnects, Step
 from testbed.operate.model import SwitchPlan
 
-ROUTES = "routes"
+ROUTES_CHANGE = "routes"
 """Kind of change whose steps configure hosts: `before` and `after` are digests of configurations, not circuits."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A planned step; `before` and `after` are the state of the device as text."""
+    """A planned step; `state_before` and `state_after` are the state of the device as text."""
 
     device: str
     ordinal: int
     address: str
-    kind: str
-    before: str
-    after: str
-    change: str = "circuits"
+    step_kind: str
+    state_before: str
+    state_after: str
+    change_kind: str = "circuits"
 
     @classmethod
     def from_step(cls, device: str, ordinal: int, address: str, step: Step) -> PlannedStep:

@@ -51,7 +51,7 @@ class StepEvent(Enum):
 
 _S, _E = StepState, StepEvent
 
-_STATE_BY_READ = {
+_STATE_BY_READ_EVENT = {
     _E.READ_AS_WANTED: _S.OBSERVED,
     _E.READ_OTHERWISE: _S.FAILED,
     _E.UNREADABLE: _S.UNKNOWN,
@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[tuple[StepState, StepEvent], StepState] = {
     **{
         (state, event): next_state
         for state in (_S.INTENT, _S.STARTED, _S.UNKNOWN)
-        for event, next_state in _STATE_BY_READ.items()
+        for event, next_state in _STATE_BY_READ_EVENT.items()
     },
     (_S.OBSERVED, _E.PROVE): _S.VERIFIED,
     (_S.OBSERVED, _E.READ_OTHERWISE): _S.FAILED,
@@ -81,10 +81,10 @@ class TransitionError(RuntimeError):
     """An event that is not valid in the state of a step, which is a bug."""
 
 
-def next_state(state: StepState, event: StepEvent) -> StepState:
+def find_next_state(state: StepState, event: StepEvent) -> StepState:
     """Return the state after an event. Raises `TransitionError`.
 
-    >>> next_state(StepState.STARTED, StepEvent.READ_AS_WANTED)
+    >>> find_next_state(StepState.STARTED, StepEvent.READ_AS_WANTED)
     <StepState.OBSERVED: 'observed'>
     """
     try:
@@ -97,5 +97,5 @@ def replay_events(events: Iterable[StepEvent]) -> StepState:
     """Return the state of a step after these events, starting from `planned`. Raises `TransitionError`."""
     state = StepState.PLANNED
     for event in events:
-        state = next_state(state, event)
+        state = find_next_state(state, event)
     return state

@@ -26,17 +26,17 @@ KINDS = (BOARD_DARK, BOARD_SILENT)
 def judge_boards(
     links: tuple[BoardLink, ...],
     readings: Mapping[str, SwitchReading],
-    answers_by_link: Mapping[str, bool],
+    has_answer_by_label: Mapping[str, bool],
 ) -> Iterator[LinkFinding]:
     """Yield a finding for each attached port without light, or without an answer to its host."""
     for link in links:
         fibre_end = link.port.transmit
         reading = readings.get(fibre_end.switch)
-        power = reading.power.get(fibre_end.port) if reading else None
+        power = reading.power_by_port.get(fibre_end.port) if reading else None
         if power is not None and power.below_floor:
             port_name = f"input {fibre_end.port} of {fibre_end.switch}"
             yield BOARD_DARK.report(link.label, f"no light enters {port_name} from {link.label}")
-        elif answers_by_link.get(link.label) is False:
+        elif has_answer_by_label.get(link.label) is False:
             nic_name = f"{link.host.name}/{link.nic.name}"
             yield BOARD_SILENT.report(
                 link.label, f"{link.port.address} does not answer {link.host.name}, attached by {nic_name}"

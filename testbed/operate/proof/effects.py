@@ -30,7 +30,7 @@ from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
 from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports
 from testbed.operate.proof.evidence import Evidence
-from testbed.operate.proof.host_findings import count_deviations, is_bare
+from testbed.operate.proof.host_findings import count_deviations, is_unconfigured
 from testbed.operate.unfinished import IncompleteOperation, SwitchCircuit
 
 UNFINISHED = FindingKind(
@@ -50,7 +50,7 @@ class InterruptedState:
 
 
 @dataclass(frozen=True)
-class StoredEffects:
+class OperationEffects:
     """Unfinished operations, compared with the evidence of one proof.
 
     An apply explains differences only if its topology is being verified. A discovery explains its circuits.
@@ -59,8 +59,8 @@ class StoredEffects:
     lab: Lab
     plan: LabPlan
     evidence: Evidence
-    macs: MacsByHost
-    unfinished: tuple[IncompleteOperation, ...]
+    macs_by_host: MacsByHost
+    unfinished_operations: tuple[IncompleteOperation, ...]
 
     @cached_property
     def unfinished_apply(self) -> IncompleteOperation | None:
@@ -68,7 +68,7 @@ class StoredEffects:
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
         matching_applies = (
             unfinished
-            for unfinished in self.unfinished
+            for unfinished in self.unfinished_operations
             if unfinished.intent and unfinished.intent.hosts == hosts and not unfinished.lacks_proof
         )
         return next(
@@ -99,7 +99,7 @@ class StoredEffects:
         """Circuits that the switches hold."""
         return frozenset(
             (name, *pair)
-            for name, reading in self.evidence.switches.items()
+            for name, reading in self.evidence.reading_by_switch.items()
             for pair in reading.snapshot.connections.pairs
         )
 
@@ -111,7 +111,7 @@ class StoredEffects:
     @cached_property
     def replaced_epoch_circuits(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
         """Replaced epochs with their circuits, or none if the switches were done when the apply ended."""
-        if self.unfinished_apply is None or self.unfinished_apply.circuits_stood:
+        if self.unfinished_apply is None or self.unfinished_apply.were_circuits_in_place:
             return ()
         return tuple(
             (intent, frozenset(map(_make_switch_circuit, list_circuits(job_lab, intent.wiring))))
@@ -124,16 +124,16 @@ class StoredEffects:
         return frozenset().union(*(circuits for _, circuits in self.replaced_epoch_circuits))
 
     @cached_property
-    def missing_circuits(self) -> frozenset[str]:
+    def missing_labels(self) -> frozenset[str]:
         """Labels of planned circuits that the apply has not made yet: their ports are free or hold earlier circuits."""
-        if self.unfinished_apply is None or self.unfinished_apply.circuits_stood:
+        if self.unfinished_apply is None or self.unfinished_apply.were_circuits_in_place:
             return frozenset()
         circuits_by_input = {circuit[:2]: circuit for circuit in self.current_circuits}
         circuits_by_output = {(circuit[0], circuit[2]): circuit for circuit in self.current_circuits}
         return frozenset(
             self.lab.link_label(circuit.link)
             for circuit in self.plan.circuits
-            if circuit.switch in self.evidence.switches and not self._was_never_missing(circuit)
+            if circuit.switch in self.evidence.reading_by_switch and not self._was_never_missing(circuit)
             if {
                 circuits_by_input.get(_make_switch_circuit(circuit)[:2]),
                 circuits_by_output.get((circuit.switch, circuit.output_port)),
@@ -152,7 +152,7 @@ class StoredEffects:
         return switch_circuit in self.current_circuits or (bool(was_in_epoch) and all(was_in_epoch))
 
     @cached_property
-    def extra_circuits(self) -> frozenset[str]:
+    def extra_labels(self) -> frozenset[str]:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
         lab_ports, old_circuits = (
             list_lab_ports(self.lab),
@@ -175,14 +175,16 @@ class StoredEffects:
     @property
     def explained_labels(self) -> dict[str, frozenset[str]]:
         """Labels of circuits that these operations explain, by kind of finding."""
-        extra_labels = self.extra_circuits.union(*map(self.label_discovery_circuits, self.unfinished))
-        return {"missing_circuit": self.missing_circuits, "extra_circuit": extra_labels}
+        extra_labels = self.extra_labels.union(
+            *map(self.label_discovery_circuits, self.unfinished_operations)
+        )
+        return {"missing_circuit": self.missing_labels, "extra_circuit": extra_labels}
 
     @cached_property
     def replaced_forwardings(self) -> tuple[tuple[Intent, Mapping[str, HostForwarding]], ...]:
         """Host configurations of each replaced epoch."""
         return tuple(
-            (intent, plan_forwarding(job_lab, intent.wiring, routes, self.macs, further_routes))
+            (intent, plan_forwarding(job_lab, intent.wiring, routes, self.macs_by_host, further_routes))
             for job_lab, intent in self.replaced_intents
             for routes, *further_routes in [_load_routes(intent)]
         )
@@ -205,7 +207,9 @@ class StoredEffects:
                 min_deviations, best_match = deviation_count, candidate
             if not min_deviations:
                 break
-        return None if min_deviations and is_bare(self.lab, host, planned_state, state) else best_match
+        return (
+            None if min_deviations and is_unconfigured(self.lab, host, planned_state, state) else best_match
+        )
 
     def _list_states(self, host: LabHost, forwarding: HostForwarding) -> Iterator[InterruptedState]:
         """Yield the states before the apply and during its installation. The last state, the plan, is left out."""
@@ -223,7 +227,7 @@ class StoredEffects:
 
     def report_findings(self, interrupted_states: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
         """Yield a finding for each operation with what it explains. `interrupted_states` are states by host."""
-        for unfinished in self.unfinished:
+        for unfinished in self.unfinished_operations:
             is_apply = unfinished is self.unfinished_apply
             effects = [*self._describe_circuits(), *_describe_hosts(interrupted_states)] if is_apply else []
             existing_circuits = self.label_discovery_circuits(unfinished)
@@ -236,17 +240,17 @@ class StoredEffects:
             )
             detail = f"{unfinished.detail}: {'; '.join(effects)}" if effects else unfinished.detail
             circuits = existing_circuits | (
-                self.missing_circuits | self.extra_circuits if is_apply else frozenset()
+                self.missing_labels | self.extra_labels if is_apply else frozenset()
             )
             yield UNFINISHED.report(unfinished.operation, detail, unfinished.hint, tuple(sorted(circuits)))
 
     def _describe_circuits(self) -> Iterator[str]:
-        if self.missing_circuits:
-            labels = list_some(sorted(self.missing_circuits))
-            yield f"{len(self.missing_circuits)} planned circuits are missing ({labels})"
-        if self.extra_circuits:
-            labels = list_some(sorted(self.extra_circuits))
-            yield f"{len(self.extra_circuits)} circuits of the earlier topology remain ({labels})"
+        if self.missing_labels:
+            labels = list_some(sorted(self.missing_labels))
+            yield f"{len(self.missing_labels)} planned circuits are missing ({labels})"
+        if self.extra_labels:
+            labels = list_some(sorted(self.extra_labels))
+            yield f"{len(self.extra_labels)} circuits of the earlier topology remain ({labels})"
 
 
 def _load_routes(intent: Intent) -> tuple[Routes, ...]:

@@ -37,26 +37,26 @@ LISTEN_WINDOW_S = 0.25
 class Evidence:
     """Everything that a proof judges.
 
-    `unreachable` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for
-    each set of routes. `changing` names switches whose circuits changed during every attempt to read the lab.
-    `failures` maps hosts that answer to the parts of the proof that they could not run, each with the reason. `boards`
-    says for each port of a board, by label, whether it answers its host.
+    `unreachable_reasons` maps switches and hosts that do not answer to the reason. `reached` holds the results of
+    pings for each set of routes. `changing` names switches whose circuits changed during every attempt to read the
+    lab. `failures_by_host` maps hosts that answer to the parts of the proof that they could not run, each with the
+    reason. `has_answer_by_label` says for each port of a board, by label, whether it answers its host.
     """
 
-    switches: Mapping[str, SwitchReading]
-    unreachable: Mapping[str, str] = field(default_factory=dict)
-    probe: ProbeReport | None = None
-    kernels: Mapping[str, KernelState] = field(default_factory=dict)
+    reading_by_switch: Mapping[str, SwitchReading]
+    unreachable_reasons: Mapping[str, str] = field(default_factory=dict)
+    probe_report: ProbeReport | None = None
+    kernel_by_host: Mapping[str, KernelState] = field(default_factory=dict)
     received: ReadingByReceiver = field(default_factory=dict)
     reached: tuple[Reachability, ...] = ()
     changing: tuple[str, ...] = ()
-    failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    boards: Mapping[str, bool] = field(default_factory=dict)
+    failures_by_host: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    has_answer_by_label: Mapping[str, bool] = field(default_factory=dict)
 
     @property
-    def unprobed(self) -> frozenset[str]:
+    def unprobed_hosts(self) -> frozenset[str]:
         """Hosts that answer but could not run the link probe."""
-        return frozenset(host for host, parts in self.failures.items() if LINKS_PART in parts)
+        return frozenset(host for host, parts in self.failures_by_host.items() if LINKS_PART in parts)
 
 
 def gather_evidence(
@@ -66,23 +66,25 @@ def gather_evidence(
     fleet: Fleet | None,
     *,
     epoch: int,
-    unreachable: Mapping[str, str],
-    pings: Mapping[RoundTrip, int] | None = None,
+    unreachable_reasons: Mapping[str, str],
+    ping_count_by_trip: Mapping[RoundTrip, int] | None = None,
 ) -> Evidence:
     """Read switches and hosts and return the evidence. Nothing is changed.
 
-    `pings` is the number of pings for each round trip. Without it, kernels, receivers and packets are left out. If
-    circuits change between the read of a switch and the end of the hosts' parts, everything is read again, up to
-    `MAX_ATTEMPTS` times in all. A host that cannot run a part is left out of that part alone. A host that can run none
-    of several parts counts as off.
+    `ping_count_by_trip` is the number of pings for each round trip. Without it, kernels, receivers and packets are
+    left out. If circuits change between the read of a switch and the end of the hosts' parts, everything is read
+    again, up to `MAX_ATTEMPTS` times in all. A host that cannot run a part is left out of that part alone. A host that
+    can run none of several parts counts as off.
     """
     evidence = Evidence({})
     for _ in range(MAX_ATTEMPTS):
         readings, silent_switches = _read_switches(lab, plan.circuits, switches)
-        all_unreachable = {**unreachable, **silent_switches}
+        all_unreachable = {**unreachable_reasons, **silent_switches}
         if fleet is None:
             return Evidence(readings, all_unreachable)
-        evidence = _gather_from_hosts(lab, plan, fleet, readings, all_unreachable, epoch=epoch, pings=pings)
+        evidence = _gather_from_hosts(
+            lab, plan, fleet, readings, all_unreachable, epoch=epoch, ping_count_by_trip=ping_count_by_trip
+        )
         changed_switches = _find_changed_switches(readings, switches)
         if not changed_switches:
             return evidence
@@ -121,10 +123,10 @@ def _gather_from_hosts(
     plan: LabPlan,
     fleet: Fleet,
     readings: Mapping[str, SwitchReading],
-    unreachable: Mapping[str, str],
+    unreachable_reasons: Mapping[str, str],
     *,
     epoch: int,
-    pings: Mapping[RoundTrip, int] | None,
+    ping_count_by_trip: Mapping[RoundTrip, int] | None,
 ) -> Evidence:
     host_names = [host.name for host in lab.hosts]
     connected_hosts = set(host_names[: plan.wiring.nodes])
@@ -132,7 +134,7 @@ def _gather_from_hosts(
     def ping(hosts_of_part: Fleet) -> tuple[Reachability, ...]:
         hosts = [host for host in hosts_of_part.hosts if host.name in connected_hosts]
         counts_by_set: list[dict[tuple[str, str], int]] = []
-        for round_trip, ping_count in sorted((pings or {}).items()):
+        for round_trip, ping_count in sorted((ping_count_by_trip or {}).items()):
             counts_by_set += [{} for _ in range(round_trip.set_number + 1 - len(counts_by_set))]
             counts_by_set[round_trip.set_number][
                 host_names[round_trip.source], host_names[round_trip.target]
@@ -142,7 +144,7 @@ def _gather_from_hosts(
     task_by_part: dict[str, Callable[[Fleet], Any]] = {
         LINKS_PART: lambda hosts_of_part: probe_links(hosts_of_part, lab, epoch, window_s=LISTEN_WINDOW_S)
     }
-    if pings is not None:
+    if ping_count_by_trip is not None:
         task_by_part |= {
             KERNELS_PART: lambda hosts_of_part: read_kernels(hosts_of_part, lab),
             RECEIVERS_PART: lambda hosts_of_part: read_receivers(hosts_of_part, lab),
@@ -171,14 +173,14 @@ def _gather_from_hosts(
             reason_by_off_host[host] = reason_by_part[LINKS_PART]
     return Evidence(
         readings,
-        {**unreachable, **reason_by_off_host},
+        {**unreachable_reasons, **reason_by_off_host},
         result_by_part[LINKS_PART],
         result_by_part.get(KERNELS_PART, {}),
         result_by_part.get(RECEIVERS_PART, {}),
         result_by_part.get(PINGS_PART, ()),
-        failures={
+        failures_by_host={
             host: failures_by_host[host]
             for host in sorted(failures_by_host.keys() - reason_by_off_host.keys())
         },
-        boards=boards_future.result()[0],
+        has_answer_by_label=boards_future.result()[0],
     )

@@ -93,28 +93,32 @@ _LOOPBACK = "lo"
 _IP_FORWARD = "net/ipv4/ip_forward"
 
 
-def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> tuple[LinkFinding, ...]:
+def judge_host(
+    lab: Lab, host: LabHost, planned_state: PlannedState, kernel_state: KernelState
+) -> tuple[LinkFinding, ...]:
     """Return the findings about a host, without findings that follow from another finding.
 
     An interface that is down, or has no address, explains missing routes and neighbours. A missing node address
     explains missing routes with this source. A host that holds nothing of the plan, or another plan, is one finding.
     """
-    comparison = _Comparison(lab, host, planned, state)
-    checks = (check for check in HOST_CHECKS if check.covers_bare_hosts or not comparison.is_bare)
+    comparison = _Comparison(lab, host, planned_state, kernel_state)
+    checks = (
+        check for check in HOST_CHECKS if check.covers_unconfigured_hosts or not comparison.is_unconfigured
+    )
     return tuple(finding for check in checks for finding in check.judge(comparison))
 
 
-def count_deviations(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> int:
+def count_deviations(lab: Lab, host: LabHost, planned_state: PlannedState, kernel_state: KernelState) -> int:
     """Return the number of addresses, neighbours and routes in which a host differs from a planned state."""
-    comparison = _Comparison(lab, host, planned, state)
-    address_count = sum(len(comparison.find_missing_addresses(device)) for device in planned.addresses)
+    comparison = _Comparison(lab, host, planned_state, kernel_state)
+    address_count = sum(len(comparison.find_missing_addresses(device)) for device in planned_state.addresses)
     route_count = len(comparison.missing_routes) + len(comparison.wrong_routes) + len(comparison.extra_routes)
     return address_count + route_count + len(comparison.wrong_neighbours)
 
 
-def is_bare(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> bool:
+def is_unconfigured(lab: Lab, host: LabHost, planned_state: PlannedState, kernel_state: KernelState) -> bool:
     """Return whether a host holds nothing of any plan."""
-    return _Comparison(lab, host, planned, state).is_bare
+    return _Comparison(lab, host, planned_state, kernel_state).is_unconfigured
 
 
 @dataclass(frozen=True)
@@ -123,47 +127,51 @@ class _Comparison:
 
     lab: Lab
     host: LabHost
-    planned: PlannedState
-    state: KernelState
+    planned_state: PlannedState
+    kernel_state: KernelState
 
     @cached_property
     def networks(self) -> tuple[IPv4Network, ...]:
         """Networks of the lab that concern the host: its own addresses, and the targets of planned routes."""
-        own_addresses = (address for addresses in self.planned.addresses.values() for address in addresses)
-        return tuple(IPv4Network(block, strict=False) for block in {*own_addresses, *self.planned.routes})
+        own_addresses = (
+            address for addresses in self.planned_state.addresses.values() for address in addresses
+        )
+        return tuple(
+            IPv4Network(block, strict=False) for block in {*own_addresses, *self.planned_state.routes}
+        )
 
     def is_usable(self, device: str) -> bool:
         """Return whether an interface exists, is up, and is not part of a bridge, bond or VRF."""
-        interface = self.state.interfaces.get(device)
+        interface = self.kernel_state.interfaces.get(device)
         return interface is not None and interface.is_up and not interface.master
 
     def can_hold_routes(self, device: str) -> bool:
         """Return whether an interface can hold routes. The kernel drops them all when the last address is removed."""
-        return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
+        return self.is_usable(device) and bool(self.kernel_state.interfaces[device].addresses)
 
     def find_missing_addresses(self, device: str) -> frozenset[str]:
         """Return planned addresses that an interface lacks, or none if the interface itself is missing."""
-        interface = self.state.interfaces.get(device)
-        return self.planned.addresses[device] - interface.addresses if interface else frozenset()
+        interface = self.kernel_state.interfaces.get(device)
+        return self.planned_state.addresses[device] - interface.addresses if interface else frozenset()
 
     @cached_property
     def judged_routes(self) -> dict[str, Route]:
         """Planned routes whose absence no other finding explains."""
         missing_addresses = {
             address.split("/")[0]
-            for device in self.planned.addresses
+            for device in self.planned_state.addresses
             for address in self.find_missing_addresses(device)
         }
         return {
             target: route
-            for target, route in self.planned.routes.items()
+            for target, route in self.planned_state.routes.items()
             if self.can_hold_routes(route.device) and route.source not in missing_addresses
         }
 
     @cached_property
     def kernel_routes(self) -> Mapping[str, Route]:
         """Routes of the kernel by target. Of several routes to one target, the kernel uses the first."""
-        return {route.target: route for route in reversed(self.state.routes)}
+        return {route.target: route for route in reversed(self.kernel_state.routes)}
 
     @cached_property
     def missing_routes(self) -> tuple[Route, ...]:
@@ -182,8 +190,8 @@ class _Comparison:
         ]
         pairs += [
             (route, kernel_route)
-            for kernel_route, target in self._inner_routes.items()
-            for route in self._find_judged_route(target)
+            for kernel_route, target in self._target_by_inner_route.items()
+            for route in self._find_judged_routes(target)
         ]
         return tuple(
             (route, kernel_route)
@@ -191,17 +199,19 @@ class _Comparison:
             if _select_path_fields(route) != _select_path_fields(kernel_route)
         )
 
-    def _find_judged_route(self, target: str) -> Iterator[Route]:
+    def _find_judged_routes(self, target: str) -> Iterator[Route]:
         if target in self.judged_routes:
             yield self.judged_routes[target]
 
     @cached_property
-    def _inner_routes(self) -> dict[Route, str]:
+    def _target_by_inner_route(self) -> dict[Route, str]:
         """Targets of planned routes, by the more specific routes inside their block, which the kernel prefers."""
         blocks = [
-            (ip_network(target), target) for target in self.planned.routes if not target.endswith("/32")
+            (ip_network(target), target) for target in self.planned_state.routes if not target.endswith("/32")
         ]
-        unplanned_routes = (route for route in self.state.routes if route.target not in self.planned.routes)
+        unplanned_routes = (
+            route for route in self.kernel_state.routes if route.target not in self.planned_state.routes
+        )
         unplanned_blocks = [
             (route, ip_network(route.target)) for route in unplanned_routes if "/" in route.target
         ]
@@ -215,40 +225,40 @@ class _Comparison:
     @cached_property
     def extra_routes(self) -> tuple[Route, ...]:
         """Routes with lightbed's protocol number that are not planned and do not lead to boards of the lab."""
-        own_routes = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
+        own_routes = (route for route in self.kernel_state.routes if route.protocol == str(ROUTE_PROTOCOL))
         board_targets = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
-        expected_targets = self.planned.routes.keys() | board_targets
+        expected_targets = self.planned_state.routes.keys() | board_targets
         return tuple(
             route
             for route in own_routes
-            if route.target not in expected_targets and route not in self._inner_routes
+            if route.target not in expected_targets and route not in self._target_by_inner_route
         )
 
     @cached_property
     def wrong_neighbours(self) -> tuple[tuple[str, str, str], ...]:
         """Neighbours that are not as planned: interface, address, and a description of the error."""
         descriptions = (
-            (device, address, _describe_error(self.state.neighbours.get((device, address)), mac))
-            for (device, address), mac in self.planned.neighbours.items()
+            (device, address, _describe_error(self.kernel_state.neighbours.get((device, address)), mac))
+            for (device, address), mac in self.planned_state.neighbours.items()
             if self.can_hold_routes(device)
         )
         return tuple(description for description in descriptions if description[2])
 
     @cached_property
-    def is_bare(self) -> bool:
+    def is_unconfigured(self) -> bool:
         """True if nothing of any plan was installed."""
-        has_own_routes = any(route.protocol == str(ROUTE_PROTOCOL) for route in self.state.routes)
-        planned_entries = self.planned.neighbours.keys() & self.state.neighbours.keys()
-        has_usable_nic = any(self.is_usable(route.device) for route in self.planned.routes.values())
+        has_own_routes = any(route.protocol == str(ROUTE_PROTOCOL) for route in self.kernel_state.routes)
+        planned_entries = self.planned_state.neighbours.keys() & self.kernel_state.neighbours.keys()
+        has_usable_nic = any(self.is_usable(route.device) for route in self.planned_state.routes.values())
         return has_usable_nic and not has_own_routes and not planned_entries
 
     @cached_property
     def is_of_another_topology(self) -> bool:
         """True if at least half of the routes and half of the neighbours belong to another plan."""
         route_count = len(self.missing_routes) + len(self.wrong_routes)
-        neighbour_count = sum(self.can_hold_routes(device) for device, _ in self.planned.neighbours)
+        neighbour_count = sum(self.can_hold_routes(device) for device, _ in self.planned_state.neighbours)
         return bool(
-            self.state.routes
+            self.kernel_state.routes
             and len(self.judged_routes) > 1
             and len(self.missing_routes) < len(self.judged_routes)
             and 2 * route_count >= len(self.judged_routes)
@@ -271,9 +281,9 @@ def _describe_error(neighbour: Neighbour | None, mac: str) -> str:
 def _judge_interfaces(comparison: _Comparison) -> Iterator[LinkFinding]:
     host = comparison.host
     for nic in host.nics:
-        subject, interface = f"{host.name}/{nic.name}", comparison.state.interfaces.get(nic.name)
+        subject, interface = f"{host.name}/{nic.name}", comparison.kernel_state.interfaces.get(nic.name)
         if interface is None:
-            names = ", ".join(sorted(comparison.state.interfaces))
+            names = ", ".join(sorted(comparison.kernel_state.interfaces))
             yield MISSING_INTERFACE.report(subject, f"{host.name} has {names}")
             continue
         if not interface.is_up:
@@ -283,9 +293,9 @@ def _judge_interfaces(comparison: _Comparison) -> Iterator[LinkFinding]:
                 f"{nic.name} of {host.name} is part of {interface.master}, which takes its incoming packets"
             )
             yield WRONG_MASTER.report(subject, detail)
-        if comparison.is_bare:
+        if comparison.is_unconfigured:
             continue
-        planned_mtu = comparison.planned.mtus.get(nic.name, interface.mtu)
+        planned_mtu = comparison.planned_state.mtus.get(nic.name, interface.mtu)
         if interface.mtu != planned_mtu:
             yield WRONG_MTU.report(subject, f"the MTU is {interface.mtu}, not {planned_mtu}")
         yield from _judge_rate(comparison.lab, subject, interface)
@@ -295,13 +305,13 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about queues of NICs, packet filters and policy rules, which act before the routes of the lab."""
     host, nics = comparison.host.name, [nic.name for nic in comparison.host.nics]
     for name in nics:
-        interface = comparison.state.interfaces.get(name)
-        if interface and interface.queues:
-            detail = f"{name} of {host} has {interface.queues}"
+        interface = comparison.kernel_state.interfaces.get(name)
+        if interface and interface.queue_notes:
+            detail = f"{name} of {host} has {interface.queue_notes}"
             yield WRONG_QUEUE.report(f"{host}/{name}", detail)
     filter_texts = [
-        packet_filter.words
-        for packet_filter in comparison.state.filters
+        packet_filter.description
+        for packet_filter in comparison.kernel_state.filters
         if packet_filter.concerns(nics, comparison.networks)
     ]
     if filter_texts:
@@ -313,26 +323,29 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 def _find_earlier_rules(comparison: _Comparison) -> Iterator[str]:
     """Yield the policy rules that apply to packets of the lab before the kernel looks up the table `main`."""
-    for rule in comparison.state.rules:
+    for rule in comparison.kernel_state.rules:
         if rule.looks_up_main:
             return
         if not (overlaps(rule.source, comparison.networks) and overlaps(rule.target, comparison.networks)):
             continue
         if rule.needs_mark:
             continue  # only a packet filter sets marks, and that has its own finding
-        if rule.input and rule.input not in {_LOOPBACK, *(nic.name for nic in comparison.host.nics)}:
+        if rule.input_interface and rule.input_interface not in {
+            _LOOPBACK,
+            *(nic.name for nic in comparison.host.nics),
+        }:
             continue
         if rule.action:
-            yield f"rule {rule.words}"
+            yield f"rule {rule.description}"
         elif rule.table != "main":
             routes = [
                 route
-                for route in comparison.state.tables.get(rule.table, ())
+                for route in comparison.kernel_state.routes_by_table.get(rule.table, ())
                 if overlaps(route.target, comparison.networks) and not route.options.startswith("throw")
             ]
             if routes:
-                yield f"rule {rule.words}: {_describe_route(routes[0])}"
-    if comparison.state.rules:
+                yield f"rule {rule.description}: {_describe_route(routes[0])}"
+    if comparison.kernel_state.rules:
         yield "no rule looks up the table main, which has the routes of the lab"
 
 
@@ -344,8 +357,8 @@ def _judge_rate(lab: Lab, subject: str, interface: Interface) -> Iterator[LinkFi
 
 def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about missing addresses, and about unplanned addresses on NICs; lo may have other addresses."""
-    for device, planned_addresses in comparison.planned.addresses.items():
-        interface = comparison.state.interfaces.get(device)
+    for device, planned_addresses in comparison.planned_state.addresses.items():
+        interface = comparison.kernel_state.interfaces.get(device)
         if interface is None:
             continue
         deviations = [f"{address} is missing" for address in sorted(planned_addresses - interface.addresses)]
@@ -366,7 +379,7 @@ def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
         if other_host.name != comparison.host.name
         for address in (*list_set_addresses(other_host), *(nic.address for nic in other_host.nics))
     }
-    for device, interface in comparison.state.interfaces.items():
+    for device, interface in comparison.kernel_state.interfaces.items():
         if device in {nic.name for nic in comparison.host.nics}:
             continue  # reported as not planned
         for address in sorted(interface.addresses & host_by_address.keys()):
@@ -381,11 +394,11 @@ def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about disabled forwarding, of the host or of single NICs, and one about other settings."""
-    host, sysctls = comparison.host.name, comparison.state.sysctls
-    if not comparison.planned.sysctls:
+    host, sysctls = comparison.host.name, comparison.kernel_state.sysctls
+    if not comparison.planned_state.sysctls:
         return
     forwarding_settings = {_IP_FORWARD, *(make_forwarding_path(nic.name) for nic in comparison.host.nics)}
-    if sysctls.get(_IP_FORWARD) != comparison.planned.sysctls[_IP_FORWARD]:
+    if sysctls.get(_IP_FORWARD) != comparison.planned_state.sysctls[_IP_FORWARD]:
         detail = (
             f"{_IP_FORWARD} is {sysctls.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
         )
@@ -398,7 +411,7 @@ def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
                 yield FORWARDING_OFF.report(f"{host}/{nic.name}", detail)
     wrong_settings = [
         f"{path} is {sysctls.get(path, 'not there')}, not {value}"
-        for path, value in comparison.planned.sysctls.items()
+        for path, value in comparison.planned_state.sysctls.items()
         if path not in forwarding_settings and sysctls.get(path) != value and _can_exist(comparison, path)
     ]
     if wrong_settings:
@@ -407,7 +420,9 @@ def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 def _can_exist(comparison: _Comparison, path: str) -> bool:
     """Return whether a setting can exist. A missing interface has no settings, but its own finding."""
-    missing_nics = (nic.name for nic in comparison.host.nics if nic.name not in comparison.state.interfaces)
+    missing_nics = (
+        nic.name for nic in comparison.host.nics if nic.name not in comparison.kernel_state.interfaces
+    )
     return not any(f"/{name}/" in path for name in missing_nics)
 
 
@@ -415,7 +430,7 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield one finding of each kind about routes and neighbours, or none if the host holds another topology."""
     if comparison.is_of_another_topology:
         return
-    host, route_count = comparison.host.name, len(comparison.planned.routes)
+    host, route_count = comparison.host.name, len(comparison.planned_state.routes)
     missing_routes, wrong_routes = comparison.missing_routes, comparison.wrong_routes
     neighbours = comparison.wrong_neighbours
     if neighbours:
@@ -440,12 +455,12 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
 def _judge_topology(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield one finding if the host holds another topology."""
     if comparison.is_of_another_topology:
-        host, route_count = comparison.host.name, len(comparison.planned.routes)
+        host, route_count = comparison.host.name, len(comparison.planned_state.routes)
         missing_routes, wrong_routes = comparison.missing_routes, comparison.wrong_routes
         neighbours = comparison.wrong_neighbours
         detail = (
             f"on {host} {len(missing_routes) + len(wrong_routes)} of {route_count} routes and {len(neighbours)} of "
-            f"{len(comparison.planned.neighbours)} neighbours are not those of this plan"
+            f"{len(comparison.planned_state.neighbours)} neighbours are not those of this plan"
         )
         yield OTHER_TOPOLOGY.report(host, detail)
 
@@ -463,11 +478,13 @@ def _describe_route(route: Route) -> str:
     return " ".join([*words, *([route.options] if route.options else [])])
 
 
-def _judge_bare_host(comparison: _Comparison) -> Iterator[LinkFinding]:
+def _judge_unconfigured_host(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield one finding if the host holds nothing of any plan."""
-    if comparison.is_bare:
+    if comparison.is_unconfigured:
         host = comparison.host.name
-        detail = f"{host} has none of the {len(comparison.planned.routes)} routes, and no neighbour entry"
+        detail = (
+            f"{host} has none of the {len(comparison.planned_state.routes)} routes, and no neighbour entry"
+        )
         yield NOT_CONFIGURED.report(host, detail)
 
 
@@ -477,21 +494,21 @@ class HostCheck:
 
     judge: Callable[[_Comparison], Iterator[LinkFinding]]
     kinds: tuple[FindingKind, ...] = ()
-    covers_bare_hosts: bool = False
+    covers_unconfigured_hosts: bool = False
 
 
 HOST_CHECKS = (
     HostCheck(
         _judge_interfaces,
         (MISSING_INTERFACE, INTERFACE_DOWN, WRONG_MASTER, WRONG_MTU, WRONG_RATE),
-        covers_bare_hosts=True,
+        covers_unconfigured_hosts=True,
     ),
-    HostCheck(_judge_packet_rules, (WRONG_QUEUE, PACKET_FILTER, WRONG_RULE), covers_bare_hosts=True),
+    HostCheck(_judge_packet_rules, (WRONG_QUEUE, PACKET_FILTER, WRONG_RULE), covers_unconfigured_hosts=True),
     HostCheck(_judge_addresses, (WRONG_ADDRESS,)),
     HostCheck(_judge_foreign_addresses),
     HostCheck(_judge_sysctls, (FORWARDING_OFF, WRONG_SYSCTL)),
     HostCheck(_judge_routes, (WRONG_NEIGHBOUR, MISSING_ROUTE, WRONG_ROUTE, EXTRA_ROUTE)),
-    HostCheck(_judge_bare_host, (NOT_CONFIGURED,), covers_bare_hosts=True),
+    HostCheck(_judge_unconfigured_host, (NOT_CONFIGURED,), covers_unconfigured_hosts=True),
     HostCheck(_judge_topology, (OTHER_TOPOLOGY,)),
 )
 """Every check of a host, in the order of its findings."""

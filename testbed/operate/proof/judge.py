@@ -15,9 +15,9 @@ from testbed.lab.model import Lab
 from testbed.operate.boards import BoardLink, find_board_links
 from testbed.operate.light import find_held_circuits, is_circuit_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.probe_findings import compare, count_received_links, find_silent_links
+from testbed.operate.probe_findings import count_received_links, find_silent_links, judge_probe
 from testbed.operate.proof.board_findings import judge_boards
-from testbed.operate.proof.effects import InterruptedState, StoredEffects
+from testbed.operate.proof.effects import InterruptedState, OperationEffects
 from testbed.operate.proof.evidence import Evidence, gather_evidence
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
 from testbed.operate.proof.reach_findings import (
@@ -86,47 +86,58 @@ def verify_lab(
     with all that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
     route_sets = (routes, *further_routes) if routes else ()
-    pings = count_pings(route_sets) if route_sets else None
+    ping_count_by_trip = count_pings(route_sets) if route_sets else None
     evidence = gather_evidence(
-        lab, plan, switches, fleet, epoch=epoch, unreachable=unreachable or {}, pings=pings
+        lab,
+        plan,
+        switches,
+        fleet,
+        epoch=epoch,
+        unreachable_reasons=unreachable or {},
+        ping_count_by_trip=ping_count_by_trip,
     )
-    findings = judge(lab, plan, routes, evidence, unfinished, further_routes)
+    findings = judge_evidence(lab, plan, routes, evidence, unfinished, further_routes)
     held_pairs = {
-        name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
+        name: tuple(sorted(reading.snapshot.connections.pairs))
+        for name, reading in evidence.reading_by_switch.items()
     }
-    received_count = count_received_links(lab, plan.wiring, evidence.probe) if evidence.probe else 0
+    received_count = (
+        count_received_links(lab, plan.wiring, evidence.probe_report) if evidence.probe_report else 0
+    )
     report = VerifyReport(len(plan.circuits), received_count, findings, held=held_pairs)
     if not evidence.reached:
         return report
     pair_count = plan.wiring.nodes * (plan.wiring.nodes - 1)
-    unanswered_pairs = {pair for reachability in evidence.reached for pair in reachability.missing}
+    unanswered_pairs = {pair for reachability in evidence.reached for pair in reachability.missing_pairs}
     node_by_host = {host.name: node for node, host in enumerate(lab.hosts)}
     ping_counts = {
         RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
         for set_number, reachability in enumerate(evidence.reached)
-        for (source, target), (_, count) in reachability.lost.items()
+        for (source, target), (_, count) in reachability.loss_by_pair.items()
     }
     loss_floor = find_loss_floor(route_sets, ping_counts)
-    answered_count = len(evidence.reached[0].answered - unanswered_pairs)
+    answered_count = len(evidence.reached[0].answered_pairs - unanswered_pairs)
     return replace(report, pairs=pair_count, pairs_reached=answered_count, loss_floor=loss_floor)
 
 
-def judge(
+def judge_evidence(
     lab: Lab,
     plan: LabPlan,
     routes: Routes | None,
     evidence: Evidence,
-    unfinished: tuple[IncompleteOperation, ...] = (),
+    unfinished_operations: tuple[IncompleteOperation, ...] = (),
     further_routes: tuple[Routes, ...] = (),
 ) -> tuple[LinkFinding, ...]:
     """Return the findings about the evidence. Kernels and pings are judged only with `routes`.
 
-    Unfinished operations (`unfinished`) come first, each with what it explains. `further_routes` holds the other sets
-    of routes.
+    Unfinished operations (`unfinished_operations`) come first, each with what it explains. `further_routes` holds the
+    other sets of routes.
     """
     macs_by_host = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.other_hosts)}  # fmt: skip
-    judgement = _Judgement(lab, plan, evidence, StoredEffects(lab, plan, evidence, macs_by_host, unfinished))
+    judgement = _Judgement(
+        lab, plan, evidence, OperationEffects(lab, plan, evidence, macs_by_host, unfinished_operations)
+    )
     if evidence.changing:
         return (*judgement.effects.report_findings({}), *_judge_devices(judgement))
     findings_by_host, interrupted_states = (
@@ -141,7 +152,7 @@ def judge(
     blamed_parts = BlamedParts(
         judgement.silent_links, judgement.find_failed_nodes(findings_by_host, interrupted_states)
     )
-    findings += judge_boards(judgement.board_links, evidence.switches, evidence.boards)
+    findings += judge_boards(judgement.board_links, evidence.reading_by_switch, evidence.has_answer_by_label)
     packet_findings = judge_reachability(
         lab, route_sets, evidence.reached, blamed_parts, judgement.select_nodes(WRONG_MTU, findings_by_host)
     )
@@ -155,7 +166,7 @@ class _Judgement:
     lab: Lab
     plan: LabPlan
     evidence: Evidence
-    effects: StoredEffects
+    effects: OperationEffects
 
     @cached_property
     def silent_nics(self) -> frozenset[Nic]:
@@ -164,11 +175,11 @@ class _Judgement:
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
             for index, nic in enumerate(host.nics)
-            if host.name in self.evidence.unreachable or not self._is_up(host.name, nic.name)
+            if host.name in self.evidence.unreachable_reasons or not self._is_up(host.name, nic.name)
         )
 
     def _is_up(self, host: str, nic: str) -> bool:
-        kernel = self.evidence.kernels.get(host)
+        kernel = self.evidence.kernel_by_host.get(host)
         interface = kernel.interfaces.get(nic) if kernel else None
         return kernel is None or (interface is not None and interface.is_up and not interface.master)
 
@@ -178,11 +189,11 @@ class _Judgement:
         return frozenset(
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
-            if (kernel := self.evidence.kernels.get(host.name))
+            if (kernel := self.evidence.kernel_by_host.get(host.name))
             for index, nic in enumerate(host.nics)
             if ((interface := kernel.interfaces.get(nic.name)) and interface.has_ingress_hook)
             or any(
-                packet_filter.at_nic and packet_filter.concerns([nic.name], ())
+                packet_filter.is_at_nic and packet_filter.concerns([nic.name], ())
                 for packet_filter in kernel.filters
             )
         )
@@ -190,7 +201,7 @@ class _Judgement:
     @cached_property
     def current_circuits(self) -> tuple[Circuit, ...]:
         """Circuits that switches hold between NICs of the lab, and planned circuits of switches without a reading."""
-        snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
+        snapshots = {name: reading.snapshot for name, reading in self.evidence.reading_by_switch.items()}
         assumed_circuits = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
         return (*find_held_circuits(self.lab, snapshots), *assumed_circuits)
 
@@ -198,13 +209,14 @@ class _Judgement:
     def board_links(self) -> tuple[BoardLink, ...]:
         """NICs that the switches connect with a port of a board."""
         return find_board_links(
-            self.lab, {name: reading.snapshot.connections for name, reading in self.evidence.switches.items()}
+            self.lab,
+            {name: reading.snapshot.connections for name, reading in self.evidence.reading_by_switch.items()},
         )
 
     @cached_property
     def dark_links(self) -> frozenset[Link]:
         """Links that carry no light according to the reading of their switch."""
-        readings = self.evidence.switches
+        readings = self.evidence.reading_by_switch
         return frozenset(
             circuit.link
             for circuit in (*self.plan.circuits, *self.current_circuits)
@@ -213,10 +225,10 @@ class _Judgement:
 
     def has_carrier(self, nic: Nic) -> bool:
         """Return whether a NIC reports carrier."""
-        report = self.evidence.probe and self.evidence.probe.nics.get(
+        report = self.evidence.probe_report and self.evidence.probe_report.nics.get(
             (self.lab.hosts[nic.node].name, self.lab.get_nic(nic).name)
         )
-        return bool(report and report.carrier)
+        return bool(report and report.has_carrier)
 
     @cached_property
     def excused_links(self) -> frozenset[Link]:
@@ -227,7 +239,7 @@ class _Judgement:
             for circuit in self.current_circuits
             if circuit.link in self.dark_links
             or circuit.link not in planned_links  # reported as an extra circuit
-            or circuit.switch in self.evidence.unreachable
+            or circuit.switch in self.evidence.unreachable_reasons
             or not self.silent_nics.isdisjoint(circuit.link)
             or circuit.link.target in self.filtered_nics
             or self._is_unprobed(circuit.link)
@@ -240,12 +252,12 @@ class _Judgement:
 
     def _is_unprobed(self, link: Link) -> bool:
         """Return whether an end of the link could not take part in the probe."""
-        return any(self.lab.hosts[nic.node].name in self.evidence.unprobed for nic in link)
+        return any(self.lab.hosts[nic.node].name in self.evidence.unprobed_hosts for nic in link)
 
     @cached_property
     def silent_links(self) -> frozenset[Link]:
         """Planned links on which no probe frame arrived. The reason has its own finding."""
-        probe = self.evidence.probe
+        probe = self.evidence.probe_report
         silent_links = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent_links if not self._is_unprobed(link))
 
@@ -263,7 +275,7 @@ class _Judgement:
         self, findings_by_host: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
-        failing_hosts = {*self.evidence.unreachable, *interrupted_hosts} | {
+        failing_hosts = {*self.evidence.unreachable_reasons, *interrupted_hosts} | {
             host
             for host, findings in findings_by_host.items()
             if any(finding.stops_packets for finding in findings)
@@ -274,9 +286,9 @@ class _Judgement:
 def _judge_devices(judgement: _Judgement) -> Iterator[LinkFinding]:
     """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
     switches = {switch.name for switch in judgement.lab.switches}
-    for name, reason in judgement.evidence.unreachable.items():
+    for name, reason in judgement.evidence.unreachable_reasons.items():
         yield (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
-    for host, reason_by_part in judgement.evidence.failures.items():
+    for host, reason_by_part in judgement.evidence.failures_by_host.items():
         detail = "; ".join(f"{part}: {reason}" for part, reason in reason_by_part.items())
         yield NOT_PROBED.report(host, detail)
     for name in judgement.evidence.changing:
@@ -287,22 +299,24 @@ def _judge_light(judgement: _Judgement) -> Iterator[LinkFinding]:
     """Yield findings about circuits, light and fibres."""
     lab, plan, evidence = judgement.lab, judgement.plan, judgement.evidence
     explained_labels = judgement.effects.explained_labels
-    findings = judge_circuits(lab, plan.circuits, evidence.switches, judgement.silent_nics, explained_labels)
-    if evidence.probe:
+    findings = judge_circuits(
+        lab, plan.circuits, evidence.reading_by_switch, judgement.silent_nics, explained_labels
+    )
+    if evidence.probe_report:
         wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in judgement.current_circuits))
-        findings += compare(lab, wiring, evidence.probe, judgement.excused_links)
-    yield from merge_cable_findings(lab, plan.circuits, evidence.switches, findings)
+        findings += judge_probe(lab, wiring, evidence.probe_report, judgement.excused_links)
+    yield from merge_cable_findings(lab, plan.circuits, evidence.reading_by_switch, findings)
     dark_links = judgement.dark_links | judgement.silent_links
-    yield from judge_receivers(lab, plan.circuits, evidence.switches, evidence.received, dark_links)
+    yield from judge_receivers(lab, plan.circuits, evidence.reading_by_switch, evidence.received, dark_links)
 
 
 def _judge_hosts(
     judgement: _Judgement, routes: Routes, further_routes: tuple[Routes, ...]
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, InterruptedState]]:
     """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
-    lab, kernel_by_host = judgement.lab, judgement.evidence.kernels
+    lab, kernel_by_host = judgement.lab, judgement.evidence.kernel_by_host
     forwarding_by_host = plan_forwarding(
-        lab, judgement.plan.wiring, routes, judgement.effects.macs, further_routes
+        lab, judgement.plan.wiring, routes, judgement.effects.macs_by_host, further_routes
     )
     findings_by_host, interrupted_state_by_host = {}, {}
     for host in lab.hosts:
@@ -318,7 +332,7 @@ def _judge_hosts(
 
 
 def _find_mac(evidence: Evidence, host: str, nic: str) -> str:
-    kernel = evidence.kernels.get(host)
+    kernel = evidence.kernel_by_host.get(host)
     interface = kernel.interfaces.get(nic) if kernel else None
     return interface.mac if interface and interface.mac else UNKNOWN_MAC
 

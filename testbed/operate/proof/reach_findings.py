@@ -124,14 +124,14 @@ def judge_reachability(
         }
 
     yield from _report_stopped_trips(
-        lab, find_unexplained(reachability.missing for reachability in reachabilities), UNREACHABLE
+        lab, find_unexplained(reachability.missing_pairs for reachability in reachabilities), UNREACHABLE
     )
     counts_by_trip = {
         RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
         for set_number, reachability in enumerate(reachabilities)
-        for (source, target), count in reachability.lost.items()
+        for (source, target), count in reachability.loss_by_pair.items()
     }
-    links_by_counted_trip = find_unexplained(reachability.lost for reachability in reachabilities)
+    links_by_counted_trip = find_unexplained(reachability.loss_by_pair for reachability in reachabilities)
     lossy_paths = _find_lossy_paths(
         links_by_counted_trip,
         {round_trip: counts_by_trip[round_trip] for round_trip in links_by_counted_trip},
@@ -142,23 +142,25 @@ def judge_reachability(
     )
     yield from _report_stopped_trips(
         lab,
-        find_unexplained(sorted(reachability.small_only) for reachability in reachabilities),
+        find_unexplained(sorted(reachability.small_only_pairs) for reachability in reachabilities),
         NO_LARGE_PACKETS,
     )
     # TCP segments are full-size packets, so pairs that pass only small packets are left out.
     pairs_without_tcp = [
-        reachability.without_tcp - reachability.small_only for reachability in reachabilities
+        reachability.pairs_without_tcp - reachability.small_only_pairs for reachability in reachabilities
     ]
     yield from _report_stopped_trips(lab, find_unexplained(map(sorted, pairs_without_tcp)), NO_TCP)
     hops_by_trip = {
         RoundTrip(set_number, node_by_host[source], node_by_host[target]): count
         for set_number, reachability in enumerate(reachabilities)
-        for (source, target), count in reachability.hops.items()
+        for (source, target), count in reachability.hop_count_by_pair.items()
         if source in node_by_host and target in node_by_host
     }
-    unexplained_trips = find_unexplained(sorted(reachability.hops) for reachability in reachabilities)
+    unexplained_trips = find_unexplained(
+        sorted(reachability.hop_count_by_pair) for reachability in reachabilities
+    )
     planned_hops = {
-        round_trip: route_sets[round_trip.set_number].hops(round_trip.source, round_trip.target)
+        round_trip: route_sets[round_trip.set_number].count_hops(round_trip.source, round_trip.target)
         for round_trip in unexplained_trips
     }
     yield from _report_detours(lab, planned_hops, hops_by_trip)
@@ -238,23 +240,26 @@ def count_pings(route_sets: Sequence[Routes]) -> dict[RoundTrip, int]:
     }
 
 
-def find_loss_floor(route_sets: Sequence[Routes], pings: Mapping[RoundTrip, int]) -> float | None:
+def find_loss_floor(
+    route_sets: Sequence[Routes], ping_count_by_trip: Mapping[RoundTrip, int]
+) -> float | None:
     """Return the smallest loss rate that these pings detect on every link, with 99 % confidence.
 
     Return None if routes use a link that too few pings cross.
     """
     links_by_trip = trace_round_trips(route_sets)
-    ping_count_by_link = _count_pings_by_link(links_by_trip, pings)
+    ping_count_by_link = _count_pings_by_link(links_by_trip, ping_count_by_trip)
     ping_counts = {ping_count_by_link[link] for links in links_by_trip.values() for link in links}
     floor = max(
-        (compute_poisson_mean(_compute_min_lost(count)) / max(count, 1) for count in ping_counts), default=1.0
+        (compute_poisson_mean(_compute_min_lost_pings(count)) / max(count, 1) for count in ping_counts),
+        default=1.0,
     )
     return floor if floor < 1 else None
 
 
-def _compute_min_lost(count: int) -> int:
-    """Return how many of `count` pings must be lost for a finding."""
-    return max(MIN_LOST_PINGS, math.ceil(MIN_LOSS_RATE * count))
+def _compute_min_lost_pings(ping_count: int) -> int:
+    """Return how many of `ping_count` pings must be lost for a finding."""
+    return max(MIN_LOST_PINGS, math.ceil(MIN_LOSS_RATE * ping_count))
 
 
 @cache
@@ -276,25 +281,25 @@ def compute_poisson_mean(min_events: int) -> float:
 
 
 def _count_pings_by_link(
-    links_by_trip: Mapping[RoundTrip, LinkPath], pings: Mapping[RoundTrip, int]
+    links_by_trip: Mapping[RoundTrip, LinkPath], ping_count_by_trip: Mapping[RoundTrip, int]
 ) -> Counter[Link]:
     """Count the pings that cross each link, there or back."""
     ping_count_by_link: Counter[Link] = Counter()
-    for round_trip, count in pings.items():
+    for round_trip, count in ping_count_by_trip.items():
         for link in links_by_trip[round_trip]:
             ping_count_by_link[link] += count
     return ping_count_by_link
 
 
 def _find_lossy_paths(
-    links_by_trip: Mapping[RoundTrip, LinkPath], counts: Mapping[RoundTrip, tuple[int, int]]
+    links_by_trip: Mapping[RoundTrip, LinkPath], counts_by_trip: Mapping[RoundTrip, tuple[int, int]]
 ) -> dict[LinkPath, tuple[int, int]]:
     """Return a few links that explain the lost pings, each with the number of pings lost and sent over it.
 
-    `counts` holds the lost and sent pings of each round trip. Greedy: the link with most losses comes first, and its
-    round trips are removed. Links that the same pings cross cannot be distinguished, and form one key.
+    `counts_by_trip` holds the lost and sent pings of each round trip. Greedy: the link with most losses comes first,
+    and its round trips are removed. Links that the same pings cross cannot be distinguished, and form one key.
     """
-    remaining_counts, counts_by_lossy_path = dict(counts), dict[LinkPath, tuple[int, int]]()
+    remaining_counts, counts_by_lossy_path = dict(counts_by_trip), dict[LinkPath, tuple[int, int]]()
     while True:
         lost_counts = _count_pings_by_link(
             links_by_trip, {round_trip: count for round_trip, (count, _) in remaining_counts.items()}
@@ -303,7 +308,7 @@ def _find_lossy_paths(
             links_by_trip, {round_trip: count for round_trip, (_, count) in remaining_counts.items()}
         )
         lossy_links = [
-            link for link, count in sent_counts.items() if lost_counts[link] >= _compute_min_lost(count)
+            link for link, count in sent_counts.items() if lost_counts[link] >= _compute_min_lost_pings(count)
         ]
         worst_link = max(
             lossy_links,

@@ -92,7 +92,8 @@ def _judge_receiver(
 def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: PowerBudget) -> tuple[float, str]:
     """Return the excess loss in dB at the last monitor with light, and the name of the section after that monitor."""
     output_power, input_power = (
-        _drop_if_dark(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
+        _select_lit_power(reading.power_by_port.get(port))
+        for port in (circuit.output_port, circuit.input_port)
     )
     if output_power is not None:
         section_label = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
@@ -103,7 +104,7 @@ def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: PowerBudg
     return 0.0, f"the path through {circuit.switch}"
 
 
-def _drop_if_dark(power: Power | None) -> Power | None:
+def _select_lit_power(power: Power | None) -> Power | None:
     return power if power is not None and not power.below_floor else None
 
 
@@ -120,11 +121,11 @@ def merge_cable_findings(
     all_findings = tuple(findings)
     circuits_by_link = {circuit.link: circuit for circuit in circuits}
     reported_subjects = {(finding.kind, finding.subject) for finding in all_findings}
-    no_carrier = {
+    links_without_carrier = {
         link for link in circuits_by_link if ("no_carrier", lab.link_label(link)) in reported_subjects
     }
-    cables = _find_dark_nics(circuits_by_link, readings, no_carrier) | _find_dark_ends(
-        circuits_by_link, readings, no_carrier
+    cables = _find_dark_nics(circuits_by_link, readings, links_without_carrier) | _find_dark_ends(
+        circuits_by_link, readings, links_without_carrier
     )
     explained_subjects = {
         (kind, lab.link_label(link))
@@ -143,10 +144,12 @@ NicGroup = tuple[Nic, ...]
 
 
 def _find_dark_nics(
-    circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
+    circuits_by_link: Mapping[Link, Circuit],
+    readings: Mapping[str, SwitchReading],
+    links_without_carrier: set[Link],
 ) -> dict[NicGroup, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
-    incoming_link_by_nic = {link.target: link for link in no_carrier}
+    incoming_link_by_nic = {link.target: link for link in links_without_carrier}
     dark_link_by_nic = {
         link.source: link for link, circuit in circuits_by_link.items() if _is_input_dark(circuit, readings)
     }
@@ -157,15 +160,17 @@ def _find_dark_nics(
 
 
 def _find_dark_ends(
-    circuits_by_link: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
+    circuits_by_link: Mapping[Link, Circuit],
+    readings: Mapping[str, SwitchReading],
+    links_without_carrier: set[Link],
 ) -> dict[NicGroup, tuple[Link, Link]]:
     """Return both ends of links that carry nothing in either direction, if no monitor shows which cable is dark."""
     links_by_end: dict[NicGroup, tuple[Link, Link]] = {}
-    for link in sorted(no_carrier):
+    for link in sorted(links_without_carrier):
         reverse_link = Link(link.target, link.source)
         if (
             link < reverse_link
-            and reverse_link in no_carrier
+            and reverse_link in links_without_carrier
             and not _has_monitor(circuits_by_link[link], readings)
         ):
             links_by_end[link.source, link.target] = (link, reverse_link)
@@ -175,13 +180,13 @@ def _find_dark_ends(
 def _has_monitor(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> bool:
     reading = readings.get(circuit.switch)
     return reading is not None and any(
-        reading.power.get(port) is not None for port in (circuit.input_port, circuit.output_port)
+        reading.power_by_port.get(port) is not None for port in (circuit.input_port, circuit.output_port)
     )
 
 
 def _is_input_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> bool:
     reading = readings.get(circuit.switch)
-    input_power = reading.power.get(circuit.input_port) if reading else None
+    input_power = reading.power_by_port.get(circuit.input_port) if reading else None
     return input_power is not None and input_power.below_floor
 
 

@@ -38,7 +38,7 @@ class StepRecord:
         return int(self.row["ordinal"])
 
     @property
-    def change(self) -> str:
+    def change_kind(self) -> str:
         """Kind of change: `circuits` or `routes`."""
         return str(self.row.get("change") or "circuits")
 
@@ -48,12 +48,12 @@ class StepRecord:
         return StepState(self.row["state"])
 
     @property
-    def before(self) -> CrossConnects:
+    def circuits_before(self) -> CrossConnects:
         """Circuits of the switch before the step."""
         return parse_circuits(self.row["before"])
 
     @property
-    def after(self) -> CrossConnects:
+    def circuits_after(self) -> CrossConnects:
         """Circuits that the switch should hold after the step."""
         return parse_circuits(self.row["after"])
 
@@ -63,7 +63,7 @@ class StepRecord:
         return {
             "device": self.device,
             "ordinal": self.ordinal,
-            "change": self.change,
+            "change": self.change_kind,
             "state": self.state.value,
             "reason": self.row.get("reason", ""),
             **{key: self.row[key] for key in keys},
@@ -153,7 +153,7 @@ def _render_epoch(intent: Intent, operation: OperationRecord | None) -> dict[str
         "verified": intent.state == "verified",
         "at": intent.intended_at,
         "who": row.get("who") or "",
-        "why": row.get("why") or intent.topology_source.words or intent.name,
+        "why": row.get("why") or intent.topology_source.options_text or intent.name,
         "changes": list(list_changes(operation)) if operation else [],
     }
 
@@ -167,10 +167,10 @@ def list_changes(operation: OperationRecord) -> Iterator[dict[str, Any]]:
         steps = [step for step in operation.list_steps(device) if step.state in _DONE_STATES]
         if not steps:
             continue
-        if steps[0].change != "circuits":
-            yield {"device": device, "change": steps[0].change}
+        if steps[0].change_kind != "circuits":
+            yield {"device": device, "change": steps[0].change_kind}
             continue
-        pairs_before, pairs_after = steps[0].before.pairs, steps[-1].after.pairs
+        pairs_before, pairs_after = steps[0].circuits_before.pairs, steps[-1].circuits_after.pairs
         yield {
             "device": device,
             "change": "circuits",

@@ -113,24 +113,28 @@ def resume(
     has_goal = record is not None and bool(record.goal) and record.kind != "repair"
     if unfinished.awaits_confirmation or record is None or (design is None and not has_goal):
         return _refuse(unfinished, record)
-    devices = sorted({*record.goal, *(step.device for step in record.steps if step.change == "circuits")})
+    devices = sorted(
+        {*record.goal, *(step.device for step in record.steps if step.change_kind == "circuits")}
+    )
     snapshots = {name: _wait_for_moves(session.switches[name], add_note) for name in devices}
-    doubts = [doubt for name in devices for doubt in find_doubts(record, name, snapshots[name])]
-    doubts += [
+    obstacles = [
+        obstacle for name in devices for obstacle in find_resume_obstacles(record, name, snapshots[name])
+    ]
+    obstacles += [
         f"{name} is still executing {format_count(len(snapshot.pending), 'move')}"
         for name, snapshot in snapshots.items()
         if snapshot.pending
     ]
-    _settle(session, record, snapshots, is_in_doubt=bool(doubts))
-    if doubts:
+    _settle_steps(session, record, snapshots, is_in_doubt=bool(obstacles))
+    if obstacles:
         hint = "Find out who changed it, then run `testbed apply` or `testbed rollback`"
-        return conclude(session, unfinished, "unknown", f"{'; '.join(doubts)}. Nothing was sent. {hint}")
+        return conclude(session, unfinished, "unknown", f"{'; '.join(obstacles)}. Nothing was sent. {hint}")
     change = Change(record.kind, str(record.row.get("why") or ""), resumed_operation=unfinished.operation)  # type: ignore[arg-type]
     try:
         if design is None or unfinished.intent is None:
             return _reach_goal(session, unfinished, record, change)
         change = replace(change, epoch=unfinished.intent.epoch)
-        plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
+        plan = _plan_goal(session, record, design.wiring) if record.goal else session.plan(design)
         outcome = session.carry_out(
             design, plan, add_note, topology_source=unfinished.intent.topology_source, change=change
         )
@@ -140,17 +144,17 @@ def resume(
             status for report in reports for status in report.pairs.values()
         }
         return conclude(session, unfinished, "failed" if is_outcome_known else "unknown", str(error))
-    if outcome.verified.ok:
+    if outcome.verify_report.ok:
         return conclude(session, unfinished, "verified", "finished and verified")
-    return report_findings(session, unfinished, outcome.verified)
+    return report_findings(session, unfinished, outcome.verify_report)
 
 
 def report_findings(
-    session: LabSession, unfinished: IncompleteOperation, verified: VerifyReport
+    session: LabSession, unfinished: IncompleteOperation, verify_report: VerifyReport
 ) -> ResumeResult:
     """Return the result of a resume that finished, but whose verification has findings."""
     findings = "; ".join(
-        f"{finding.kind}: {finding.subject}: {finding.detail}" for finding in verified.findings
+        f"{finding.kind}: {finding.subject}: {finding.detail}" for finding in verify_report.findings
     )
     return conclude(session, unfinished, "failed", f"finished, but its verification has findings: {findings}")
 
@@ -175,23 +179,23 @@ def _wait_for_moves(switch: OpticalSwitch, add_note: Callable[[str], object]) ->
     return snapshot
 
 
-def _settle(
+def _settle_steps(
     session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, is_in_doubt: bool
 ) -> None:
     """Store the outcome of open steps from `snapshots`. Unless in doubt, withdraw the steps that never started."""
-    log = session.writable_journal.steps
+    log = session.writable_journal.step_log
     for step in record.steps:
-        if step.change == "circuits" and is_unsettled(step):
+        if step.change_kind == "circuits" and is_unsettled(step):
             status = judge_step(step, snapshots[step.device], is_in_doubt=is_in_doubt)
             read_back = render_circuits(snapshots[step.device].connections)
-            log.close(
+            log.store_outcomes(
                 record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER_REASON
             )
     if not is_in_doubt:
         log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "lab_repair again")
 
 
-def _plan(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPlan:
+def _plan_goal(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPlan:
     """Return a plan from the current circuits of the switches to the goal of the operation, within its scope."""
     switch_plans = []
     for name, goal in record.goal.items():
@@ -208,7 +212,7 @@ def _reach_goal(
 ) -> ResumeResult:
     """Finish an operation without an epoch: bring its switches to its goal."""
     with session.operation(change.kind, change.reason, resumed_operation=unfinished.operation):
-        session.apply(_plan(session, record, _NO_WIRING))
+        session.apply(_plan_goal(session, record, _NO_WIRING))
     return conclude(session, unfinished, "done", "the switches hold its goal")
 
 
@@ -230,16 +234,16 @@ def find_open_step_circuits(steps: tuple[StepRecord, ...]) -> tuple[CrossConnect
 
     Without an open step, both are the circuits after the last step that was done.
     """
-    circuits_before = steps[0].before
+    circuits_before = steps[0].circuits_before
     for step in steps:
         if step.state in _UNSETTLED_STATES:
-            return circuits_before, step.after
+            return circuits_before, step.circuits_after
         if step.state in (StepState.OBSERVED, StepState.VERIFIED):
-            circuits_before = step.after
+            circuits_before = step.circuits_after
     return circuits_before, circuits_before
 
 
-def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
+def find_resume_obstacles(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
     """Yield the reasons why an operation cannot be resumed safely on one switch."""
     steps = operation.list_steps(device)
     goal = operation.goal.get(device)
@@ -263,8 +267,8 @@ def judge_step(step: StepRecord, snapshot: Snapshot, *, is_in_doubt: bool) -> St
 
     A step that is partly done has failed, and the rest of the step is planned again.
     """
-    ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
-    if snapshot.connections.touching(ports) == step.after.touching(ports):
+    ports = {port for pair in step.circuits_before.pairs ^ step.circuits_after.pairs for port in pair}
+    if snapshot.connections.touching(ports) == step.circuits_after.touching(ports):
         return Status.DONE
     return Status.UNKNOWN if is_in_doubt else Status.FAILED
 

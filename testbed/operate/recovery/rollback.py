@@ -44,8 +44,8 @@ def find_rollback_target(runs_dir: str | Path, lab: Lab, epoch: int | None) -> t
 
 def roll_back(
     session: LabSession,
-    target: Intent,
-    current: Intent,
+    target_intent: Intent,
+    current_intent: Intent,
     design: Design,
     add_note: AddNote = lambda _text: None,
     *,
@@ -55,20 +55,22 @@ def roll_back(
 
     Raises the errors of `LabSession.carry_out`.
     """
-    change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
+    change = Change("rollback", f"back to epoch {target_intent.epoch} from epoch {current_intent.epoch}")
     plan = session.plan(design, take_over=take_over)
-    report = session.carry_out(design, plan, add_note, topology_source=target.topology_source, change=change)
-    if report.verified.ok:
-        _compensate(session, target, report)
+    report = session.carry_out(
+        design, plan, add_note, topology_source=target_intent.topology_source, change=change
+    )
+    if report.verify_report.ok:
+        _mark_compensated(session, target_intent, report)
     return report
 
 
-def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> None:
+def _mark_compensated(session: LabSession, target_intent: Intent, report: BringUpReport) -> None:
     journal = session.writable_journal
     for intent in load_intents(journal.directory, session.lab.name):
-        is_replaced = report.epoch is not None and target.epoch < intent.epoch < report.epoch
-        if is_replaced and set(intent.hosts) <= set(target.hosts):
-            journal.steps.apply_event(intent.operation, StepEvent.COMPENSATE, _REPLACED_STATES)
+        is_replaced = report.epoch is not None and target_intent.epoch < intent.epoch < report.epoch
+        if is_replaced and set(intent.hosts) <= set(target_intent.hosts):
+            journal.step_log.apply_event(intent.operation, StepEvent.COMPENSATE, _REPLACED_STATES)
 
 
 def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:

@@ -57,7 +57,7 @@ def compare(seeds) -> list[float]:
     for seed in seeds:
         demands, waves = random_case(seed)
         start = time.perf_counter()
-        exact = allocate_exactly(demands, waves, seconds=SECONDS).share
+        exact = allocate_exactly(demands, waves, time_limit_s=SECONDS).share
         if time.perf_counter() - start > SECONDS - 1:
             continue
         rounded = allocate_wavelengths(demands, waves).share

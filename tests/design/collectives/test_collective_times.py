@@ -12,7 +12,7 @@ from testbed.design.collectives.exchange import (
     compute_exchange_loads,
     make_exchange_graph,
 )
-from testbed.design.collectives.performance import NAMESPACE_HOSTS, build_hosts_fabric, predict_time_s
+from testbed.design.collectives.performance import NAMESPACE_HOST_LATENCY, build_hosts_fabric, predict_time_s
 from testbed.design.model import Link, Nic, Wiring
 from testbed.design.patching.wiring import make_wiring
 from testbed.design.routing.routes import find_routes
@@ -91,8 +91,10 @@ def test_each_step_of_a_ring_adds_software_and_flight():
     topology, wiring, routes = laid()
     graph = make_allreduce_graph(12, list_rings(topology)[:1], 12 * MIB)
     fabric = fabric_of(wiring, routes)
-    added = predict_time_s(graph, fabric, NAMESPACE_HOSTS) - predict_time_s(graph, fabric, NO_LATENCY)
-    assert added == pytest.approx(22 * (NAMESPACE_HOSTS.software_s + NAMESPACE_HOSTS.link_s), rel=1e-6)
+    added = predict_time_s(graph, fabric, NAMESPACE_HOST_LATENCY) - predict_time_s(graph, fabric, NO_LATENCY)
+    assert added == pytest.approx(
+        22 * (NAMESPACE_HOST_LATENCY.software_delay_s + NAMESPACE_HOST_LATENCY.link_delay_s), rel=1e-6
+    )
 
 
 def test_a_step_over_five_hops_shares_every_link_with_four_others():
@@ -106,7 +108,9 @@ def test_a_step_over_five_hops_shares_every_link_with_four_others():
 
 def test_one_transfer_over_hops_adds_what_forwarding_costs():
     _, wiring, routes = laid(degree=2)
-    latency = Latency(1e-3, 1, handshakes=0, acknowledged=False, relay_s=1e-2, software_s=0.1)
+    latency = Latency(
+        1e-3, 1, handshake_count=0, has_acknowledgement=False, relay_delay_s=1e-2, software_delay_s=0.1
+    )
     took = predict_time_s(make_exchange_graph(12, [(0, 6)], MIB), fabric_of(wiring, routes), latency)
     assert took == pytest.approx(MIB * 8 / PAYLOAD_BPS + 6 * 1e-3 + 5 * 1e-2 + 0.1)
 
@@ -132,7 +136,7 @@ def test_a_tensor_is_split_evenly_over_the_targets_of_its_node():
 def test_all_pairs_of_a_ring_load_its_links_alike():
     _, _, routes = laid(degree=2)
     loads = compute_exchange_loads(routes, ALL_PAIRS)
-    assert sum(loads.values()) == pytest.approx(sum(routes.hops(*pair) for pair in ALL_PAIRS) / 11)
+    assert sum(loads.values()) == pytest.approx(sum(routes.count_hops(*pair) for pair in ALL_PAIRS) / 11)
     assert compute_exchange_limit_mbps(routes, ALL_PAIRS, 100) == pytest.approx(100 / max(loads.values()))
 
 

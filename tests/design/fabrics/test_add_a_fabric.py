@@ -38,5 +38,5 @@ def test_the_example_of_the_page_runs_and_its_cable_is_the_limit(two_switches):
     execution = simulate_on(job.build_fabric("two-switches", 1, 100, FabricOptions()), graph)
 
     assert fabric_list.is_switched("two-switches")
-    assert execution.bytes_in == execution.wire_bytes
+    assert execution.received_bytes == execution.wire_bytes
     assert execution.iteration_s == pytest.approx(1.6e-3, rel=0.05)

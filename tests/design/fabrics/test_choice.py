@@ -33,7 +33,7 @@ COPIED = make_data_sharding(range(4))
 def make_allreduce_graph(nodes: int = NODES, size: int = 100_000_000):
     job = TaskGraphBuilder(nodes)
     forward = job.add_compute(0, 1e-3)
-    job.add_allreduce(tuple(range(nodes)), size, after=[forward])
+    job.add_allreduce(tuple(range(nodes)), size, predecessors=[forward])
     return job.build()
 
 
@@ -108,7 +108,7 @@ def test_all_rounds_of_a_ring_may_flow_as_one():
     exact, merged = (simulate_on(one, make_allreduce_graph()) for one in (chosen, chosen.as_fluid()))
 
     assert merged.iteration_s == pytest.approx(exact.iteration_s, rel=1e-3)
-    assert merged.events < exact.events
+    assert merged.event_count < exact.event_count
 
 
 def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
@@ -118,7 +118,9 @@ def test_a_planned_job_runs_as_its_planner_simulated_it_unless_told_otherwise():
     planned = replace(free, plan=plan)
 
     def events(fluid, job):
-        return simulate_on(job.build_fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph).events
+        return simulate_on(
+            job.build_fabric("direct", DEGREE, RATE, FabricOptions(fluid=fluid)), graph
+        ).event_count
 
     assert events(None, planned) == events(True, planned) < events(False, planned)
     assert events(True, free) < events(None, free) == events(False, free)
@@ -171,7 +173,7 @@ def test_fabrics_to_compare_are_known_ones():
 def test_a_workload_is_a_job_with_its_memory():
     job = open_job(WorkloadChoice("vgg16", settings={"batch_per_device": "2"}), 3, "data")
 
-    assert job.graph.nodes == 3
+    assert job.graph.node_count == 3
     assert job.about["batch"] == 2 * 4 * 3
     assert job.traffic.pairs.sum() == 0
     assert 0 < job.about["memory_bytes"] < job.about["memory_limit_bytes"]
@@ -219,10 +221,10 @@ def test_a_plan_says_what_the_choice_leaves_out(planned):
     assert (job.about["batch"], job.about["device"]) == (2 * 4 * 4, "a100-80gb")
     assert job.about == same.about
     assert elsewhere.about == {**job.about, "device": "a100", "memory_limit_bytes": 160_000_000_000}
-    assert (job.choose_degree(None, default=4), job.choose_degree(2, default=4)) == (2, 2)
+    assert (job.choose_degree(None, default_degree=4), job.choose_degree(2, default_degree=4)) == (2, 2)
     assert (job.choose_rate_gbps(None), job.choose_rate_gbps(5.0)) == (7.0, 5.0)
     with pytest.raises(PlanFileError, match="the plan is for 2 links per server, not 8: leave out --degree"):
-        job.choose_degree(8, default=4)
+        job.choose_degree(8, default_degree=4)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +305,7 @@ def test_a_builder_reads_the_options_of_its_kind(name):
     options = ReadOptions()
     find_kind(name).build(FabricRequest(name, NODES, DEGREE, RATE, options=options))
 
-    assert options.read == set(find_kind(name).options)
+    assert options.read == set(find_kind(name).option_names)
 
 
 def test_the_page_has_the_sentence_of_every_fabric():
@@ -312,5 +314,5 @@ def test_the_page_has_the_sentence_of_every_fabric():
         r"^\| `(\S+)` \| (.*) \|$", page.partition("### Fabrics")[2].partition("\n#")[0], re.MULTILINE
     )
 
-    assert rows == [(name, find_kind(name).sentence) for name in FABRICS]
+    assert rows == [(name, find_kind(name).description) for name in FABRICS]
     assert sum(map(is_switched, FABRICS)) == 5

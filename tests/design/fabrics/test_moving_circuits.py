@@ -36,14 +36,14 @@ def test_every_workload_runs_on_every_fabric_of_circuits(workload, fabric):
     _, ideal = run(workload, "ideal", degree=4)
     assert execution.iteration_s >= ideal.iteration_s * 0.99  # one hop instead of two
     assert execution.payload_bytes == ideal.payload_bytes
-    assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
+    assert execution.received_bytes == execution.wire_bytes + execution.forwarded_bytes
 
 
 def test_experts_have_circuits_and_all_else_uses_packets():
     chosen, execution = run("moe", "mixnet", nodes=16)
     pairs = execution.link_bytes[: 16**2].reshape(16, 16)
 
-    assert execution.reconfigurations >= 1
+    assert execution.reconfiguration_count >= 1
     assert chosen.circuits.degree == 3
     regions = open_job(WorkloadChoice("moe", settings={"layers": "2"}), 16).regions
     inside = np.zeros((16, 16), dtype=bool)
@@ -56,7 +56,7 @@ def test_experts_have_circuits_and_all_else_uses_packets():
 def test_without_experts_there_are_packets_alone():
     _, execution = run("dlrm", "mixnet")
 
-    assert execution.reconfigurations == 0
+    assert execution.reconfiguration_count == 0
     assert execution.link_bytes[: 8**2].sum() == 0
 
 
@@ -65,8 +65,8 @@ def test_a_packet_switch_between_hosts_of_several_gpus_does_not_forward():
     chosen = job.build_fabric("mixnet", 4, 100.0, FabricOptions(fluid=True, hb_domain=2))
     execution = simulate_on(chosen, job.graph)
 
-    assert execution.bytes_in == execution.wire_bytes
-    assert execution.bytes_forwarded == 0
+    assert execution.received_bytes == execution.wire_bytes
+    assert execution.forwarded_bytes == 0
     first, paths = chosen.fabric.find_routes(np.array([0]), np.array([7]), np.array([0]))
     assert chosen.fabric.count_relays(first, paths).tolist() == [0]
 
@@ -75,7 +75,7 @@ def test_popular_experts_move_circuits_of_mixnet():
     _, even = run("moe", "mixnet", nodes=16, reconfiguration_s=1e-6)
     _, uneven = run("moe", "mixnet", nodes=16, skew=1.0, reconfiguration_s=1e-6)
 
-    assert uneven.reconfigurations > even.reconfigurations
+    assert uneven.reconfiguration_count > even.reconfiguration_count
     assert uneven.iteration_s > even.iteration_s
 
 
@@ -105,7 +105,7 @@ def test_a_host_has_the_rate_of_its_circuits_and_packets(fabric, waves, host_gbp
 
 def test_a_controller_moves_circuits_of_any_fabric():
     moves = {
-        controller: run("moe", "mixnet", skew=1.0, controller=controller)[1].reconfigurations
+        controller: run("moe", "mixnet", skew=1.0, controller=controller)[1].reconfiguration_count
         for controller in ("once", "per-iteration", "every:50", "per-layer")
     }
 

@@ -33,10 +33,10 @@ def a_plan(random):
     topology = plan_topology(demand, degree, matching_degree=int(random.choice([0, degree - 2]))).topology
     job, last = TaskGraphBuilder(nodes), []
     for source, target, size in pairs:
-        last.append(job.add_transfer(source, target, size, after=[job.add_compute(source, 1e-3)]))
+        last.append(job.add_transfer(source, target, size, predecessors=[job.add_compute(source, 1e-3)]))
     group = sorted(random.permutation(nodes)[: int(random.integers(2, nodes + 1))].tolist())
-    job.add_allreduce(group, int(random.integers(1, 20_000_000)), after=last[:3])
-    job.add_allreduce(range(nodes), int(random.integers(1, 20_000_000)), after=last)
+    job.add_allreduce(group, int(random.integers(1, 20_000_000)), predecessors=last[:3])
+    job.add_allreduce(range(nodes), int(random.integers(1, 20_000_000)), predecessors=last)
     return topology, job.build()
 
 
@@ -51,7 +51,7 @@ def parts_on_links(routes, done):
         done.graph, replace(done.fabric, weights=None), Latency(), make_ring_allreduce(routes.topology)
     )
     parts, messages = np.zeros(routes.weight.shape[1:]), whole.messages
-    np.add.at(parts, (messages.source, messages.target), messages.rounds * messages.merged)
+    np.add.at(parts, (messages.source, messages.target), messages.round_count * messages.merged_round_count)
     return replace(routes, weight=(routes.weight > 0).astype(float)).compute_link_bytes(parts)
 
 
@@ -61,7 +61,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
     random, seen = np.random.default_rng(17), Counter()
     for _ in range(100):
         topology, graph = a_plan(random)
-        routes = route_job(topology, graph, latency=latency, tries=1)
+        routes = route_job(topology, graph, latency=latency, try_count=1)
         demand = find_demand(topology, graph, latency)
         done = simulated(topology, graph, routes, latency)
         planned, messages = routes.compute_link_bytes(demand), done.lowered.messages
@@ -70,7 +70,7 @@ def test_every_link_carries_in_the_simulator_what_the_plan_says(latency):
         slack = 2 * latency.packet_bytes * (parts_on_links(routes, done) + 1)
         assert (abs(done.link_bytes - planned) <= slack).all()
         seen["split"] += len(set(zip(messages.phase, messages.source, strict=True))) < len(messages.phase)
-        seen["several sets"] += routes.sets > 1 and bool((routes.weight[1:] > 0).any())
+        seen["several sets"] += routes.set_count > 1 and bool((routes.weight[1:] > 0).any())
         if latency is NO_LATENCY:
             assert done.link_bytes == pytest.approx(planned, rel=1e-3, abs=1e-3 * planned.max())
     assert min(seen["several sets"], seen["split"]) >= 60, seen

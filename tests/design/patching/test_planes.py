@@ -147,7 +147,7 @@ def test_exact_search_agrees_with_the_quick_one():
     def check(graph):
         nodes, degree, pairs = graph
         quick = colour_by_kempe_chains(nodes, degree, pairs)
-        exact = colouring._search(nodes, degree, pairs)
+        exact = colouring._search_exactly(nodes, degree, pairs)
         assert exact is not None
         assert_matchings(nodes, exact, pairs)
         seen["quick"] += quick is not None

@@ -90,10 +90,10 @@ def test_planes_join_interface_i_only_to_interface_i():
         degree = topology.degree
         if degree > 1 and not topology.simplex and topology.nodes % 2:
             with pytest.raises(TopologyError, match="an odd number cannot be paired"):
-                make_wiring(topology, planes=degree)
+                make_wiring(topology, plane_count=degree)
             seen["odd"] += 1
             return
-        wiring = make_wiring(topology, planes=degree)
+        wiring = make_wiring(topology, plane_count=degree)
         assert_realises(wiring, topology)
         assert all(link.source.index == link.target.index for link in wiring.links) or degree == 1
         seen["simplex" if topology.simplex else "duplex"] += degree > 1
@@ -103,7 +103,7 @@ def test_planes_join_interface_i_only_to_interface_i():
 
 
 def test_simplex_planes_of_a_circulant_are_its_strides():
-    wiring = make_wiring(find_topology(16, 3, simplex=True), planes=3)
+    wiring = make_wiring(find_topology(16, 3, simplex=True), plane_count=3)
     strides = {(link.source.index, (link.target.node - link.source.node) % 16) for link in wiring.links}
     assert strides == {(0, 1), (1, 3), (2, 7)}
 
@@ -111,14 +111,14 @@ def test_simplex_planes_of_a_circulant_are_its_strides():
 @pytest.mark.parametrize("planes", [0, 2, 3, 5])
 def test_another_number_of_planes_is_refused(planes):
     with pytest.raises(TopologyError, match=r"use planes=1 \(one shared switch\) or planes=4"):
-        make_wiring(find_topology(12, 4), planes=planes)
+        make_wiring(find_topology(12, 4), plane_count=planes)
 
 
 def test_a_topology_without_strides_is_wired_too():
     edges = ((0, 1), (0, 1), (0, 2), (1, 0), (1, 0), (1, 3), (2, 0), (2, 3), (2, 3), (3, 1), (3, 2), (3, 2))
     topology = Topology(4, 3, False, (), edges)
     assert_realises(make_wiring(topology), topology)
-    assert_realises(make_wiring(topology, planes=3), topology)
+    assert_realises(make_wiring(topology, plane_count=3), topology)
 
 
 @pytest.mark.long

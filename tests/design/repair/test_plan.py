@@ -6,11 +6,11 @@ from itertools import pairwise, permutations
 import numpy as np
 import pytest
 
-from testbed.design.evaluation.job import sum_by_pairs
+from testbed.design.evaluation.job import sum_bytes_by_pair
 from testbed.design.model import Nic
 from testbed.design.patching.wiring import make_wiring
 from testbed.design.plans.file import Plan
-from testbed.design.repair import apply_detours, find_bought_pairs, match_nics, pair_nics, plan_repair
+from testbed.design.repair import apply_detours, find_non_ring_pairs, match_nics, pair_nics, plan_repair
 from testbed.design.routing.routes import find_routes
 from testbed.design.sharing.look_ahead import plan_look_ahead, start_on_first_plane
 from testbed.design.topology.circulants import find_topology
@@ -28,9 +28,9 @@ def a_lab(seed, *, planes=1, simplex=False):
     pairs = [pair for _ in range(2) for pair in some_pairs(chance, simplex=simplex)]
     both = pairs if simplex else [*pairs, *(pair[::-1] for pair in pairs)]
     topology = replace(rings, degree=4, edges=tuple(sorted((*rings.edges, *both))))
-    spare = find_bought_pairs(topology)
+    spare = find_non_ring_pairs(topology)
     assert set(spare) == {min(pair, pair if simplex else pair[::-1]) for pair in pairs} - set(rings.edges)
-    return make_wiring(topology, planes=planes), spare if seed % 3 else spare[::2]
+    return make_wiring(topology, plane_count=planes), spare if seed % 3 else spare[::2]
 
 
 def some_pairs(chance, *, simplex):
@@ -118,9 +118,9 @@ def check_detours(wiring, repair):
         assert set(detour.path) <= set(repair.running.links)
         assert (detour.path[0].source.node, detour.path[-1].target.node) == (source, target)
         assert all(one.target.node == other.source.node for one, other in pairwise(detour.path))
-        assert len(detour.path) == hops.hops(source, target)
+        assert len(detour.path) == hops.count_hops(source, target)
         assert over.path(source, target) == detour.path
-    assert all(over.hops(*pair) == hops.hops(*pair) for pair in hops.first_link)
+    assert all(over.count_hops(*pair) == hops.count_hops(*pair) for pair in hops.first_link)
 
 
 def check_wiring(wiring, planes, *, duplex):
@@ -216,9 +216,9 @@ def test_the_pair_that_sends_least_gives_its_link_up(simplex):
     topology = replace(rings, degree=rings.degree + 1, edges=tuple(sorted((*rings.edges, *pairs))))
     sent = np.zeros((6, 6))
     sent[0, 3], sent[4, 1] = 9.0, 5.0
-    asked = [edge for edge in find_bought_pairs(topology) if edge[0] < 3]
+    asked = [edge for edge in find_non_ring_pairs(topology) if edge[0] < 3]
     assert asked == [(0, 3), (1, 4), (2, 5)], "by node number when nothing is known"
-    spare = find_bought_pairs(topology, sent)
+    spare = find_non_ring_pairs(topology, sent)
     one_way = (1, 4), (2, 5), (3, 0), (5, 2), (4, 1), (0, 3)
     assert spare == (one_way if simplex else ((2, 5), (1, 4), (0, 3)))
 
@@ -228,7 +228,7 @@ def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_buil
     workload = choice.make_workload(4)
     strategy = default_strategy(workload, 4)
     names = tuple(operator.name for operator in workload.operators)
-    sent = sum_by_pairs(Plan(choice, topology, 25.0, names, strategy, {}))
+    sent = sum_bytes_by_pair(Plan(choice, topology, 25.0, names, strategy, {}))
     assert np.array_equal(sent, traffic(workload, strategy, choice.make_cluster(4)).pairs)
     assert sent.sum() > 0
     for elsewhere in (
@@ -236,7 +236,7 @@ def test_what_a_plan_sends_between_pairs_is_known_where_its_workload_can_be_buil
         WorkloadChoice("of-another-machine.onnx"),
         WorkloadChoice("bert"),
     ):
-        assert sum_by_pairs(Plan(elsewhere, topology, 25.0, names, strategy, {})) is None
+        assert sum_bytes_by_pair(Plan(elsewhere, topology, 25.0, names, strategy, {})) is None
 
 
 def test_a_dark_nic_loses_nothing():

@@ -9,11 +9,11 @@ import pytest
 
 from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.mixnet import MODULES, describe, load_figure
-from testbed.design.reproductions.mixnet.interconnect_cost import EXPECTED, compute_network_usd
+from testbed.design.reproductions.mixnet.interconnect_cost import CORRECTED_RATIOS, compute_network_usd
 from testbed.design.reproductions.mixnet.iteration_times import (
     compute_median_difference,
     compute_times,
-    count_last,
+    count_topoopt_slowest,
     find_worst_record,
     list_ratio_records,
 )
@@ -26,7 +26,7 @@ from testbed.design.reproductions.mixnet.model import (
     allocate_static_circuits,
     compute_fat_tree_s,
     compute_forwarded_load,
-    compute_gradients_s,
+    compute_gradient_sum_s,
     compute_iteration_s,
     compute_layer_times,
     compute_mixnet_s,
@@ -34,7 +34,7 @@ from testbed.design.reproductions.mixnet.model import (
     compute_topoopt_s,
 )
 from testbed.design.reproductions.mixnet.models import JOBS, LLAMA_MOE, MIXTRAL_8X22B, RATES_GBPS, SETTING
-from testbed.design.reproductions.mixnet.published import TIMES
+from testbed.design.reproductions.mixnet.published import PUBLISHED_TIMES
 from testbed.design.reproductions.mixnet.sensitivity import VARIANTS
 from testbed.design.reproductions.mixnet.setup import PAPER, QUICK
 
@@ -54,11 +54,11 @@ def test_ratios_to_the_fat_tree_are_within_fifteen_per_cent_in_the_median(times)
 
 
 def test_topoopt_takes_longest_everywhere(times):
-    assert count_last(times) == count_last(times, "published") == (16, 16)
+    assert count_topoopt_slowest(times) == count_topoopt_slowest(times, "published") == (16, 16)
 
 
 def test_times_are_normalised_as_published(times):
-    assert len(TIMES) == len(times.rows) == 64
+    assert len(PUBLISHED_TIMES) == len(times.rows) == 64
     for model in times.list_values("model"):
         part = times.select_rows(model=model)
         assert min(part.get_numbers("published")) == min(part.get_numbers("ours")) == 1
@@ -74,7 +74,7 @@ def test_faster_nics_never_take_longer(times):
 def test_performance_per_dollar_by_the_corrected_formula():
     table = load_figure(2).make_table(PAPER, ignore_progress)
 
-    for gbps, (least, most) in EXPECTED.items():
+    for gbps, (least, most) in CORRECTED_RATIOS.items():
         ratios = table.select_rows(gbps=gbps).get_numbers("published_ratio")
         assert (min(ratios), max(ratios)) == (
             pytest.approx(least, abs=0.0051),
@@ -112,7 +112,7 @@ def test_each_assumed_field_of_a_model_is_varied_and_known_ones_are_not():
     changed = {
         field.name
         for variant in VARIANTS
-        for job, original in zip(variant.jobs(), JOBS, strict=True)
+        for job, original in zip(variant.make_jobs(), JOBS, strict=True)
         for field in fields(job)
         if getattr(job, field.name) != getattr(original, field.name)
     }
@@ -126,8 +126,8 @@ def test_each_assumed_field_of_a_model_is_varied_and_known_ones_are_not():
     assert changed == assumed
     assert settings == {"ring_ports", "bytes_per_value", "policy", "seed", "by_member", "reconfiguration_s"}
     for variant in VARIANTS:
-        assert variant.jobs()[0].tp == 8, "the reference states the parallelism of Mixtral 8x22B"
-        assert {job.gpus for job in variant.jobs()} == {1024}
+        assert variant.make_jobs()[0].tp == 8, "the reference states the parallelism of Mixtral 8x22B"
+        assert {job.gpus for job in variant.make_jobs()} == {1024}
 
 
 def test_an_even_exchange_by_hand():
@@ -145,7 +145,7 @@ def test_gradients_of_mixtral_by_hand():
     experts, others = 3 * 6144 * 16384, 6144**2 * (2 + 2 / 6)
 
     expected = 7 * (2 * experts + 2 * 15 / 16 * others * 2) / 100e9
-    assert compute_gradients_s(EVEN, SETTING, 100e9) == pytest.approx(expected)
+    assert compute_gradient_sum_s(EVEN, SETTING, 100e9) == pytest.approx(expected)
 
 
 def test_experts_of_mixtral_by_hand():

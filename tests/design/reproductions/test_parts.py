@@ -31,22 +31,22 @@ from testbed.design.reproductions.topoopt.bandwidth_tax import compute_tax_with_
 from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, simulate_all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import compute_mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
-from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
+from testbed.design.reproductions.topoopt.shared_cluster import MODEL_FRACTIONS, draw_models
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
 TINY = replace(
     QUICK,
-    nodes=8,
+    node_count=8,
     rates_gbps=(100.0,),
     cluster_sizes=(128,),
-    batches=(64,),
-    shared_nodes=24,
-    job_nodes=9,
-    jobs=(2,),
-    iterations=1,
+    batch_sizes=(64,),
+    shared_node_count=24,
+    job_node_count=9,
+    job_counts=(2,),
+    iteration_count=1,
     delays_s=(1e-3,),
-    steps=2,
-    finalists=1,
+    step_count=2,
+    finalist_count=1,
 )
 
 words = st.text("abc xyz", min_size=1).filter(str.strip)
@@ -100,8 +100,8 @@ def test_series_are_cut_by_a_column():
 
 def pair_job(time_s, size_bytes):
     """Return a graph in which one node computes, then sends to another."""
-    job = TaskGraphBuilder(nodes=2)
-    job.add_transfer(0, 1, size_bytes, after=[job.add_compute(0, time_s)])
+    job = TaskGraphBuilder(node_count=2)
+    job.add_transfer(0, 1, size_bytes, predecessors=[job.add_compute(0, time_s)])
     return job.build()
 
 
@@ -137,7 +137,7 @@ def test_the_all_to_all_grows_with_the_batch_and_the_allreduce_does_not():
 
 
 def test_counting_tensors_once_weighs_the_all_to_all_more():
-    done = simulate_all_to_all(8, 64, 4, 100.0).fastest
+    done = simulate_all_to_all(8, 64, 4, 100.0).fastest_execution
     assert 1 < done.bandwidth_tax < compute_tax_with_tensors_once(done)
 
 
@@ -152,7 +152,7 @@ def test_the_mean_of_a_cumulative_distribution():
 
 def test_jobs_are_drawn_as_the_paper_mixes_them():
     drawn = [model for seed in range(40) for model in draw_models(27, seed)]
-    for model, share in MIX.items():
+    for model, share in MODEL_FRACTIONS.items():
         assert drawn.count(model) / len(drawn) == pytest.approx(share, abs=0.05)
     assert draw_models(27, 3)[:5] == draw_models(5, 3)
 

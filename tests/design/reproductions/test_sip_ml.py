@@ -50,7 +50,7 @@ def tables():
 
 def test_models_have_the_published_sizes():
     assert RESNET50.parameter_bytes == pytest.approx(102.2e6, rel=0.01)
-    assert TRANSFORMER.parameter_bytes == pytest.approx(MODELS[1].released_bytes, rel=0.06)
+    assert TRANSFORMER.parameter_bytes == pytest.approx(MODELS[1].released_weight_bytes, rel=0.06)
     assert GPT.parameter_bytes / 2 == pytest.approx(355e6, rel=0.01)
     assert [one.batch for one in (RESNET50, TRANSFORMER, GPT)] == [8192, 1024, 1024]
 
@@ -58,7 +58,7 @@ def test_models_have_the_published_sizes():
 def test_pieces_of_an_operator_go_to_all_gpus_of_a_copy():
     placement = place_operators(RESNET50, 64, 8, 8, 20)
 
-    assert all(sorted(gpus) == list(range(8)) for gpus in placement.gpus)
+    assert all(sorted(gpus) == list(range(8)) for gpus in placement.gpus_by_operator)
     assert placement.gradient_bytes.sum() == pytest.approx(RESNET50.parameter_bytes)
     assert placement.gradient_bytes.max() == pytest.approx(RESNET50.parameter_bytes / 8)
 
@@ -67,7 +67,7 @@ def test_pieces_stay_within_reach_of_their_inputs():
     placement = place_operators(chain("a", "b", "c", parameter_bytes=60_000_000_000), 1, 8, 1, 2)
 
     # Memory is for one operator, so each goes to another GPU, two further at most.
-    (a,), (b,), (c,) = placement.gpus
+    (a,), (b,), (c,) = placement.gpus_by_operator
     assert len({a, b, c}) == 3
     assert max(abs(a - b), abs(b - c)) <= 2
 
@@ -100,17 +100,17 @@ def test_an_iteration_by_hand():
 
     message_s = 8 * 1_000_000 / 2 * 8e-9 / 100 + MESSAGE_LATENCY_S
     computed_s = sum(sum(placement.compute_piece_seconds(number)) for number in (0, 1))
-    assert iteration.model_s == pytest.approx(computed_s + 2 * message_s)
+    assert iteration.passes_s == pytest.approx(computed_s + 2 * message_s)
     data_s = 2 * 3 / 4 * 4_000_000 * 8e-9 / 50 + 2 * 3 * MESSAGE_LATENCY_S
-    assert iteration.data_s == pytest.approx(data_s)
-    assert iteration.total_s == iteration.model_s + iteration.data_s
+    assert iteration.gradient_sum_s == pytest.approx(data_s)
+    assert iteration.total_s == iteration.passes_s + iteration.gradient_sum_s
 
 
 def test_gradients_alone_get_every_wavelength():
     placement = place_operators(chain("a"), 8, 1, 1, 20)
 
     for rates in (make_ocs_rates(placement, 64, 40), make_ring_rates(placement, 64, 40)):
-        assert rates.data.tolist() == [40 * WAVELENGTH_GBPS]
+        assert rates.gradient_gbps.tolist() == [40 * WAVELENGTH_GBPS]
         assert rates.outage_s == 0
 
 
@@ -118,16 +118,16 @@ def test_arcs_of_gradients_share_segments():
     # Every node of a copy of 4 sends over 4 segments, so each circuit has a fourth of the wavelengths.
     placement = place_operators(chain("a"), 8, 4, 4, 20)
 
-    assert make_ring_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
-    assert make_ocs_rates(placement, 64, 40).data.tolist() == [40 * WAVELENGTH_GBPS] * 4
+    assert make_ring_rates(placement, 64, 40).gradient_gbps.tolist() == [40 * WAVELENGTH_GBPS / 4] * 4
+    assert make_ocs_rates(placement, 64, 40).gradient_gbps.tolist() == [40 * WAVELENGTH_GBPS] * 4
 
 
 def test_switches_that_change_have_all_wavelengths_for_each_kind_of_traffic():
     placement = place_operators(TRANSFORMER, 8, 8, 8, 20)
     once, changing = (make_ocs_rates(placement, 128, 80, delay_s) for delay_s in (None, 1e-3))
 
-    assert (changing.data > once.data).all()
-    assert (changing.pair >= once.pair).all()
+    assert (changing.gradient_gbps > once.gradient_gbps).all()
+    assert (changing.circuit_gbps >= once.circuit_gbps).all()
     assert (once.outage_s, changing.outage_s) == (0, 2e-3)
     assert make_ring_rates(placement, 128, 80).outage_s == 2 * RECONFIGURATION_S
 
@@ -141,8 +141,8 @@ def test_switches_are_divided_between_all_traffic():
     placement = place_operators(TRANSFORMER, 8, 8, 8, 20)
     rates = make_ocs_rates(placement, 128, 80)
 
-    assert (rates.pair[~np.eye(8, dtype=bool)] > 0).all()
-    assert (rates.pair.sum(axis=1) + rates.data <= 80 * WAVELENGTH_GBPS + 1e-6).all()
+    assert (rates.circuit_gbps[~np.eye(8, dtype=bool)] > 0).all()
+    assert (rates.circuit_gbps.sum(axis=1) + rates.gradient_gbps <= 80 * WAVELENGTH_GBPS + 1e-6).all()
 
 
 def test_pairs_take_turns_if_wavelengths_do_not_suffice():
@@ -150,21 +150,24 @@ def test_pairs_take_turns_if_wavelengths_do_not_suffice():
     placement = place_operators(TRANSFORMER, 8, 8, 8, 16)
     rates = make_ring_rates(placement, 128, 20)
 
-    assert rates.pair[0, 7] == pytest.approx(0.8 * 10 / 16 * WAVELENGTH_GBPS, rel=0.01)
+    assert rates.circuit_gbps[0, 7] == pytest.approx(0.8 * 10 / 16 * WAVELENGTH_GBPS, rel=0.01)
 
 
 def test_a_pair_without_a_circuit_never_ends():
     placement = place_operators(chain("a", "b"), 8, 2, 2, 20)
     rates = make_fat_tree_rates(100)
 
-    assert compute_iteration(placement, 4, replace(rates, pair=np.zeros((2, 2)))).model_s == np.inf
-    assert compute_iteration(placement, 4, replace(rates, data=np.zeros(2))).data_s == np.inf
+    assert compute_iteration(placement, 4, replace(rates, circuit_gbps=np.zeros((2, 2)))).passes_s == np.inf
+    assert compute_iteration(placement, 4, replace(rates, gradient_gbps=np.zeros(2))).gradient_sum_s == np.inf
 
 
 def test_one_copy_sums_nothing():
     assert compute_ring_bytes(np.array([5e9]), 1).tolist() == [0]
     assert (
-        compute_iteration(place_operators(chain("a"), 8, 1, 1, 20), 1, make_fat_tree_rates(100)).data_s == 0
+        compute_iteration(
+            place_operators(chain("a"), 8, 1, 1, 20), 1, make_fat_tree_rates(100)
+        ).gradient_sum_s
+        == 0
     )
 
 
@@ -205,7 +208,7 @@ def test_the_document_has_an_iteration_for_each_model_and_fabric(tables):
     assert {(row["model"], row["fabric"]) for row in iterations} == {
         (model.name, fabric) for model in MODELS for fabric in FABRICS
     }
-    assert {row["wavelengths"] for row in iterations} == {None, *QUICK.wavelengths}
+    assert {row["wavelengths"] for row in iterations} == {None, *QUICK.wavelength_counts}
     assert all(
         row["iteration_ms"] == pytest.approx(row["model_ms"] + row["data_ms"], rel=1e-5) for row in iterations
     )

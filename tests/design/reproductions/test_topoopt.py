@@ -10,13 +10,13 @@ import pytest
 
 from testbed.design.reproductions.figure import Table, ignore_progress
 from testbed.design.reproductions.topoopt import MODULES, load_figure
-from testbed.design.reproductions.topoopt.all_to_all import SPLIT, compute_slowdown
+from testbed.design.reproductions.topoopt.all_to_all import TOPOOPT_SPLIT, compute_slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
 from testbed.design.reproductions.topoopt.dedicated_cluster import MODELS as MODEL_NAMES
 from testbed.design.reproductions.topoopt.dedicated_cluster import compute_ratio
 from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, make_default_job, simulate_job
 from testbed.design.reproductions.topoopt.setup import PAPER
-from testbed.design.reproductions.topoopt.shared_cluster import compute_ratio as shared_ratio
+from testbed.design.reproductions.topoopt.shared_cluster import compute_time_ratio as shared_ratio
 
 RESULTS = Path(__file__).parents[3] / "docs" / "reproductions" / "topoopt"
 
@@ -83,7 +83,7 @@ def test_a_large_all_to_all_makes_topoopt_slower_and_less_so_at_degree_8():
 def test_links_split_by_bytes_alone_do_not_come_out_as_published():
     """The paper's report, less of a loss at degree 8, is not what its split gives here."""
     table = published(12)
-    assert compute_slowdown(table, 8.0, 2048.0, SPLIT, "Fat-tree") > compute_slowdown(
+    assert compute_slowdown(table, 8.0, 2048.0, TOPOOPT_SPLIT, "Fat-tree") > compute_slowdown(
         table, 8.0, 2048.0, "TopoOpt", "Fat-tree"
     )
 
@@ -215,7 +215,7 @@ def test_figure_16_for_five_jobs_is_what_the_models_give_today():
 def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
     """The kept numbers are of even routes, which planned ones equal on rings and beat where pairs send."""
     table = published(11).select_rows(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
-    job = make_default_job(model, PAPER.nodes)
+    job = make_default_job(model, PAPER.node_count)
     for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
         kept = table.get_number("iteration_ms", fabric=fabric)
         found = simulate_job(job, fabric, 8, 100.0).iteration_s * 1e3

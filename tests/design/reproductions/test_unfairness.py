@@ -6,7 +6,7 @@ import pytest
 
 from testbed.design.reproductions.figure import ignore_progress
 from testbed.design.reproductions.unfairness import MODULES, load_figure
-from testbed.design.reproductions.unfairness.setup import PAPER, QUICK, ROWS
+from testbed.design.reproductions.unfairness.setup import JOB_GROUPS, PAPER, QUICK
 from testbed.design.reproductions.unfairness.speed_ups import compute_speed_ups
 
 
@@ -16,7 +16,7 @@ def table():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", JOB_GROUPS, ids=lambda row: row.name)
 @pytest.mark.parametrize("length", ["main", "check"])
 def test_speed_ups_are_within_a_twentieth_at_both_lengths(table, row, length):
     ours = compute_speed_ups(table, row, length)
@@ -27,14 +27,14 @@ def test_speed_ups_are_within_a_twentieth_at_both_lengths(table, row, length):
 
 def test_means_are_over_a_thousand_iterations_after_warm_up():
     for scale in (PAPER, QUICK):
-        assert scale.warm_up >= 300
-        assert scale.check_iterations > scale.iterations >= 1000 + scale.warm_up
+        assert scale.warm_up_iteration_count >= 300
+        assert scale.check_iteration_count > scale.iteration_count >= 1000 + scale.warm_up_iteration_count
 
 
 def test_every_parameter_is_called_calibrated(table):
     lines = load_figure(1).compare_with_paper(table)
 
-    assert len(lines) == sum(len(row.models) + 1 for row in ROWS)
+    assert len(lines) == sum(len(row.models) + 1 for row in JOB_GROUPS)
     assert all(line.note.startswith("calibrated") for line in lines if "speed-up" in line.quantity)
     assert [line.ours for line in lines if "compatible" in line.quantity] == [0, 1, 0, 1]
 

@@ -30,7 +30,7 @@ def test_hops_and_next_hops_are_shortest(simplex, bought, true_hops):
         links = set(topology.edges)
         for source in range(nodes):
             for target in range(nodes):
-                path = table.path(source, target)
+                path = table.find_path(source, target)
                 assert len(path) - 1 == expected[source, target]
                 assert set(pairwise(path)) <= links
 
@@ -54,7 +54,7 @@ def test_loads_of_next_hops_count_every_hop():
     everybody = 1.0 - np.eye(24)
     loads = table.compute_loads(everybody)
     assert loads.sum() == table.hops.sum()
-    counted = Counter(hop for s in range(24) for t in range(24) for hop in pairwise(table.path(s, t)))
+    counted = Counter(hop for s in range(24) for t in range(24) for hop in pairwise(table.find_path(s, t)))
     for (source, target), times in counted.items():
         links = table.neighbours[source] == target
         assert loads[source][links].sum() == times

@@ -56,7 +56,7 @@ def test_routes_are_shortest_loop_free_trees(true_hops):
         present = set(wiring.links)
         for source, target in pairs(wiring.nodes):
             path = routes.path(source, target)
-            assert len(path) == routes.hops(source, target) == hops[source, target]
+            assert len(path) == routes.count_hops(source, target) == hops[source, target]
             assert set(path) <= present
             assert path[0].source.node == source
             assert path[-1].target.node == target
@@ -117,8 +117,8 @@ def test_a_pair_without_a_path_is_named():
 def test_one_missing_link_is_routed_around():
     whole = make_wiring(find_topology(12, 4))
     cut = Wiring(12, 4, False, tuple(link for link in whole.links if edges_of_pair(link) != {0, 1}))
-    assert find_routes(whole).hops(0, 1) == 1
-    assert find_routes(cut).hops(0, 1) == 3
+    assert find_routes(whole).count_hops(0, 1) == 1
+    assert find_routes(cut).count_hops(0, 1) == 3
 
 
 def edges_of_pair(link):
@@ -153,5 +153,5 @@ def test_a_ring_without_links_takes_the_routes():
 def test_copies_of_a_ring_take_parallel_links():
     topology = find_topology(12, 4, demands=[AllReduceDemand(12, 1), AllReduceDemand(2, 4)])
     wiring = make_wiring(topology)
-    first, second = (list_ring_links(wiring, make_ring_order(12, 6), copy=copy) for copy in (0, 1))
+    first, second = (list_ring_links(wiring, make_ring_order(12, 6), copy_index=copy) for copy in (0, 1))
     assert not {link for path in first for link in path} & {link for path in second for link in path}

@@ -10,7 +10,7 @@ class Valley:
 
     lowest = (7, 2, 5)
 
-    def start(self):
+    def get_start_point(self):
         return (0, 0, 0)
 
     def draw_neighbour(self, point, chance):

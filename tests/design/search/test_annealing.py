@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.design.search import optimise
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, refine_candidates
 from testbed.design.search.bound import compute_bound
 from testbed.design.search.chains import EarlyStop
 from testbed.design.search.moves import Moves
@@ -29,15 +29,15 @@ def start_of(annealer):
 def test_moves_keep_to_legal_shardings_and_change_whole_classes(problem):
     objective = StrategyObjective(problem)
     moves, chance = Moves(problem.workload, objective.shardings, 6), np.random.default_rng(0)
-    changed, point = Counter(), objective.start()
+    changed, point = Counter(), objective.get_start_point()
     for _ in range(300):
-        other = moves.propose(point, chance)
+        other = moves.propose_neighbour(point, chance)
         assert all(0 <= at < len(known) for at, known in zip(other, objective.shardings, strict=True))
         changed[sum(a != b for a, b in zip(point, other, strict=True))] += 1
         point = other
     assert min(changed[count] for count in (1, 2)) >= 20
     assert sorted(moves.classes) == [[0, 1], [2, 3, 4]]
-    swapped = moves.swap(point, chance)
+    swapped = moves.swap_operators(point, chance)
     assert Counter(swapped[:2]) + Counter(swapped[2:]) == Counter(point[:2]) + Counter(point[2:])
 
 
@@ -56,7 +56,7 @@ def test_the_simulator_of_a_search_says_what_the_simulator_says_and_gives_up_ear
 def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
     """They carry the same bytes, and every message of a pair takes its weights."""
     objective, chance = StrategyObjective(problem), np.random.default_rng(1)
-    point, faster = objective.start(), 0
+    point, faster = objective.get_start_point(), 0
     for _ in range(8):
         point = objective.draw_neighbour(point, chance)
         strategy, topology = objective.make_strategy(point), objective.get_finding(point).topology
@@ -73,7 +73,7 @@ def test_routes_of_a_plan_are_never_slower_than_those_it_was_ranked_on(problem):
 
 def test_operators_join_their_neighbours_and_chains_are_laid_out_together(problem):
     objective, chance = StrategyObjective(problem), np.random.default_rng(3)
-    moves, point = Moves(problem.workload, objective.shardings, 6), objective.start()
+    moves, point = Moves(problem.workload, objective.shardings, 6), objective.get_start_point()
     assert [
         3,
         4,
@@ -81,7 +81,7 @@ def test_operators_join_their_neighbours_and_chains_are_laid_out_together(proble
     assert [0] in moves.groups
     joined = 0
     for _ in range(60):
-        other = moves.join(point, chance)
+        other = moves.copy_neighbour_layout(point, chance)
         (place,) = [at for at, (a, b) in enumerate(zip(point, other, strict=True)) if a != b] or [0]
         layout = objective.shardings[place][other[place]]
         beside = [end for edge in problem.workload.edges if place in edge for end in edge if end != place]
@@ -117,7 +117,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
         annealer = Annealer(problem)
         start = start_of(annealer)
         first_s = annealer.simulate_s(start)
-        found = polish(annealer, [start], np.random.default_rng(5), 60_000, EarlyStop())
+        found = refine_candidates(annealer, [start], np.random.default_rng(5), 60_000, EarlyStop())
         ends.append(found[0])
         assert found[0].seconds <= first_s
         assert [one.seconds for one in found] == sorted(one.seconds for one in found)
@@ -127,7 +127,7 @@ def test_descents_and_annealing_never_end_above_their_start_and_repeat(problem):
 
 
 def test_the_temperature_falls_geometrically():
-    cooling = Cooling(first=0.08, last=0.0002)
+    cooling = Cooling(first_fraction=0.08, last_fraction=0.0002)
     parts = [cooling.compute_temperature(part) for part in (0, 0.25, 0.5, 0.75, 1, 2)]
     assert np.diff(np.log(parts[:5])) == pytest.approx(math.log(0.0002 / 0.08) / 4)
     assert parts[5] == parts[4]

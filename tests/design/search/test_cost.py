@@ -7,7 +7,7 @@ from sim.models.network.latency import NO_LATENCY
 from testbed.design.fabrics.direct import build_direct_fabric, list_ring_strides
 from testbed.design.search.cost import Costs, build_paths
 from testbed.design.search.problem import Problem
-from testbed.design.search.program import Computing, Programs, Sending, Summing
+from testbed.design.search.program import Computing, ProgramBuilder, Sending, Summing
 from testbed.design.search.strategies import StrategyObjective
 from testbed.design.topology.finder import plan_topology
 from testbed.design.workloads.iteration.task_graph import iteration
@@ -25,7 +25,7 @@ from testbed.design.workloads.strategies import data_parallel
 
 def closed_form_s(problem, strategy, topology):
     costs = Costs(problem, build_paths(topology, problem.rate_gbps))
-    return costs.compute_seconds(Programs(problem).build_program(strategy.shardings))
+    return costs.compute_seconds(ProgramBuilder(problem).build_program(strategy.shardings))
 
 
 def simulated_s(problem, strategy, topology):
@@ -59,7 +59,7 @@ def test_one_sum_over_all_takes_its_bytes_over_all_rings():
 
 
 def _seconds(problem, strategy):
-    for part in Programs(problem).build_program(strategy.shardings).parts:
+    for part in ProgramBuilder(problem).build_program(strategy.shardings).parts:
         for work in part.works:
             if isinstance(work, Computing):
                 yield work.seconds.max()
@@ -206,7 +206,7 @@ def test_a_program_sends_what_the_iteration_sends(random_workload, microbatches)
         workload = random_workload(chance)
         problem = Problem(workload, Cluster(4), 2, 25, microbatches=microbatches)
         objective = StrategyObjective(problem)
-        point = objective.start()
+        point = objective.get_start_point()
         for _ in range(6):
             point = objective.draw_neighbour(point, chance)
         wanted = traffic(workload, objective.make_strategy(point), problem.cluster)
@@ -234,7 +234,7 @@ def test_closed_form_and_simulator_order_strategies_alike(random_workload):
         chance = np.random.default_rng([11, number % 3])
         problem = Problem(random_workload(chance), Cluster(8), 4, 25)
         objective = StrategyObjective(problem)
-        point = objective.start()
+        point = objective.get_start_point()
         chance = np.random.default_rng([12, number])
         for _ in range(int(chance.integers(12))):
             point = objective.draw_neighbour(point, chance)
@@ -250,7 +250,7 @@ def test_beyond_the_memory_the_cost_is_infinite(little):
     big = Operator("big", "dense", 1.0, 1.0, 30_000_000_000, 8, ways=("place", "data"))
     workload = Workload("full", tuple(_named(big, f"b{i}") for i in range(8)), (), batch=4)
     objective = StrategyObjective(Problem(workload, Cluster(4, devices_per_server=2), 2, 25))
-    point = objective.start()
+    point = objective.get_start_point()
     assert objective.compute_cost_s(point, point) < 1
     crowded = (
         next(at for at, sharding in enumerate(objective.shardings[0]) if sharding.servers == (0,)),
@@ -262,8 +262,10 @@ def test_what_fits_only_when_it_is_cut_is_searched_from_there():
     big = Operator("big", "dense", 1.0, 1.0, 60_000_000_000, 8, ways=("data", "tensor"))
     workload = Workload("large", tuple(_named(big, f"b{i}") for i in range(4)), (), batch=4)
     objective = StrategyObjective(Problem(workload, Cluster(4), 2, 25))
-    assert {sharding.way for sharding in objective.make_strategy(objective.start()).shardings} == {"tensor"}
-    assert objective.fits_memory(objective.start())
+    assert {sharding.way for sharding in objective.make_strategy(objective.get_start_point()).shardings} == {
+        "tensor"
+    }
+    assert objective.fits_memory(objective.get_start_point())
 
 
 def _named(operator, name):

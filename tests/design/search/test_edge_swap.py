@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from testbed.design.search import edge_swap
-from testbed.design.search.edge_swap import TrialBudget, improve, improve_by_edge_swaps, propose_starts
+from testbed.design.search.edge_swap import (
+    TrialBudget,
+    improve_by_edge_swaps,
+    improve_proposal,
+    propose_starts,
+)
 from testbed.design.search.problem import Problem
 from testbed.design.search.strategies import FEW_NODES, StrategyObjective
 from testbed.design.topology.circulants import list_circulant_edges
@@ -20,7 +25,7 @@ def strategies(random_workload, nodes, degree, *, simplex=False, count=4):
         chance = np.random.default_rng([5, number])
         workload = random_workload(chance, layers=2, tables=2)
         objective = StrategyObjective(Problem(workload, Cluster(nodes), degree, 25, simplex))
-        point = objective.start()
+        point = objective.get_start_point()
         for _ in range(3):
             point = objective.draw_neighbour(point, chance)
         yield objective, objective.make_strategy(point)
@@ -36,9 +41,9 @@ def test_exchanges_shorten_the_iteration_and_keep_rings_and_matchings(
     shorter = 0
     for objective, strategy in strategies(random_workload, nodes, degree, simplex=simplex):
         for start in propose_starts(objective, strategy):
-            end = improve(objective, start, TrialBudget())
+            end = improve_proposal(objective, start, TrialBudget())
             finding, topology = end.finding, end.finding.topology
-            assert end == improve(objective, start, TrialBudget())
+            assert end == improve_proposal(objective, start, TrialBudget())
             assert end.closed_form_s == objective.compute_cost_on(objective.find_point(strategy), finding)
             assert end.closed_form_s <= start.closed_form_s
             shorter += end.closed_form_s < start.closed_form_s
@@ -79,7 +84,7 @@ def test_a_better_matching_is_found_where_one_is(random_workload):
         point, (_, start) = objective.find_point(strategy), propose_starts(objective, strategy)
         costs = [objective.compute_cost_on(point, other) for other in _all_matchings(start.finding)]
         assert len(costs) == 15
-        end = improve(objective, start, TrialBudget())
+        end = improve_proposal(objective, start, TrialBudget())
         assert min(costs) <= end.closed_form_s <= min(costs) * 1.02
         better += min(costs) < start.closed_form_s * 0.99
     assert better >= 1
@@ -103,15 +108,15 @@ def pure_data():
 
 def test_nothing_is_tried_without_bytes_between_pairs_or_beyond_so_many_servers(random_workload):
     objective = StrategyObjective(Problem(pure_data(), Cluster(12), 4, 25))
-    start = next(propose_starts(objective, objective.make_strategy(objective.start())))
+    start = next(propose_starts(objective, objective.make_strategy(objective.get_start_point())))
     tries = TrialBudget(10)
     assert start.finding.topology.strides == (1, 5)
-    assert improve(objective, start, tries) is start
+    assert improve_proposal(objective, start, tries) is start
     assert improve_by_edge_swaps(objective, [start]) == ()
     workload = random_workload(np.random.default_rng(0))
     large = StrategyObjective(Problem(workload, Cluster(FEW_NODES + 2), 2, 25))
-    start = next(propose_starts(large, large.make_strategy(large.start())))
-    assert improve(large, start, tries) is start
+    start = next(propose_starts(large, large.make_strategy(large.get_start_point())))
+    assert improve_proposal(large, start, tries) is start
     assert tries.remaining_tries == 10
 
 
@@ -123,9 +128,9 @@ def test_work_is_bounded(random_workload, monkeypatch):
         StrategyObjective, "compute_cost_on", lambda *about: asked.append(about) or cost_on(*about)
     )
     tries = TrialBudget(3)
-    improve(objective, start, tries)
+    improve_proposal(objective, start, tries)
     assert len(asked) == 3
-    assert improve(objective, start, tries) is start
+    assert improve_proposal(objective, start, tries) is start
 
 
 def test_ctrl_c_keeps_what_was_found_so_far(random_workload, monkeypatch):

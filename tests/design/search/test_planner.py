@@ -257,4 +257,4 @@ def test_a_plan_of_few_servers_comes_from_several_chains_unless_told_otherwise(m
     [(4, False, (0, 2)), (5, False, (0, 1, 3)), (1, False, (0,)), (3, True, (0, 1, 2)), (1, True, (0,))],
 )
 def test_so_many_links_can_go_to_pairs(degree, simplex, degrees):
-    assert Problem(pure_data(), Cluster(12), degree, 25, simplex).possible_pair_links == degrees
+    assert Problem(pure_data(), Cluster(12), degree, 25, simplex).possible_pair_link_counts == degrees

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from testbed.design.search import annealing
-from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, polish
+from testbed.design.search.annealing import Annealer, Candidate, Cooling, TimedCandidate, refine_candidates
 from testbed.design.search.chains import EarlyStop
 from testbed.design.search.moves import Moves
 from testbed.design.search.problem import Problem
@@ -20,7 +20,7 @@ def annealer(little):
 @pytest.fixture(scope="module")
 def start(annealer):
     objective = annealer.get_objective(1)
-    return Candidate(objective.start(), 1, objective.get_finding(objective.start()))
+    return Candidate(objective.get_start_point(), 1, objective.get_finding(objective.get_start_point()))
 
 
 def links_for_pairs(timed):
@@ -30,8 +30,8 @@ def links_for_pairs(timed):
 @pytest.mark.long
 def test_descents_begin_on_every_number_of_links_for_pairs(annealer, start):
     """Their ends alone show which number is the fastest."""
-    found = polish(annealer, [start], np.random.default_rng(0), 60_000, EarlyStop())
-    assert annealer.problem.possible_pair_links == (0, 2)
+    found = refine_candidates(annealer, [start], np.random.default_rng(0), 60_000, EarlyStop())
+    assert annealer.problem.possible_pair_link_counts == (0, 2)
     assert {links_for_pairs(one) for one in found} == {0, 2}
     assert found[0].seconds == min(one.seconds for one in found)
 
@@ -65,7 +65,7 @@ def test_a_chain_moves_to_the_server_of_another():
         known = zip(objective.shardings, servers, strict=False)
         return [shardings.index(make_placed_sharding((server,))) for shardings, server in known]
 
-    start = (*placed(1, 1, 4, 4), objective.start()[4])
+    start = (*placed(1, 1, 4, 4), objective.get_start_point()[4])
     found = [list(point[:4]) for point in Moves(workload, objective.shardings, 6).gather_chains(start)]
     assert placed(4, 4, 4, 4) in found
     assert placed(1, 1, 1, 1) in found
@@ -77,7 +77,9 @@ def test_a_run_keeps_the_number_of_links_for_pairs(annealer, start, degree):
     begin = annealer.remake_links(start, degree)
     assert begin.finding.matching_degree == degree
     for seed in range(2):
-        end = annealer.run(begin, np.random.default_rng(seed), 8_000, Cooling(first=0.5, last=0.1))
+        end = annealer.run(
+            begin, np.random.default_rng(seed), 8_000, Cooling(first_fraction=0.5, last_fraction=0.1)
+        )
         assert links_for_pairs(end) == degree
 
 
@@ -107,7 +109,7 @@ def test_the_last_run_takes_a_part_of_the_budget(annealer, start, monkeypatch):
         return run(one, chance, budget, *others)
 
     monkeypatch.setattr(annealer, "run", noting)
-    polish(annealer, [start], np.random.default_rng(0), 20_000, EarlyStop())
+    refine_candidates(annealer, [start], np.random.default_rng(0), 20_000, EarlyStop())
     assert budgets[-1] <= 20_000 * annealing._LAST_SHARE
 
 
@@ -128,14 +130,14 @@ def test_of_a_group_one_is_on_each_free_server_and_the_others_are_cut():
     objective, moves = _seven_on_six()
     homes = [
         [shardings[at].servers for shardings, at in zip(objective.shardings, point, strict=True)][:7]
-        for point in moves.list_layouts(objective.start(), moves.largest_groups[0])
+        for point in moves.list_layouts(objective.get_start_point(), moves.largest_groups[0])
     ]
     assert any(sum(len(servers) == 1 for servers in one) == 6 for one in homes)
 
 
 def test_an_empty_server_gets_one_of_a_class_that_is_cut():
     objective, moves = _seven_on_six()
-    point = list(objective.start())
+    point = list(objective.get_start_point())
     for place in range(5):
         point[place] = objective.shardings[place].index(make_placed_sharding((place,)))
     filled = moves._fill_free_servers(tuple(point))

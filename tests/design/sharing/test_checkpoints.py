@@ -33,7 +33,7 @@ def computing_job(compute_s: float = 1e-3) -> Job:
     """Return a job whose nodes compute, and then each send 1 MB to the next."""
     job = TaskGraphBuilder(SERVERS)
     for node in range(SERVERS):
-        job.add_transfer(node, (node + 1) % SERVERS, 10**6, after=[job.add_compute(node, compute_s)])
+        job.add_transfer(node, (node + 1) % SERVERS, 10**6, predecessors=[job.add_compute(node, compute_s)])
     graph = job.build()
     return Job("ring", graph, sum_graph_traffic(graph), {})
 
@@ -97,7 +97,9 @@ def test_a_blocking_write_takes_its_bytes_over_the_links_of_the_storage_hosts(st
 
 def run_on_ideal(job, checkpoint):
     """Return the run of a checkpoint on an ideal switch without latency."""
-    fabric = add_checkpoint_graphs(job, checkpoint).baseline.build_fabric("ideal", 1, 100.0, FabricOptions())
+    fabric = add_checkpoint_graphs(job, checkpoint).baseline_job.build_fabric(
+        "ideal", 1, 100.0, FabricOptions()
+    )
     return run_checkpoint(job, checkpoint, lambda graph: fabric.run(graph, latency=NO_LATENCY))
 
 
@@ -105,15 +107,15 @@ def test_a_blocking_write_makes_one_iteration_longer():
     run = run_on_ideal(computing_job(), Checkpoint(10, Storage(2), "blocking", 80_000_000))
 
     assert run.write_s == pytest.approx(80_000_000 * 8 / 200e9)
-    assert run.longest_s == pytest.approx(run.baseline.iteration_s + run.write_s)
-    assert run.mean_s == pytest.approx(run.baseline.iteration_s + run.write_s / 10)
+    assert run.longest_s == pytest.approx(run.baseline_execution.iteration_s + run.write_s)
+    assert run.mean_s == pytest.approx(run.baseline_execution.iteration_s + run.write_s / 10)
 
 
 def test_an_overlapped_write_hides_behind_computation():
     run = run_on_ideal(computing_job(compute_s=0.1), Checkpoint(10, Storage(2), "overlapped", 80_000_000))
 
-    assert (run.write_s, run.extrapolated) == (pytest.approx(3.2e-3), False)
-    assert (run.longest_s, run.mean_s) == pytest.approx((run.baseline.iteration_s,) * 2)
+    assert (run.write_s, run.is_extrapolated) == (pytest.approx(3.2e-3), False)
+    assert (run.longest_s, run.mean_s) == pytest.approx((run.baseline_execution.iteration_s,) * 2)
 
 
 def test_the_next_checkpoint_waits_for_an_overlapped_write():
@@ -133,10 +135,10 @@ def test_a_long_write_goes_on_at_the_progress_of_the_simulated_iterations(monkey
     monkeypatch.setattr(checkpoints, "MAX_WINDOW", 60)
     whole = run_on_ideal(computing_job(), checkpoint)
 
-    assert (run.iterations, run.extrapolated, whole.extrapolated) == (8, True, False)
+    assert (run.iteration_count, run.is_extrapolated, whole.is_extrapolated) == (8, True, False)
     assert run.mean_s == pytest.approx(whole.mean_s, rel=0.01)
     assert run.write_s == pytest.approx(whole.write_s, rel=0.03)
-    assert whole.mean_s > whole.baseline.iteration_s * (1.4 if every == 20 else 1.001)
+    assert whole.mean_s > whole.baseline_execution.iteration_s * (1.4 if every == 20 else 1.001)
 
 
 def test_writes_stay_on_their_rails():
@@ -144,7 +146,7 @@ def test_writes_stay_on_their_rails():
     written = add_checkpoint(graph, divide_evenly(10**6, SERVERS), Storage(2, NICS), "blocking")
     writes = written.target >= SERVERS
 
-    assert (written.nodes, int(writes.sum())) == (SERVERS + 2 * NICS, SERVERS * 2)
+    assert (written.node_count, int(writes.sum())) == (SERVERS + 2 * NICS, SERVERS * 2)
     assert (written.source[writes] % NICS == written.target[writes] % NICS).all()
 
 
@@ -163,7 +165,7 @@ def test_bytes_are_kept_on_every_fabric_and_each_is_written_once(name, count, mo
     fabric = plain.build_fabric(name, 1 if of_gpus else 3, 100.0, options)
     without, execution = simulate_on(fabric, plain.graph), simulate_on(fabric, writing.graph)
 
-    assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
+    assert execution.received_bytes == execution.wire_bytes + execution.forwarded_bytes
     assert execution.payload_bytes - without.payload_bytes == sum(shares)
     if fabric.circuits is None and mode == "blocking":
         # Moving circuits follow the demand every 50 ms, so more demand may bring a circuit earlier.

@@ -43,13 +43,13 @@ def test_rectangles_hold_their_jobs_inside_the_cluster_and_apart(drawn):
         gpus = [gpu for one in rectangles for gpu in one.find_gpus(cluster)]
 
         assert len(set(gpus)) == len(gpus)
-        assert set(gpus) <= set(range(cluster.gpus))
+        assert set(gpus) <= set(range(cluster.gpu_count))
         for one in rectangles:
-            assert len(one.find_gpus(cluster)) == one.job.gpus
+            assert len(one.find_gpus(cluster)) == one.job.gpu_count
             for group in one.list_tensor_groups(cluster):
-                assert len(group) == one.job.tensor
+                assert len(group) == one.job.tensor_degree
                 assert len({gpu // cluster.rails for gpu in group}) == 1
-            if one.job.serves:
+            if one.job.is_serving:
                 assert len({gpu // cluster.rails for gpu in one.find_gpus(cluster)}) == 1
 
 
@@ -59,10 +59,12 @@ def test_each_job_has_a_place_or_a_reason_and_the_search_is_no_worse(drawn):
     cluster, jobs = drawn
     tiling = tile_jobs(cluster, jobs, max_steps=20_000)
 
-    assert {one.job.name for one in tiling.rectangles} | set(tiling.unplaced) == {job.name for job in jobs}
-    assert not {one.job.name for one in tiling.rectangles} & set(tiling.unplaced)
-    assert tiling.used_gpus >= used(cut_greedily(cluster, jobs))
-    assert tiling.utilisation == tiling.used_gpus / cluster.gpus <= 1
+    assert {one.job.name for one in tiling.rectangles} | set(tiling.reason_by_unplaced_job) == {
+        job.name for job in jobs
+    }
+    assert not {one.job.name for one in tiling.rectangles} & set(tiling.reason_by_unplaced_job)
+    assert tiling.used_gpu_count >= used(cut_greedily(cluster, jobs))
+    assert tiling.utilisation == tiling.used_gpu_count / cluster.gpu_count <= 1
 
 
 def most_gpus(cluster, jobs):
@@ -90,11 +92,11 @@ def most_gpus(cluster, jobs):
     st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=3, max_size=4),
 )
 def test_the_search_finds_what_trying_everything_finds(cluster, sizes):
-    jobs = [RailJob(f"j{number}", gpus, serves=serves) for number, (gpus, serves) in enumerate(sizes)]
+    jobs = [RailJob(f"j{number}", gpus, is_serving=serves) for number, (gpus, serves) in enumerate(sizes)]
     tiling = tile_jobs(cluster, jobs)
 
-    assert tiling.proven
-    assert tiling.used_gpus == most_gpus(cluster, jobs)
+    assert tiling.is_proven
+    assert tiling.used_gpu_count == most_gpus(cluster, jobs)
 
 
 def test_the_search_beats_the_heuristic_where_the_largest_job_is_in_the_way():
@@ -102,26 +104,27 @@ def test_the_search_beats_the_heuristic_where_the_largest_job_is_in_the_way():
     jobs = [RailJob("large", 9, shape=(3, 3)), *(RailJob(f"j{n}", 8, shape=(4, 2)) for n in range(2))]
 
     assert used(cut_greedily(CLUSTER, jobs)) == 9
-    assert (tile_jobs(CLUSTER, jobs).used_gpus, tile_jobs(CLUSTER, jobs).proven) == (16, True)
-    assert not tile_jobs(CLUSTER, jobs, exact_jobs=2).proven
+    assert (tile_jobs(CLUSTER, jobs).used_gpu_count, tile_jobs(CLUSTER, jobs).is_proven) == (16, True)
+    assert not tile_jobs(CLUSTER, jobs, max_exact_jobs=2).is_proven
 
 
 def test_many_jobs_are_placed_at_once():
     jobs = [
-        RailJob(f"j{number}", 2 ** (number % 6), tensor=min(2 ** (number % 6), 8)) for number in range(300)
+        RailJob(f"j{number}", 2 ** (number % 6), tensor_degree=min(2 ** (number % 6), 8))
+        for number in range(300)
     ]
     tiling = tile_jobs(RailCluster(400, 8), jobs)
 
-    assert tiling.unplaced == {}
-    assert tiling.used_gpus == sum(job.gpus for job in jobs)
+    assert tiling.reason_by_unplaced_job == {}
+    assert tiling.used_gpu_count == sum(job.gpu_count for job in jobs)
 
 
 @pytest.mark.parametrize(
     ("block", "job", "reason"),
     [
         ((3, 3), RailJob("x", 20), "it needs 20 GPUs, but the cluster has 16"),
-        ((3, 3), RailJob("x", 6, serves=True), "it serves with 6 GPUs, but a domain has 4"),
-        ((3, 3), RailJob("x", 8, tensor=8), "its tensor width is 8, but a domain has 4 GPUs"),
+        ((3, 3), RailJob("x", 6, is_serving=True), "it serves with 6 GPUs, but a domain has 4"),
+        ((3, 3), RailJob("x", 8, tensor_degree=8), "its tensor width is 8, but a domain has 4 GPUs"),
         (
             (3, 3),
             RailJob("x", 5),
@@ -129,7 +132,7 @@ def test_many_jobs_are_placed_at_once():
         ),
         (
             (3, 3),
-            RailJob("x", 4, tensor=3, shape=(2, 2)),
+            RailJob("x", 4, tensor_degree=3, shape=(2, 2)),
             "2 domains by 2 rails with tensor width 3 do not fit in 4 domains of 4 GPUs",
         ),
         ((3, 4), RailJob("x", 6), "it needs 6 GPUs, but other jobs leave 4"),
@@ -143,7 +146,7 @@ def test_many_jobs_are_placed_at_once():
 def test_a_job_without_a_place_has_a_reason(block, job, reason):
     tiling = tile_jobs(CLUSTER, [RailJob("block", block[0] * block[1], shape=block), job])
 
-    assert dict(tiling.unplaced) == {"x": reason}
+    assert dict(tiling.reason_by_unplaced_job) == {"x": reason}
 
 
 @pytest.mark.parametrize(
@@ -160,12 +163,12 @@ def test_invalid_input_is_named(make, words):
         make()
 
 
-FABRIC = make_rail_only(CLUSTER.gpus, CLUSTER.rails, 200.0, 2400.0)
+FABRIC = make_rail_only(CLUSTER.gpu_count, CLUSTER.rails, 200.0, 2400.0)
 
 
 def seconds(*jobs):
     """Return the simulated time in which each job ends its sums, alone or together, from its groups of GPUs."""
-    builder = TaskGraphBuilder(CLUSTER.gpus)
+    builder = TaskGraphBuilder(CLUSTER.gpu_count)
     sums = [[builder.add_allreduce(group, 10_000_000) for group in groups] for groups in jobs]
     execution = simulate(
         builder.build(), FABRIC, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
@@ -187,7 +190,7 @@ def groups_of(rectangle):
 )
 def test_jobs_on_different_rectangles_do_not_slow_each_other_down(one, other):
     jobs = [
-        groups_of(Rectangle(RailJob(name, place[2] * place[3], tensor=2), *place))
+        groups_of(Rectangle(RailJob(name, place[2] * place[3], tensor_degree=2), *place))
         for name, place in (("one", one), ("other", other))
     ]
     alone = [seconds(job)[0] for job in jobs]

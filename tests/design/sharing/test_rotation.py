@@ -21,7 +21,7 @@ from testbed.design.sharing.cassini.rotation import (
 )
 from testbed.errors import WorkloadError
 
-PAPER = Rounding(bins=72)
+PAPER = Rounding(bin_count=72)
 
 
 def job(name: str, period_ms: float, *bursts: tuple[float, float, float]) -> PeriodicJob:
@@ -34,8 +34,12 @@ def solved(jobs: list[PeriodicJob], rounding: Rounding | None = None) -> tuple[C
 
 
 def brute_force(circle: Circle) -> float:
-    first, *others = circle.shifts
-    ranges = [range(1), *(range(shift) for shift in others)] if circle.periodic else map(range, circle.shifts)
+    first, *others = circle.shift_counts
+    ranges = (
+        [range(1), *(range(shift) for shift in others)]
+        if circle.is_periodic
+        else map(range, circle.shift_counts)
+    )
     del first
     return min(circle.compute_excess(turns) for turns in itertools.product(*ranges))
 
@@ -48,11 +52,11 @@ def test_the_example_of_30_degrees(rounding):
     """Section 2.5: unshifted 0.916667; either job turned by 30 degrees (10 ms) 1.0."""
     circle, found = solved(FORTY_SIXTY, rounding)
 
-    assert circle.repeats == (3, 2)
+    assert circle.repeat_counts == (3, 2)
     assert circle.compute_score(circle.compute_excess([0, 0])) == pytest.approx(1 - 10 / 120)
     assert circle.compute_score(found.excess) == pytest.approx(1.0)
-    assert [turn * circle.tick for turn in found.turns] == pytest.approx([10.0, 0.0])
-    assert (found.proven, circle.approximate) == (True, False)
+    assert [turn * circle.tick for turn in found.shifts] == pytest.approx([10.0, 0.0])
+    assert (found.is_proven, circle.is_approximate) == (True, False)
 
 
 def test_15_and_10_ms_do_not_fit():
@@ -96,8 +100,8 @@ def test_branch_and_bound_finds_what_brute_force_finds():
     @given(job_lists())
     def check(jobs):
         circle, found = solved(jobs)
-        assert found.proven
-        assert circle.compute_excess(found.turns) == pytest.approx(found.excess)
+        assert found.is_proven
+        assert circle.compute_excess(found.shifts) == pytest.approx(found.excess)
         assert found.excess == pytest.approx(brute_force(circle))
         seen[len(jobs)] += 1
         seen["excess"] += found.excess > 0
@@ -110,21 +114,21 @@ def milp_excess(circle: Circle) -> float:
     """Return the least excess by `scipy.optimize.milp`: one shift of each job, excess at every tick."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    size = circle.ticks
-    choices = sum(circle.shifts)
+    size = circle.tick_count
+    choices = sum(circle.shift_counts)
     columns = (
         np.hstack(
             [
                 demand[list_positions(size, shifts)].T
-                for demand, shifts in zip(circle.demands, circle.shifts, strict=True)
+                for demand, shifts in zip(circle.demands, circle.shift_counts, strict=True)
             ]
         )
         / circle.capacity
     )
     above = LinearConstraint(np.hstack([columns, -np.eye(size)]), ub=1.0)
-    one_each = np.zeros((len(circle.shifts), choices + size))
-    for number, end in enumerate(np.cumsum(circle.shifts)):
-        one_each[number, end - circle.shifts[number] : end] = 1
+    one_each = np.zeros((len(circle.shift_counts), choices + size))
+    for number, end in enumerate(np.cumsum(circle.shift_counts)):
+        one_each[number, end - circle.shift_counts[number] : end] = 1
     solved = milp(
         np.concatenate([np.zeros(choices), np.ones(size)]),
         constraints=[above, LinearConstraint(one_each, 1, 1)],
@@ -156,14 +160,16 @@ def test_branch_and_bound_finds_what_mixed_integer_programming_finds():
 @given(job_lists(least=1), st.integers(0, 400))
 def test_laws_of_the_score(jobs, turn):
     circle = make_circle(jobs, 50.0)
-    turns = [(7 * number) % shifts for number, shifts in enumerate(circle.shifts)]
+    turns = [(7 * number) % shifts for number, shifts in enumerate(circle.shift_counts)]
     excess = circle.compute_excess(turns)
 
     assert circle.compute_excess([one + turn for one in turns]) == pytest.approx(excess)
     assert circle.compute_excess(
-        [one + own for one, own in zip(turns, circle.shifts, strict=True)]
+        [one + own for one, own in zip(turns, circle.shift_counts, strict=True)]
     ) == pytest.approx(excess)
-    assert excess >= sum(demand.sum() for demand in circle.demands) - circle.ticks * circle.capacity - 1e-6
+    assert (
+        excess >= sum(demand.sum() for demand in circle.demands) - circle.tick_count * circle.capacity - 1e-6
+    )
     fewer = make_circle(jobs[1:] or jobs, 50.0)
     assert (
         circle.compute_score(find_best_rotation(circle).excess)
@@ -187,11 +193,11 @@ def test_72_bins_are_too_coarse_for_long_circles_and_say_so():
     paper, coarse = solved(jobs, PAPER)
     exact, best = solved(jobs)
 
-    assert paper.shifts == (1, 1)
-    assert paper.approximate
+    assert paper.shift_counts == (1, 1)
+    assert paper.is_approximate
     assert paper.compute_score(coarse.excess) == pytest.approx(1.0)
     assert exact.compute_score(best.excess) == pytest.approx(0.938, abs=0.003)
-    assert not exact.approximate
+    assert not exact.is_approximate
 
 
 def test_five_jobs_of_a_fifth_fit_though_72_bins_do_not_show_it():
@@ -206,8 +212,8 @@ def test_five_jobs_of_a_fifth_fit_though_72_bins_do_not_show_it():
 def test_times_that_are_rounded_are_called_approximate():
     jobs = [job("a", 40.5, (0, 10, 50)), job("b", 60, (0, 10, 50))]
 
-    assert make_circle(jobs, 50.0).approximate
-    assert not make_circle(jobs, 50.0, Rounding(quantum_ms=0.5)).approximate
+    assert make_circle(jobs, 50.0).is_approximate
+    assert not make_circle(jobs, 50.0, Rounding(quantum_ms=0.5)).is_approximate
 
 
 def test_a_circle_above_its_cap_is_refused_with_what_to_do():
@@ -228,8 +234,8 @@ def test_a_search_that_runs_out_of_time_says_not_proven():
 
     found = find_best_rotation(circle, 3.0, clock=lambda: next(ticks))
 
-    assert not found.proven
-    assert found.excess == pytest.approx(circle.compute_excess(found.turns))
+    assert not found.is_proven
+    assert found.excess == pytest.approx(circle.compute_excess(found.shifts))
     assert found.excess <= circle.compute_excess([0] * 8)
 
 
@@ -270,5 +276,5 @@ def test_the_search_looks_at_few_of_all_combinations(monkeypatch):
 
     found = find_best_rotation(make_circle(fives(np.random.default_rng(3)), 50.0, PAPER))
 
-    assert found.proven
+    assert found.is_proven
     assert next(calls) < 5000

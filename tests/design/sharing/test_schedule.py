@@ -39,7 +39,7 @@ def test_two_jobs_of_half_their_time_start_half_a_period_apart():
     found = Scheduler(jobs, LINKS).schedule([fixed(*jobs)])
 
     assert sorted(found.starts_ms.values()) == [0.0, 150.0]
-    assert [(link.link, link.jobs, link.score, link.proven) for link in found.links] == [
+    assert [(link.link, link.jobs, link.score, link.is_proven) for link in found.links] == [
         ("a-b", ("x", "y"), 1.0, True)
     ]
     for one in found.predicted:
@@ -117,7 +117,7 @@ def test_a_long_checkpoint_delays_a_job_by_half_of_what_both_send_at_once(every_
     """While 3.84 s are written, each burst of 150 ms takes 300 ms: 12.8 iterations take 450 ms."""
     jobs = (job("x", 0.5, "a", "b"), checkpoint(3840, every_ms, "a", storage=("b",)))
 
-    x, save = Scheduler(jobs, LINKS, Rounding(most_ticks=1_000_000)).schedule([fixed(*jobs)]).predicted
+    x, save = Scheduler(jobs, LINKS, Rounding(max_ticks=1_000_000)).schedule([fixed(*jobs)]).predicted
 
     lost_ms = 12.8 * 150
     assert save.fair_ms == pytest.approx(every_ms + lost_ms, abs=150)
@@ -158,7 +158,7 @@ def test_when_all_have_loops_the_best_forest_is_scheduled_and_said_so():
     assert "spanning forest" in found.notes[0]
     for link in found.links:
         assert link.score <= 1.0
-        assert link.approximate or link.score == 1.0
+        assert link.is_approximate or link.score == 1.0
 
 
 def test_spread_gives_jobs_on_the_same_hosts_circuits_of_their_own():
@@ -254,4 +254,4 @@ def test_a_thousand_jobs_on_256_links_are_mostly_solved_to_the_proof():
     found = scheduler.schedule([fixed(*jobs)])
 
     assert len(found.links) > 200
-    assert sum(link.proven for link in found.links) / len(found.links) > 0.5
+    assert sum(link.is_proven for link in found.links) / len(found.links) > 0.5

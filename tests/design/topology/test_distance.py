@@ -74,7 +74,7 @@ def test_of_a_large_graph_a_sample_of_nodes_speaks_for_all(monkeypatch):
     whole = measure_distances(topology)
     monkeypatch.setattr(hops, "MAX_EXACT_NODES", 511)
     sample = measure_distances(topology)
-    assert (whole.sampled_from, sample.sampled_from) == (None, 64)
+    assert (whole.sampled_node_count, sample.sampled_node_count) == (None, 64)
     assert sample.mean_hops == pytest.approx(whole.mean_hops, rel=0.02)
     assert whole.diameter - 1 <= sample.diameter <= whole.diameter
     assert render_topology(topology)["hops_sampled_from"] == 64

@@ -93,7 +93,7 @@ def test_an_unknown_discount_is_refused():
 
 
 def test_primes_only():
-    finding = plan_topology(make_demand(32, everybody(32)), 8, primes=True)
+    finding = plan_topology(make_demand(32, everybody(32)), 8, only_primes=True)
     assert finding.topology.strides == (1, 3, 5, 13)
     assert set(finding.topology.strides) <= {1, 3, 5, 7, 11, 13}
 
@@ -128,7 +128,7 @@ def test_every_finding_is_connected_within_its_degree_and_can_be_wired(true_hops
     @given(jobs(), st.sampled_from(["averages", "published"]))
     def check(job, shares):
         demand, degree, simplex = job
-        finding = plan_topology(demand, degree, simplex=simplex, shares=shares)
+        finding = plan_topology(demand, degree, simplex=simplex, share_rule=shares)
         topology, nodes = finding.topology, demand.nodes
         hops = true_hops(nodes, topology.edges)
         assert hops.min() >= 0
@@ -145,7 +145,7 @@ def test_every_finding_is_connected_within_its_degree_and_can_be_wired(true_hops
         regular = set(sends.values()) == {degree}
         if not simplex and nodes % 2 == 0:
             assert regular
-            one_plane_an_interface = make_wiring(topology, planes=degree)
+            one_plane_an_interface = make_wiring(topology, plane_count=degree)
             assert all(link.source.index == link.target.index for link in one_plane_an_interface.links)
         seen["bought"] += bool(finding.link_count_by_pair)
         seen["twice"] += max(finding.link_count_by_pair.values(), default=0) > 1

@@ -33,8 +33,8 @@ def test_the_degree_is_split_by_bytes(allreduce, pairs, degree, one_way, duplex)
 
 
 def test_a_split_may_be_asked_for():
-    assert split_degree(demand(1, 0), 4, simplex=False, matching_nics=2) == (2, 2)
-    assert split_degree(demand(1, 0), 4, simplex=True, matching_nics=3) == (1, 3)
+    assert split_degree(demand(1, 0), 4, simplex=False, matching_nic_count=2) == (2, 2)
+    assert split_degree(demand(1, 0), 4, simplex=True, matching_nic_count=3) == (1, 3)
 
 
 @pytest.mark.parametrize(("wanted", "simplex"), [(4, True), (-1, True), (4, False), (3, False), (1, False)])
@@ -42,7 +42,7 @@ def test_a_split_that_leaves_no_ring_is_refused(wanted, simplex):
     with pytest.raises(
         TopologyError, match=r"of 4 NICs for matchings leave . for rings, which need at least"
     ):
-        split_degree(demand(1, 1), 4, simplex=simplex, matching_nics=wanted)
+        split_degree(demand(1, 1), 4, simplex=simplex, matching_nic_count=wanted)
 
 
 ROOMY = dict.fromkeys((2, 4, 8, 16), 8)

@@ -71,7 +71,7 @@ def test_geometric_as_published(nodes, degree, simplex, expected, diameter, mean
     chosen = select_permutations(nodes, degree if simplex else degree // 2, candidates, simplex=simplex)
     assert chosen == expected
     found = measure_reach(nodes, list_direct_strides(nodes, chosen, simplex=simplex))
-    assert (found.unreached, found.diameter) == (0, diameter)
+    assert (found.unreached_count, found.diameter) == (0, diameter)
     assert round(found.total_hops / (nodes - 1), 3) == mean
 
 
@@ -232,4 +232,4 @@ def test_coin_change_is_shortest_and_consistent(true_hops, ring_edges):
 
 def test_a_node_without_a_path_is_minus_one():
     assert compute_hop_distances(6, (2,)) == [0, -1, 1, -1, 2, -1]
-    assert measure_reach(6, (2,)).unreached == 3
+    assert measure_reach(6, (2,)).unreached_count == 3

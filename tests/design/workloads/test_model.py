@@ -124,6 +124,6 @@ def test_a_demand_asks_for_all_bytes_and_strides_where_they_fit(make_operator):
 def test_groups_that_no_stride_joins_become_rings_of_pairs():
     groups = {(0, 2, 4): 300, (1, 3, 5): 600, (0, 1): 80, (0, 3): 10, (0, 1, 2, 3, 4, 5): 60}
     demand = Traffic(6, groups, np.zeros((6, 6))).demand
-    assert [(each.group, each.size_bytes) for each in demand.allreduce] == [(3, 600), (6, 60)]
+    assert [(each.group_size, each.size_bytes) for each in demand.allreduce] == [(3, 600), (6, 60)]
     pairs = dict(zip(zip(demand.source, demand.target, strict=True), demand.size_bytes, strict=True))
     assert pairs == {(0, 1): 80.0, (1, 0): 80.0, (0, 3): 10.0, (3, 0): 10.0}

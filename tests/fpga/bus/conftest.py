@@ -52,7 +52,7 @@ def axi_simulator(demo):
     reason = explain_missing("verilator", "make", "g++")
     if reason:
         pytest.skip(reason)
-    return verilator.build(make_axi_design(demo), optimise="-O1")
+    return verilator.build(make_axi_design(demo), optimise_flag="-O1")
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import numpy as np
 
 from fpga.count_action.ports import Port, Ports
 from fpga.hdl.design import Design
-from fpga.registers import Streams
+from fpga.registers import StreamAccess
 from fpga.registers.top import list_block_files
 
-TEXTS = {path.name: path.read_text() for path in list_block_files(Streams.REGISTERS)}
+TEXTS = {path.name: path.read_text() for path in list_block_files(StreamAccess.REGISTERS)}
 
 PORTS = {
     "portal_source.sv": (["push_i", "mask_i", "ready_i"], ["valid_o", "waiting_o"]),

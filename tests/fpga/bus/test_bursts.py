@@ -61,7 +61,7 @@ class Slow:
 
     def run(self, rows):
         ports = self.design.ports
-        out = np.zeros((len(rows), ports.output_columns), np.uint64)
+        out = np.zeros((len(rows), ports.output_column_count), np.uint64)
         for name in ("awready", "wready", "arready"):
             out[:, ports.find_output(name).column] = 1
         for request, response in (("awvalid", "b"), ("arvalid", "r")):

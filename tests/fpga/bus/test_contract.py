@@ -5,7 +5,7 @@ import pytest
 from fpga.beats import unpack
 from fpga.bus import RegisterBus, SimulatedBus, make_simulated_bus, open_bus
 from fpga.bus.pynq import PynqBus
-from fpga.registers import Streams
+from fpga.registers import StreamAccess
 
 
 @pytest.mark.slow
@@ -45,13 +45,13 @@ def test_verilator(demo, scenario, expected, axi_simulator, tmp_path):
 @pytest.mark.long
 @pytest.mark.hdl
 def test_cocotb_on_icarus(expected, told_in_icarus):
-    assert told_in_icarus(Streams.REGISTERS, "story") == expected
+    assert told_in_icarus(StreamAccess.REGISTERS, "story") == expected
 
 
 @pytest.mark.long
 @pytest.mark.hdl
 def test_axi_stream_on_icarus(told_in_icarus):
-    seen = told_in_icarus(Streams.AXI_STREAM, "streams")
+    seen = told_in_icarus(StreamAccess.AXI_STREAM, "streams")
     assert seen["total"] == [4 * n + 3 for n in range(20)]
     assert seen["went"] == 20
     assert [unpack(beat, 6, 12, signed=True) for beat in seen["beat"]] == [
@@ -62,7 +62,7 @@ def test_axi_stream_on_icarus(told_in_icarus):
 @pytest.mark.long
 @pytest.mark.hdl
 def test_random_pauses_and_resets_break_no_rule_of_axi(told_in_icarus):
-    seen = told_in_icarus(Streams.AXI_STREAM, "restless")
+    seen = told_in_icarus(StreamAccess.AXI_STREAM, "restless")
     assert seen["violations"] == []
     assert seen["resets"] == 12
     assert min(seen["moved"].values()) >= 40, seen

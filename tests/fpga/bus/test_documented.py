@@ -20,7 +20,7 @@ from fpga.count_action import (
     check,
 )
 from fpga.count_action.actions.memory import make_memory
-from fpga.registers import Streams, make_register_map
+from fpga.registers import StreamAccess, make_register_map
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/reference/registers.md").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def test_every_scheme_is_there():
 
 
 def test_identities_are_those_of_the_tops():
-    for streams in Streams:
+    for streams in StreamAccess:
         assert f"`{streams.value:#010x}`" in PAGE
 
 

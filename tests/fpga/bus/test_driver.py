@@ -10,7 +10,7 @@ from fpga.beats import pack, pack_beats, unpack
 from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Module, Ref, Signal, SignalKind, Target
 from fpga.count_action import Datapath as Representation
-from fpga.registers import Streams
+from fpga.registers import StreamAccess
 
 
 class Recorder:
@@ -61,7 +61,7 @@ def driver(bus, demo, scenario):
 
 
 def test_hardware_of_another_hash_is_refused_and_left_alone(demo):
-    driver = Datapath(Constant(Streams.REGISTERS.value, 0x0BADF00D))
+    driver = Datapath(Constant(StreamAccess.REGISTERS.value, 0x0BADF00D))
     with pytest.raises(WrongHardware) as raised:
         driver.load(Program(demo))
     assert "0badf00d" in str(raised.value)
@@ -80,7 +80,7 @@ def test_streams_on_axi_stream_cannot_be_run_through_registers(demo):
         def write32(self, offset, value):
             pass
 
-    driver = Datapath(Board(Streams.AXI_STREAM.value, demo.digest))
+    driver = Datapath(Board(StreamAccess.AXI_STREAM.value, demo.digest))
     driver.load(Program(demo))
     with pytest.raises(DatapathError, match="AXI-Stream ports"):
         driver.run({"w": [1]})

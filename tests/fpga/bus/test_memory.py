@@ -110,4 +110,4 @@ def test_the_inputs_of_a_load_are_no_inputs_of_the_driver():
         driver.set_input("lookup_curve_load", 1)
     names = [each.name for each in driver.registers if "curve" in each.name]
     assert names == [f"MEMORY_lookup_curve_{each}" for each in ("ADDRESS", "LOAD", "WORD")]
-    assert [each.words for each in driver.registers if "curve" in each.name] == [1, 2, 2]
+    assert [each.word_count for each in driver.registers if "curve" in each.name] == [1, 2, 2]

@@ -27,7 +27,7 @@ def test_random_accesses(demo, axi_bus):
         each.get_offset(word)
         for each in table
         if each.access in {Access.PULSE, Access.PUSH}
-        for word in range(each.words)
+        for word in range(each.word_count)
     }
     generator = random.Random(7)
     simulated = make_simulated_bus(demo, "reference")
@@ -42,15 +42,15 @@ def test_random_accesses(demo, axi_bus):
             axi_bus.write32(CONTROL, 4)
             simulated.write32(CONTROL, 4)
         register = generator.choice(steady)
-        where = register.get_offset(generator.randrange(register.words))
+        where = register.get_offset(generator.randrange(register.word_count))
         assert axi_bus.read32(where) == simulated.read32(where), register.name
-        kept += simulated.read32(where) != register.reset
+        kept += simulated.read32(where) != register.reset_value
     assert kept > 100  # it was not all zeros
 
 
 def test_offsets_without_a_register_read_zero(demo, axi_bus):
     table = make_register_map(demo)
-    for offset in range(table.size_bytes, 1 << table.address_bits, 4):
+    for offset in range(table.size_bytes, 1 << table.address_width, 4):
         axi_bus.write32(offset, 0xFFFFFFFF)
         assert axi_bus.read32(offset) == 0
     assert make_simulated_bus(demo, "reference").read32(table.size_bytes) == 0

@@ -32,7 +32,7 @@ def test_the_upper_bits_have_a_register_of_their_own():
     table = make_register_map(parse_text(TEXT, "wide.ca").datapath)
     low, high = table["TARGET", "wide", "far"], table["TARGET", "wide", "far", "HIGH"]
     assert high.offset == low.offset + 4
-    assert high.reset << 32 | low.reset == 200_000_000_000_000
+    assert high.reset_value << 32 | low.reset_value == 200_000_000_000_000
     assert (low.width, high.width, high.access) == (32, 16, Access.WRITE)
     assert ("OUT", "wide", "kept", "HIGH") in table
     assert ("TARGET", "wide", "each", "HIGH") in table

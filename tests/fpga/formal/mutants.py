@@ -10,7 +10,7 @@ from fpga.formal.blocks import (
     RTL,
     BlockProof,
     read_checks_sources,
-    read_part_sources,
+    read_instantiated_sources,
     write_proof,
 )
 
@@ -285,7 +285,7 @@ def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
     blocks = [mutant.proven for mutant in mutants]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
-    parts = read_part_sources(each.block for each in blocks)
+    parts = read_instantiated_sources(each.block for each in blocks)
     checks = read_checks_sources(each.block for each in blocks)
     return {**parts, **texts, **checks, "proof.sv": write_proof(blocks, names)}
 

@@ -49,7 +49,13 @@ def missed_of(prover):
             if name != mutant.assertion
         ]
         outcome = prover.run(
-            sources, "proof", cover=False, depth=depth, budget_s=3000, is_bounded=True, excluded=others
+            sources,
+            "proof",
+            include_cover=False,
+            depth=depth,
+            budget_s=3000,
+            is_bounded=True,
+            excluded=others,
         )
         failed = {failure.name for failure in outcome.failures}
         return [
@@ -63,7 +69,7 @@ def missed_of(prover):
 
 def assert_proven(proof, reached):
     assert proof.failures == ()
-    assert proof.undecided == ()
+    assert proof.undecided_assertions == ()
     assert proof.is_proven
     assert proof.unreached == ()
     assert {name.rpartition(".")[2] for name in proof.reached} == reached
@@ -93,7 +99,7 @@ def test_a_pipeline_is_proven(proof_of, proven):
 def test_a_wide_block_is_proven(prover, block):
     proven = [each for each in BLOCK_PROOFS if each.block == block]
     assert_proven(
-        prover.run(collect_proof_sources(proven), "proof", cover=False, depth=3, budget_s=3000), set()
+        prover.run(collect_proof_sources(proven), "proof", include_cover=False, depth=3, budget_s=3000), set()
     )
 
 

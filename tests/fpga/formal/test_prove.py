@@ -37,11 +37,13 @@ def daily(places, *kept):
 def test_a_module_of_the_library_is_proven(prover, path):
     proof = prove(load(path).datapath)
     assert proof.ok, proof.results
-    unreached = [(each.module, each.part, each.statement) for each in proof.covered if not each.is_reached]
+    unreached = [
+        (each.module, each.part_name, each.statement) for each in proof.cover_results if not each.is_reached
+    ]
     # Nothing keeps the accumulator's results waiting: the sequencer, which counts them, has no stream of its own.
     never = [("accumulator", "result", "stall")] if path.stem == "photonic_mac_control" else []
     assert unreached == never
-    assert sum(each.statement == "fire" for each in proof.covered if each.is_reached) >= 1
+    assert sum(each.statement == "fire" for each in proof.cover_results if each.is_reached) >= 1
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,7 @@ def test_a_sound_top_is_proven_and_every_property_applies(prover, wired):
 def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, wired, place):
     mutant = mutants.WIRING_MUTANTS[place]
     with mock.patch.object(specification, "make_design", faulty(wired, mutant)):
-        proof = prove(wired, cover=False)
+        proof = prove(wired, include_cover=False)
     result = proof.find_result(mutant.module, mutant.property)
     assert result.verdict is Verdict.FAILED
     assert not proof.ok
@@ -84,7 +86,7 @@ def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, w
     assert (
         int(head[-1]) <= first
     )  # the cycle that fails; no port may show it before a later one of another run
-    assert proof.trace.startswith("$")
+    assert proof.vcd_text.startswith("$")
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,7 @@ def chosen(mutants):
 def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place):
     mutant = mutants.CHOICE_MUTANTS[place]
     with mock.patch.object(specification, "make_design", faulty(chosen, mutant)):
-        proof = prove(chosen, cover=False)
+        proof = prove(chosen, include_cover=False)
     assert proof.find_result(mutant.module, mutant.property).verdict is Verdict.FAILED
     assert proof.counterexample != ()
 
@@ -106,7 +108,7 @@ def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place
 def test_choices_and_buffers_are_proven(prover, chosen):
     proof = prove(chosen)
     assert proof.ok
-    assert [each for each in proof.covered if not each.is_reached] == []
+    assert [each for each in proof.cover_results if not each.is_reached] == []
 
 
 BITS = """module m { inputs: { stream x of 2 lanes of 4 bits signed; number n of 3 bits }
@@ -118,7 +120,7 @@ BITS = """module m { inputs: { stream x of 2 lanes of 4 bits signed; number n of
 def test_bits_of_values_are_proven(prover):
     proof = prove(parse_text(BITS, "bits.ca").datapath)
     assert proof.ok
-    assert [each for each in proof.covered if not each.is_reached] == []
+    assert [each for each in proof.cover_results if not each.is_reached] == []
 
 
 @pytest.mark.long
@@ -131,7 +133,7 @@ def test_a_wrong_bit_is_found(prover, mutants, old, new, name):
     with mock.patch.object(
         specification, "make_design", faulty(datapath, mutants.WiringMutant(old, new, "m", name))
     ):
-        proof = prove(datapath, cover=False)
+        proof = prove(datapath, include_cover=False)
     assert proof.find_result("m", name).verdict is Verdict.FAILED
 
 
@@ -146,10 +148,10 @@ def test_a_split_stream_is_proven_and_a_beat_taken_twice_is_found(prover, mutant
     datapath = parse_text(SPLIT, "split.ca").datapath
     proof = prove(datapath)
     assert proof.ok
-    assert [each for each in proof.covered if not each.is_reached] == []
+    assert [each for each in proof.cover_results if not each.is_reached] == []
     twice = mutants.WiringMutant(".enable_i(!m_pair_fire)", ".enable_i(1'b1)", "m", "fires")
     with mock.patch.object(specification, "make_design", faulty(datapath, twice)):
-        proof = prove(datapath, cover=False)
+        proof = prove(datapath, include_cover=False)
     assert proof.find_result("m", "fires").verdict is Verdict.FAILED
 
 
@@ -164,10 +166,10 @@ def test_a_choice_among_streams_that_others_take_is_proven_and_a_beat_taken_twic
     datapath = parse_text(TURNS, "turns.ca").datapath
     proof = prove(datapath)
     assert proof.ok, proof.results
-    assert [each for each in proof.covered if not each.is_reached] == []
+    assert [each for each in proof.cover_results if not each.is_reached] == []
     twice = mutants.WiringMutant(".enable_i(!m_high_fire)", ".enable_i(1'b1)", "m", "beats")
     with mock.patch.object(specification, "make_design", faulty(datapath, twice)):
-        proof = prove(datapath, cover=False)
+        proof = prove(datapath, include_cover=False)
     assert proof.find_result("m", "beats").verdict is Verdict.FAILED
 
 
@@ -184,7 +186,7 @@ MEMORY = """module m { inputs: { stream x of 3 bits signed; flag b; flag c; numb
 def test_a_memory_is_proven(prover):
     proof = prove(parse_text(MEMORY, "memory.ca").datapath)
     assert proof.ok, proof.results
-    assert [each for each in proof.covered if not each.is_reached] == []
+    assert [each for each in proof.cover_results if not each.is_reached] == []
 
 
 @pytest.mark.long
@@ -210,7 +212,7 @@ def test_a_wrong_memory_is_found(prover, mutants, old, new):
     with mock.patch.object(
         specification, "make_design", faulty(datapath, mutants.WiringMutant(old, new, "m", "flags"))
     ):
-        proof = prove(datapath, cover=False)
+        proof = prove(datapath, include_cover=False)
     assert proof.find_result("m", "flags").verdict is Verdict.FAILED
     assert proof.counterexample != ()
 
@@ -225,7 +227,7 @@ def test_the_first_of_several_stores_wins(prover, mutants, first, verdict):
     datapath = parse_text(RANKED, "ranked.ca").datapath
     mutant = mutants.WiringMutant(".data_i(m_x_fire ?", f".data_i({first} ?", "m", "flags")
     with mock.patch.object(specification, "make_design", faulty(datapath, mutant)):
-        proof = prove(datapath, cover=False)
+        proof = prove(datapath, include_cover=False)
     assert proof.find_result("m", "flags").verdict is verdict
 
 
@@ -243,8 +245,8 @@ module bucket {
 
 @pytest.mark.long
 def test_what_the_text_states_is_proven_under_what_it_assumes(prover):
-    proof = prove(parse_text(STATED).datapath, cover=False)
-    stated = {each.part: each for each in proof.results if each.property == "stated"}
+    proof = prove(parse_text(STATED).datapath, include_cover=False)
+    stated = {each.part_name: each for each in proof.results if each.property == "stated"}
     assert {name: each.verdict for name, each in stated.items()} == {
         "bounded": Verdict.PROVEN,
         "small": Verdict.PROVEN,  # by what is assumed alone
@@ -259,7 +261,9 @@ def test_what_the_text_states_is_proven_under_what_it_assumes(prover):
 @pytest.mark.long
 def test_a_property_is_vacuous_where_no_run_meets_what_is_assumed(prover):
     text = STATED.replace("assume { x.data < 100 }", "assume { x.data < 1 and x.data > 1 }")
-    proof = prove(parse_text(text.replace("three: tokens == 3", "six: tokens == 6")).datapath, cover=False)
+    proof = prove(
+        parse_text(text.replace("three: tokens == 3", "six: tokens == 6")).datapath, include_cover=False
+    )
     assert {each.verdict for each in proof.results if each.property == "stated"} == {Verdict.VACUOUS}
     assert proof.find_result("bucket", "fires").verdict is Verdict.PROVEN
 

@@ -8,7 +8,7 @@ from libraries import skip_without
 skip_without("pyosys", reason="needs pyosys: pip install 'lightbed[hdl]'")
 skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 
-from fpga.hdl.synthesis import BASELINE, estimate, find_growth, list_designs
+from fpga.hdl.synthesis import BASELINE_PATH, estimate_cells, find_growth, list_designs
 from fpga.hdl.tools import find_tool
 
 QUICK = {"count_action_beat"}
@@ -17,7 +17,7 @@ QUICK = {"count_action_beat"}
 
 @pytest.fixture(scope="module")
 def baseline():
-    return json.loads(BASELINE.read_text(encoding="ascii"))
+    return json.loads(BASELINE_PATH.read_text(encoding="ascii"))
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_the_baseline_has_every_design(baseline):
 @pytest.mark.long
 @pytest.mark.process
 def test_a_block_of_the_core_has_not_grown(baseline):
-    now = estimate([design for design in list_designs() if design.top in QUICK])
+    now = estimate_cells([design for design in list_designs() if design.top in QUICK])
     assert set(now) == QUICK
     assert find_growth(now, baseline) == ()
 
@@ -36,7 +36,7 @@ def test_a_block_of_the_core_has_not_grown(baseline):
 @pytest.mark.long
 @pytest.mark.process
 def test_nothing_has_grown(baseline):
-    assert find_growth(estimate(list_designs(), timeout_s=3000), baseline) == ()
+    assert find_growth(estimate_cells(list_designs(), timeout_s=3000), baseline) == ()
 
 
 @pytest.mark.long
@@ -47,7 +47,7 @@ def test_nothing_has_grown(baseline):
 )
 def test_a_memory_is_block_ram(prover, tmp_path, passes, cell, blocks):
     name = "count_action_memory"
-    (tmp_path / "memory.sv").write_text((BASELINE.parent / f"{name}.sv").read_text(encoding="ascii"))
+    (tmp_path / "memory.sv").write_text((BASELINE_PATH.parent / f"{name}.sv").read_text(encoding="ascii"))
     script = (
         "read_verilog -sv memory.sv",
         f"chparam -set Words 1024 -set Width 16 -set AddressWidth 10 {name}",

@@ -356,6 +356,6 @@ def test_every_module_is_proven_and_its_built_files_are_verified(warm_yosys, tmp
         pytest.skip(reason)
     proof = prove(load(path).datapath)
     assert proof.ok, proof.results
-    assert [each for each in proof.covered if each.statement == "fire" and not each.is_reached] == []
+    assert [each for each in proof.cover_results if each.statement == "fire" and not each.is_reached] == []
     assert run_app(["build", str(path), "-o", str(tmp_path / "built")]) == 0
     assert verify(tmp_path / "built").ok

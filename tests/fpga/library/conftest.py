@@ -53,15 +53,15 @@ def play():
     pytest.importorskip("lark", reason="needs lark: pip install 'lightbed[fpga]'")
     pytest.importorskip("numba", reason="needs numba: pip install 'lightbed[fpga]'")
     from fpga.count_action.simulate import simulate
-    from fpga.count_action.simulate.port_values import put_series
+    from fpga.count_action.simulate.port_values import write_series
 
     def run(name: str, driven: Mapping[str, Sequence[int]], cycles: int, **parameters: int) -> Played:
         datapath = load(LIBRARY / f"{name}.ca", parameters).datapath
         ports = make_ports(datapath)
-        rows = np.zeros((cycles, ports.input_columns), np.uint64)
+        rows = np.zeros((cycles, ports.input_column_count), np.uint64)
         ready = {port.name: [1] * cycles for port in ports.inputs if port.name.endswith("_ready_i")}
         for port, series in {**ready, **driven}.items():
-            put_series(rows, ports.find_input(port), list(series))
+            write_series(rows, ports.find_input(port), list(series))
         return Played(datapath, rows, simulate(datapath, rows))
 
     return run

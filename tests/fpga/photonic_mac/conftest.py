@@ -38,7 +38,7 @@ def verilated():
 
     from fpga.hdl import verilator
 
-    return verilator.build(loopback_design(), optimise="-O1")
+    return verilator.build(loopback_design(), optimise_flag="-O1")
 
 
 class Unit:
@@ -54,12 +54,12 @@ class Unit:
         self.design = make_block_design("unit", self.ports, {"unit": text})
 
     def run(self, driven: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        from fpga.count_action.simulate.port_values import put_series, read_series
+        from fpga.count_action.simulate.port_values import read_series, write_series
 
         cycles = max(len(series) for series in driven.values())
-        rows = np.zeros((cycles, self.ports.input_columns), np.uint64)
+        rows = np.zeros((cycles, self.ports.input_column_count), np.uint64)
         for name, series in driven.items():
-            put_series(rows, self.ports.find_input(name), [int(value) for value in series])
+            write_series(rows, self.ports.find_input(name), [int(value) for value in series])
         outputs = self._icarus.run(self.design, rows)
         return {port.name: read_series(port, outputs) for port in self.ports.outputs}
 
@@ -67,7 +67,7 @@ class Unit:
 def _placed(port, widths):
     placed = []
     for name, width in widths.items():
-        placed.append(port(name, width, placed[-1].column + placed[-1].words if placed else 0))
+        placed.append(port(name, width, placed[-1].column + placed[-1].word_count if placed else 0))
     return tuple(placed)
 
 

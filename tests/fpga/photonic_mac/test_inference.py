@@ -215,7 +215,7 @@ def test_the_top_reads_the_counts_where_the_control_has_them():
 
 def test_what_does_not_finish_is_reported():
     with pytest.raises(ValueError, match=r"did not finish\. Was the run long enough"):
-        inference(np.zeros((9, PORTS.output_columns), np.uint64))
+        inference(np.zeros((9, PORTS.output_column_count), np.uint64))
 
 
 @pytest.mark.parametrize("sizes", [(1025, 1), (1, 1025), (1000, 300), (1, 1, 1, 1, 1, 1)])

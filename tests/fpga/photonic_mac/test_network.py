@@ -106,7 +106,7 @@ def test_an_image_that_does_not_fit_is_refused(image):
 
 
 def test_the_noise_is_triangular_with_the_deviation_of_the_page():
-    drawn = compute_noise(seed=7, cycles=4000)
+    drawn = compute_noise(seed=7, cycle_count=4000)
     assert (drawn.min(), drawn.max()) == (-3, 3)
     assert drawn.mean() == pytest.approx(0, abs=0.02)
     assert drawn.std() == pytest.approx(np.sqrt(2.5), abs=0.01)

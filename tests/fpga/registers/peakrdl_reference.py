@@ -30,7 +30,7 @@ def reference_sources(table: RegisterMap) -> tuple[tuple[str, str], ...]:
             cpuif_cls=AXI4Lite_Cpuif_flattened,
             module_name=f"{table.name}_regblock",
             package_name=f"{table.name}_regblock_pkg",
-            address_width=table.address_bits,
+            address_width=table.address_width,
         )
         files = [f"{table.name}_regblock_pkg.sv", f"{table.name}_regblock.sv"]
         sources = [(file, (folder / file).read_text(encoding="utf-8")) for file in files]
@@ -39,7 +39,7 @@ def reference_sources(table: RegisterMap) -> tuple[tuple[str, str], ...]:
 
 def _wrapper(table: RegisterMap) -> str:
     """Return the module that has vectors for the structs of PeakRDL."""
-    signals = list_axi_signals(table.address_bits)
+    signals = list_axi_signals(table.address_width)
     ports = [declare_port(name, 1, is_output=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [declare_port(f"s_axil_{each.name}", each.width, is_output=each.is_output) for each in signals]
     ports += [vector.declaration for register in table for vector in list_vectors(register)]
@@ -58,18 +58,18 @@ def _wrapper(table: RegisterMap) -> str:
 
 
 def _words(register: Register) -> list[str]:
-    if register.words == 1:
+    if register.word_count == 1:
         return [register.name]
-    return [f"{register.name}[{word}]" for word in range(register.words)]
+    return [f"{register.name}[{word}]" for word in range(register.word_count)]
 
 
 def _connect(register: Register) -> Iterator[str]:
-    words, signal = _words(register), register.signal_bits or register.bits
+    words, signal = _words(register), register.signal_bit_count or register.bit_count
     whole = f"{register.name}_whole"
     if register.access is not Access.CONSTANT:
-        yield f"wire {format_bit_range(register.bits)}{whole};"
+        yield f"wire {format_bit_range(register.bit_count)}{whole};"
     if register.access is Access.READ:
-        yield f"assign {whole} = {register.bits}'({register.name}_i);"
+        yield f"assign {whole} = {register.bit_count}'({register.name}_i);"
         for number, word in enumerate(words):
             span = f"[{number * register.width}+:{register.width}]" if len(words) > 1 else ""
             yield f"assign hwif_in.{word}.VALUE.next = {whole}{span};"

@@ -90,7 +90,7 @@ def test_ip_has_the_register_map(built, tmp_path, demo):
     record = recorded(built, tmp_path, "package_ip.tcl", "demo")
     offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
     table = make_register_map(demo)
-    assert offsets == [each.get_offset(word) for each in table for word in range(each.words)]
+    assert offsets == [each.get_offset(word) for each in table for word in range(each.word_count)]
     assert "ipx::add_register TARGET_adder_per_sum" in record
 
 
@@ -125,7 +125,7 @@ def test_the_smartnic_is_packaged_with_its_buses_and_registers(nic, tmp_path):
     assert "set_property top smartnic_axi" in record
     offsets = [int(each, 16) for each in re.findall(r"set_property address_offset (0x\w+)", record)]
     assert offsets == [
-        each.get_offset(word) for each in make_smartnic_registers() for word in range(each.words)
+        each.get_offset(word) for each in make_smartnic_registers() for word in range(each.word_count)
     ]
 
 

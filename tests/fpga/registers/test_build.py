@@ -22,12 +22,12 @@ from fpga.count_action import (
     Target,
 )
 from fpga.hdl import explain_missing, find_tool
-from fpga.registers import Streams, make_register_map
+from fpga.registers import StreamAccess, make_register_map
 from fpga.registers.build import build_files, list_top_sources, read_board_files, write_files
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.top import Top
 
-TOPS = [pytest.param(each, id=each.name.lower()) for each in Streams]
+TOPS = [pytest.param(each, id=each.name.lower()) for each in StreamAccess]
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def tool(name):
 
 
 def sources(built, streams):
-    return (built / f"demo_{'axi' if streams is Streams.REGISTERS else 'axis'}.f").read_text().split()
+    return (built / f"demo_{'axi' if streams is StreamAccess.REGISTERS else 'axis'}.f").read_text().split()
 
 
 @pytest.mark.long
@@ -106,7 +106,7 @@ def test_the_register_file_is_to_be_read(built, demo):
     assert max(map(len, text.splitlines())) <= 100
     joined = text.replace("\n  // ", " ")
     for register in make_register_map(demo):
-        last = f" to 0x{register.get_offset(register.words - 1):X}" if register.words > 1 else ""
+        last = f" to 0x{register.get_offset(register.word_count - 1):X}" if register.word_count > 1 else ""
         assert f" 0x{register.offset:X}{last} {register.name}: " in joined
         assert f"{register.description}." in joined
 
@@ -124,7 +124,7 @@ def test_many_targets_fold_the_lines_of_a_top():
     count = Count("c", CountKind.ACCUMULATE, "t0", (Ref("x"),))
     targets = tuple(Target(f"t{place}", 1) for place in range(40))
     module = Module("m", (count,), targets, (Action(ActionKind.PULSE, "c", "p"),))
-    top = Top(Datapath("many", (Signal("x", SignalKind.FLAG),), (module,)), Streams.REGISTERS)
+    top = Top(Datapath("many", (Signal("x", SignalKind.FLAG),), (module,)), StreamAccess.REGISTERS)
     assert "TARGET_m_t39_o" in top.text
     assert max(map(len, top.text.splitlines())) <= 110
 
@@ -179,7 +179,7 @@ def test_port_names_that_coincide_are_refused():
     module = Module("m", (count,), (Target("t", 1),), (Action(ActionKind.PULSE, "c", "p"),))
     datapath = Datapath("d", (stream("x", 2), stream("x_0", 1)), (module,))
     with pytest.raises(ValueError, match=r"s_axis_x_0_tvalid.*Rename"):
-        _ = Top(datapath, Streams.AXI_STREAM).text
+        _ = Top(datapath, StreamAccess.AXI_STREAM).text
 
 
 def test_unknown_board():

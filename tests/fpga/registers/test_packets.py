@@ -5,8 +5,8 @@ from libraries import skip_without
 skip_without("lark", reason="lark reads the language: pip install 'lightbed[fpga]'")
 
 from fpga.count_action import parse_text
-from fpga.count_action.verilog import emit
-from fpga.registers import Streams
+from fpga.count_action.verilog import write_top_module
+from fpga.registers import StreamAccess
 from fpga.registers.register_list import make_register_map
 from fpga.registers.top import Top
 
@@ -19,7 +19,7 @@ def lines(top: str) -> set[str]:
 
 
 def test_axi_stream_ports_have_tlast_and_tkeep():
-    found = lines(Top(parse_text(TEXT, "p.ca").datapath, Streams.AXI_STREAM).text)
+    found = lines(Top(parse_text(TEXT, "p.ca").datapath, StreamAccess.AXI_STREAM).text)
     assert found >= {
         "input  wire s_axis_x_tlast",
         "input  wire [3:0] s_axis_x_tkeep",
@@ -36,7 +36,7 @@ def test_only_the_top_with_registers_has_them_as_flags():
     datapath = parse_text(TEXT, "p.ca").datapath
     registers, axis = (
         [each.name for each in make_register_map(datapath, streams)]
-        for streams in (Streams.REGISTERS, Streams.AXI_STREAM)
+        for streams in (StreamAccess.REGISTERS, StreamAccess.AXI_STREAM)
     )
     assert {"IN_x_last", "IN_x_keep"} <= set(registers)
     assert not {"IN_x_last", "IN_x_keep"} & set(axis)
@@ -46,11 +46,13 @@ def test_only_the_top_with_registers_has_them_as_flags():
 def test_the_ready_of_a_buffered_stream_comes_from_its_buffer_at_both_tops():
     text = TEXT.replace("with last and keep }", "with last and keep buffered; stream z of 8 bits }")
     datapath = parse_text(text.replace("sum x.valid", "sum x.valid + z.valid"), "p.ca").datapath
-    core = emit(datapath)
+    core = write_top_module(datapath)
     assert ".ready_o(x_ready_o)" in core
     assert "assign x_ready_o" not in core
     assert "assign z_ready_o = !p_stall;" in core  # what is not marked keeps R7
     assert ".data_i({x_keep_i, x_last_i, x_data_i})" in core
-    axis, axi = (lines(Top(datapath, each).text) for each in (Streams.AXI_STREAM, Streams.REGISTERS))
+    axis, axi = (
+        lines(Top(datapath, each).text) for each in (StreamAccess.AXI_STREAM, StreamAccess.REGISTERS)
+    )
     assert "assign s_axis_x_tready = dp_x_ready_o && !held" in axis  # both from registers
     assert ".ready_i(dp_x_ready_o & {1{!held}})" in axi

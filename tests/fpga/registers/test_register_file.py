@@ -16,8 +16,8 @@ from fpga.count_action.ports import Port, Ports
 from fpga.formal import sby
 from fpga.hdl import explain_missing
 from fpga.hdl.design import Design
-from fpga.registers import Access, Streams, make_register_map
-from fpga.registers.model import Bits, MapBuilder, PortBits, RegisterMap
+from fpga.registers import Access, StreamAccess, make_register_map
+from fpga.registers.model import BitField, MapBuilder, PortBits, RegisterMap
 from fpga.registers.register_file import count_read_cycles, emit_register_file
 from fpga.registers.register_ports import list_axi_signals, list_vectors
 
@@ -42,8 +42,8 @@ def _reference_sources(table):
 def random_map(seed):
     """Return a map with registers of every access, of random widths and words, with bits that no signal has."""
     draw, builder = random.Random(seed), MapBuilder()
-    builder.add("ID", access=Access.CONSTANT, reset=draw.getrandbits(32), description="Constant")
-    fields = tuple(Bits(f"B{low}", low, 1, "A bit") for low in range(draw.randint(1, 12)))
+    builder.add("ID", access=Access.CONSTANT, reset_value=draw.getrandbits(32), description="Constant")
+    fields = tuple(BitField(f"B{low}", low, 1, "A bit") for low in range(draw.randint(1, 12)))
     builder.add("CONTROL", access=Access.PULSE, width=len(fields), fields=fields, description="Pulses")
     for number in range(draw.randint(8, 40)):
         kind = draw.choice(("packed", "packed", "row", "wide", "pulse", "push", "constant"))
@@ -55,26 +55,28 @@ def random_map(seed):
             words, width = draw.randint(1, 5), draw.randint(1, 32)
             signal = PortBits(name.lower(), words * width)
             builder.add(
-                name, access=access, width=width, words=words, signal=signal, description="Row",
-                reset=draw.getrandbits(width) if words == 1 else 0,
+                name, access=access, width=width, word_count=words, signal=signal, description="Row",
+                reset_value=draw.getrandbits(width) if words == 1 else 0,
             )  # fmt: skip
         elif kind == "wide":
             high = draw.randint(1, 32)
             for end, width in (((), 32), (("HIGH",), high)):
                 builder.add(
-                    name, *end, access=access, width=width, reset=draw.getrandbits(width),
+                    name, *end, access=access, width=width, reset_value=draw.getrandbits(width),
                     signal=PortBits(name.lower(), width), description="Wide",
                 )  # fmt: skip
         elif kind == "pulse":
             width = draw.randint(1, 32)
             builder.add(
                 name, access=Access.PULSE, width=width, description="Pulse",
-                fields=tuple(Bits(f"B{low}", low, 1, "A bit") for low in range(width)),
+                fields=tuple(BitField(f"B{low}", low, 1, "A bit") for low in range(width)),
             )  # fmt: skip
         elif kind == "push":
             builder.add_packed(name, access=Access.PUSH, description="Push", signal=signal)
         else:
-            builder.add(name, access=Access.CONSTANT, reset=draw.getrandbits(32), description="Constant")
+            builder.add(
+                name, access=Access.CONSTANT, reset_value=draw.getrandbits(32), description="Constant"
+            )
     return RegisterMap(f"random{seed}", seed, tuple(builder.registers))
 
 
@@ -82,7 +84,7 @@ def design(table, sources):
     """Return a register file as a design with its pins as ports."""
     pins = [("datapath_reset_i", 1, False)]
     pins += [
-        (f"s_axil_{each.name}", each.width, each.is_output) for each in list_axi_signals(table.address_bits)
+        (f"s_axil_{each.name}", each.width, each.is_output) for each in list_axi_signals(table.address_width)
     ]
     pins += [(each.name, each.width, each.is_output) for register in table for each in list_vectors(register)]
     sides = []
@@ -91,7 +93,7 @@ def design(table, sources):
         for name, width, is_output in pins:
             if is_output is driven:
                 ports.append(Port(name, width, column))
-                column += ports[-1].words
+                column += ports[-1].word_count
         sides.append(tuple(ports))
     return Design(f"{table.name}_registers", sources, Ports(*sides))
 
@@ -143,14 +145,14 @@ class Master:
         self.before = None
 
     def cycle(self, inputs):
-        row = np.zeros((1, self.ports.input_columns), np.uint64)
+        row = np.zeros((1, self.ports.input_column_count), np.uint64)
         for name, value in inputs.items():
             port = self.inputs[name]
-            for word in range(port.words):
+            for word in range(port.word_count):
                 row[0, port.column + word] = value >> 64 * word & (1 << 64) - 1
         outputs = self.simulator.run(row)[0].tolist()
         now = {
-            port.name: sum(outputs[port.column + word] << 64 * word for word in range(port.words))
+            port.name: sum(outputs[port.column + word] << 64 * word for word in range(port.word_count))
             for port in self.ports.outputs
         }
         self.check(inputs, now)
@@ -220,7 +222,7 @@ def draw_accesses(table, seed, number):
     for _ in range(number):
         if draw.random() < 0.3:
             levels = {each.name: draw.getrandbits(each.width) for each in inputs}
-        address = draw.randrange(0, 1 << table.address_bits, draw.choice((1, 4, 4, 4)))
+        address = draw.randrange(0, 1 << table.address_width, draw.choice((1, 4, 4, 4)))
         access = Transaction(address, dict(levels), reset=draw.random() < 0.02)
         if draw.random() < 0.6:
             data = draw.choice((0, 0xFFFF_FFFF, draw.getrandbits(32), draw.getrandbits(32)))
@@ -234,7 +236,7 @@ def compare(table, number, text=None):
 
     ours = design(table, ((f"{table.name}_registers.sv", text or emit_register_file(table)),))
     reference = design(table, _reference_sources(table))
-    simulators = [verilator.build(each, optimise="-O1") for each in (ours, reference)]
+    simulators = [verilator.build(each, optimise_flag="-O1") for each in (ours, reference)]
     try:
         masters = [Master(table, each, seed) for seed, each in enumerate(simulators)]
         for each in masters:
@@ -269,7 +271,7 @@ def test_random_maps_do_what_peakrdl_does(has_verilator, seed):
 
 
 @pytest.mark.parametrize(
-    "streams", [Streams.REGISTERS, pytest.param(Streams.AXI_STREAM, marks=pytest.mark.long)]
+    "streams", [StreamAccess.REGISTERS, pytest.param(StreamAccess.AXI_STREAM, marks=pytest.mark.long)]
 )
 def test_tops_do_what_peakrdl_does(has_verilator, demo, streams):
     table = replace(make_register_map(demo, streams), name="demo")
@@ -313,15 +315,15 @@ def test_a_fault_is_found(has_verilator, demo, fault):
 def small_map():
     """Return the map that `register_file_checks.sv` describes."""
     builder = MapBuilder()
-    builder.add("ID", access=Access.CONSTANT, reset=0xC0FFEE01, description="Constant")
-    fields = (Bits("A", 0, 1, "A bit"), Bits("RESET", 1, 1, "Resets the datapath"))
+    builder.add("ID", access=Access.CONSTANT, reset_value=0xC0FFEE01, description="Constant")
+    fields = (BitField("A", 0, 1, "A bit"), BitField("RESET", 1, 1, "Resets the datapath"))
     builder.add("CONTROL", access=Access.PULSE, width=2, fields=fields, description="Pulses")
     level, shown = PortBits("level", 10), PortBits("shown", 5)
-    builder.add("LEVEL", access=Access.WRITE, width=10, reset=0x2A5, signal=level, description="Level")
+    builder.add("LEVEL", access=Access.WRITE, width=10, reset_value=0x2A5, signal=level, description="Level")
     builder.add_packed("SHOWN", access=Access.READ, signal=shown, description="Shown")
     builder.add_packed("ROW", access=Access.WRITE, signal=PortBits("row", 40), description="Row")
     builder.add_packed("MASK", access=Access.PUSH, signal=PortBits("mask", 33), description="Push")
-    builder.add("LAST", access=Access.CONSTANT, reset=0x1234, description="Constant")
+    builder.add("LAST", access=Access.CONSTANT, reset_value=0x1234, description="Constant")
     return RegisterMap("small", 0, tuple(builder.registers))
 
 
@@ -343,8 +345,8 @@ def test_it_is_proven_for_a_small_map(warm_yosys, values):
     """The protocol by induction, the registers in the first 13 cycles: a write and a read, or two writes."""
     result = prove(emit_register_file(small_map()), values=values)
     assert result.is_proven, result.log[-2000:]
-    assert not result.unreached
-    assert len(result.reached) == (4 if values else 2)
+    assert not result.unreached_covers
+    assert len(result.reached_covers) == (4 if values else 2)
 
 
 @pytest.mark.long
@@ -364,7 +366,7 @@ def test_the_proof_finds_a_fault(warm_yosys, old, new, values, name):
     text = emit_register_file(small_map())
     assert text.count(old) == 1
     result = prove(text.replace(old, new), values=values)
-    failing = {*(each.name for each in result.failures), *result.undecided}
+    failing = {*(each.name for each in result.failures), *result.undecided_assertions}
     assert any(name in each for each in failing), failing
 
 

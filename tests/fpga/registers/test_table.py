@@ -6,12 +6,20 @@ import pytest
 
 from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
-from fpga.registers import Access, Streams, make_register_map, register_list, to_json, to_markdown, to_rdl
+from fpga.registers import (
+    Access,
+    StreamAccess,
+    make_register_map,
+    register_list,
+    to_json,
+    to_markdown,
+    to_rdl,
+)
 from fpga.registers.model import WORD_BYTES, PortBits
 from fpga.registers.top import Top
 
 
-@pytest.fixture(params=list(Streams), ids=lambda each: each.name.lower())
+@pytest.fixture(params=list(StreamAccess), ids=lambda each: each.name.lower())
 def table(request, demo):
     return make_register_map(demo, request.param)
 
@@ -21,21 +29,21 @@ def test_words_lie_one_behind_the_other(table):
     for register in table:
         assert register.offset == offset
         assert 1 <= register.width <= 32
-        offset += register.words * WORD_BYTES
+        offset += register.word_count * WORD_BYTES
     assert table.size_bytes == offset
-    assert offset <= 1 << table.address_bits < 2 * offset
+    assert offset <= 1 << table.address_width < 2 * offset
 
 
 def test_identity_is_at_the_same_place_in_both(demo):
-    for streams in Streams:
+    for streams in StreamAccess:
         table = make_register_map(demo, streams)
-        assert (table["ID",].offset, table["ID",].reset) == (0, streams.value)
-        assert (table["HASH",].offset, table["HASH",].reset) == (4, demo.digest)
+        assert (table["ID",].offset, table["ID",].reset_value) == (0, streams.value)
+        assert (table["HASH",].offset, table["HASH",].reset_value) == (4, demo.digest)
 
 
 def test_what_has_no_streams_is_the_beginning_of_what_has(demo):
-    portal = make_register_map(demo, Streams.REGISTERS).registers
-    without = make_register_map(demo, Streams.AXI_STREAM).registers
+    portal = make_register_map(demo, StreamAccess.REGISTERS).registers
+    without = make_register_map(demo, StreamAccess.AXI_STREAM).registers
     assert without[1:] == portal[1 : len(without)]
     assert all(each.key[-1] in {"DATA", "PUSH", "WAITING", "LEVEL", "POP"} for each in portal[len(without) :])
 
@@ -46,12 +54,16 @@ def test_every_count_target_input_and_output_has_its_register(demo):
         assert table["COUNT", module.name, count.name].width == count.width
     for module, target in demo.list_targets():
         register = table["TARGET", module.name, target.name]
-        assert (register.width, register.reset, register.access) == (target.width, target.reset, Access.WRITE)
-    assert table["IN", "lamps"].words == 2
-    assert table["IN", "step"].words == 2
-    assert table["IN", "x", "DATA"].words == 3  # 72 bits
-    assert table["IN", "wide", "PUSH"].words == 2
-    assert table["OUT", "wall", "bricks", "DATA"].words == 5  # 132 bits
+        assert (register.width, register.reset_value, register.access) == (
+            target.width,
+            target.reset,
+            Access.WRITE,
+        )
+    assert table["IN", "lamps"].word_count == 2
+    assert table["IN", "step"].word_count == 2
+    assert table["IN", "x", "DATA"].word_count == 3  # 72 bits
+    assert table["IN", "wide", "PUSH"].word_count == 2
+    assert table["OUT", "wall", "bricks", "DATA"].word_count == 5  # 132 bits
     assert table["OUT", "book", "turn"].width == 3
     assert ("IN", "nobody") not in table
 
@@ -110,7 +122,7 @@ def test_systemrdl_is_the_same_map(table, tmp_path):
             register.access not in {Access.CONSTANT, Access.READ},
         )
         for register in table
-        for word in range(register.words)
+        for word in range(register.word_count)
     }
     assert found == expected
 
@@ -120,7 +132,7 @@ def test_a_row_is_all_that_a_register_needs(monkeypatch):
     counts = tuple(Count(f"c{n}", CountKind.ACCUMULATE, f"t{n}", (), constant=1) for n in (1, 2))
     module = Module("m", counts, (Target("t1", 1), Target("t2", 0)), ())
     datapath = Datapath("always", (), (module,))
-    assert "  .fire_o(unused_fire_o)," in Top(datapath, Streams.REGISTERS).text
+    assert "  .fire_o(unused_fire_o)," in Top(datapath, StreamAccess.REGISTERS).text
     add_levels = register_list._add_levels
 
     def add_fires(builder, datapath):
@@ -128,7 +140,7 @@ def test_a_row_is_all_that_a_register_needs(monkeypatch):
         add_levels(builder, datapath)
 
     monkeypatch.setattr(register_list, "_add_levels", add_fires)
-    text = Top(datapath, Streams.REGISTERS).text
+    text = Top(datapath, StreamAccess.REGISTERS).text
     assert "assign FIRES_i = dp_fire_o;" in text
     assert "unused_fire_o" not in text
     bus = make_simulated_bus(datapath, "reference")

@@ -105,7 +105,7 @@ def verilated_top(verilator, random_datapaths, worked_tables):
     @cache
     def build(seed: int, modules: int):
         datapath = worked_tables.joined_with(random_datapaths.random_datapath(seed, modules, f"top_{seed}"))
-        return datapath, verilator.build(datapath, optimise="-O1")
+        return datapath, verilator.build(datapath, optimise_flag="-O1")
 
     return build
 

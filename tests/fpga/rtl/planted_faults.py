@@ -292,7 +292,7 @@ EMITTER_FAULTS = (
     EmitterFault(
         "only the first of several counts can make a stream wait",
         (Wiring,),
-        "write_ready",
+        "write_ready_condition",
         _first_taker_only,
         "unit",
     ),
@@ -324,7 +324,7 @@ EMITTER_FAULTS = (
     EmitterFault(
         "samples that are widened or narrowed lose their sign",
         (actions,),
-        "_fit_sample",
+        "_resize_slice",
         _without_sign,
         "unit",
     ),

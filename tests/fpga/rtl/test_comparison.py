@@ -50,10 +50,10 @@ def chain() -> Datapath:
 def run_of(datapath: Datapath, **series):
     ports = make_ports(datapath)
     cycles = max(map(len, series.values()))
-    rows = np.zeros((cycles, ports.output_columns), np.uint64)
+    rows = np.zeros((cycles, ports.output_column_count), np.uint64)
     for name, values in series.items():
         rows[: len(values), ports.find_output(name).column] = values
-    return np.zeros((cycles, ports.input_columns), np.uint64), rows
+    return np.zeros((cycles, ports.input_column_count), np.uint64), rows
 
 
 def test_equal_runs_have_no_mismatch():
@@ -68,7 +68,11 @@ def test_a_mismatch_is_reported_with_its_cycle_its_ports_and_eight_cycles():
     actual[9, make_ports(chain()).find_output("a_done_o").column] = 1
     actual[11, make_ports(chain()).find_output("fire_o").column] = 1
     found = compare(chain(), "icarus", inputs, expected, actual)
-    assert (found.mismatch.cycle, found.mismatch.ports, found.mismatch.cycles) == (9, ("a_done_o",), 2)
+    assert (found.mismatch.cycle, found.mismatch.ports, found.mismatch.cycles) == (
+        9,
+        ("a_done_o",),
+        2,
+    )
     assert [line.split() for line in found.window] == [
         ["cycle", *map(str, range(5, 13))],
         ["x_i", *"11111111"],
@@ -94,7 +98,12 @@ def test_bits_and_values_of_wide_ports():
 def test_coverage_counts_fires_silence_and_chains():
     inputs, outputs = run_of(chain(), fire_o=[0b001, 0b010, 0b100, 0b101], overshoot_o=[0, 1, 1, 0])
     seen = measure_coverage(chain(), inputs, outputs)
-    assert (seen.fires, seen.silent, seen.chained, seen.overshoots) == (5, (), 1, 1)
+    assert (seen.fires, seen.silent, seen.chained, seen.overshoots) == (
+        5,
+        (),
+        1,
+        1,
+    )
 
 
 def test_a_third_module_that_fires_by_itself_is_no_chain():

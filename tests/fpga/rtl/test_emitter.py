@@ -18,7 +18,7 @@ from fpga.count_action.model import (
     SignalKind,
     Target,
 )
-from fpga.count_action.verilog import emit, list_core_files
+from fpga.count_action.verilog import list_core_files, write_top_module
 
 GOLDEN = Path(__file__).parent / "synchronized_data_streamer.sv"
 FILE = "/home/somebody/streamer.ca"
@@ -62,25 +62,29 @@ def counting(name: str, flag: str, *counts: str) -> Module:
 
 
 def test_the_streamers_text():
-    assert emit(streamer(), {FILE: TEXT}) == GOLDEN.read_text(encoding="ascii")
+    assert write_top_module(streamer(), {FILE: TEXT}) == GOLDEN.read_text(encoding="ascii")
 
 
 def test_the_text_does_not_depend_on_where_the_source_lies():
-    assert "/home" not in emit(streamer(), {FILE: TEXT})
+    assert "/home" not in write_top_module(streamer(), {FILE: TEXT})
 
 
 def test_the_text_is_the_same_every_time():
-    assert emit(streamer()) == emit(streamer())
+    assert write_top_module(streamer()) == write_top_module(streamer())
 
 
 def test_a_quoted_line_cannot_leave_its_comment():
-    text = emit(streamer(), {FILE: TEXT.replace("targets: { num_DACs }", "targets: { num_DACs } // \\")})
+    text = write_top_module(
+        streamer(), {FILE: TEXT.replace("targets: { num_DACs }", "targets: { num_DACs } // \\")}
+    )
     assert not any(line.endswith("\\") for line in text.splitlines())
 
 
 def test_blocks_of_the_top_are_the_hand_written_ones():
     used = {
-        line.split()[0] for line in emit(streamer()).splitlines() if line.lstrip().startswith("count_action")
+        line.split()[0]
+        for line in write_top_module(streamer()).splitlines()
+        if line.lstrip().startswith("count_action")
     }
     assert used <= {path.stem for path in list_core_files()}
     assert used >= {"count_action_level", "count_action_targets", "count_action_beat", "count_action_ones"}
@@ -90,17 +94,17 @@ def test_blocks_of_the_top_are_the_hand_written_ones():
 def test_a_top_is_not_called_by_a_word_of_systemverilog_or_a_block(name):
     datapath = replace(streamer(), name=name)
     if name in {"buffer_", "module_1"}:
-        assert f"module {name} (" in emit(datapath)
+        assert f"module {name} (" in write_top_module(datapath)
     else:
         with pytest.raises(ValueError) as refused:
-            emit(datapath)
+            write_top_module(datapath)
         assert "Rename the datapath" in str(refused.value)
 
 
 def test_ports_that_would_be_called_alike_are_refused():
     datapath = Datapath("top", flags("commit"), (counting("m", "commit"),))
     with pytest.raises(ValueError) as refused:
-        emit(datapath)
+        write_top_module(datapath)
     assert str(refused.value) == "two ports would be named commit_i. Rename an input, a module or an output."
 
 
@@ -112,6 +116,6 @@ def test_wires_that_would_be_called_alike_are_numbered(icarus, simulate):
 
     modules = (counting("a", "x", "b_c"), counting("a_b", "y", "c"))
     datapath = Datapath("top", flags("x", "y"), tuple(replace(each, actions=()) for each in modules))
-    assert "a_b_c_2_fire" in emit(datapath)
+    assert "a_b_c_2_fire" in write_top_module(datapath)
     inputs = generate_stimulus(datapath, 100)
     assert find_first_mismatch(datapath, simulate(datapath, inputs), icarus.run(datapath, inputs)) is None

@@ -131,7 +131,7 @@ def test_a_tool_that_computes_for_too_long_is_stopped_with_what_it_started(tmp_p
     script = "import os, sys; os.fork() or os.setpgid(0, 0); print(os.getpid(), flush=True)\nwhile True: pass"
 
     with pytest.raises(ToolTimeout, match=r"within 0\.5 s of processor time"):
-        Tool(find_tool("python").path).run(["-c", script], folder=tmp_path, processor_s=0.5)
+        Tool(find_tool("python").path).run(["-c", script], folder=tmp_path, cpu_limit_s=0.5)
 
     assert not find_processes(script)
 
@@ -198,12 +198,12 @@ def test_objects_of_verilator_are_compiled_once_for_all_designs(tmp_path):
         pytest.skip(reason)
     from fpga.hdl import verilator
 
-    with closing(verilator.build(design(), tmp_path, optimise="-O0")) as simulator:
+    with closing(verilator.build(design(), tmp_path, optimise_flag="-O0")) as simulator:
         assert simulator.run(ROWS).tolist() == EXPECTED
     (runtime,) = tmp_path.glob("runtime-*")
     (runtime / "verilated.o").write_bytes(b"no object")
     with pytest.raises(ToolFailed, match="verilated"):
-        verilator.build(design(ODD + "// another\n"), tmp_path, optimise="-O0")
+        verilator.build(design(ODD + "// another\n"), tmp_path, optimise_flag="-O0")
 
 
 def test_tools_of_this_python_come_first():

@@ -8,11 +8,11 @@ from libraries import skip_without
 
 from fpga.count_action import load, parse_text
 from fpga.count_action.ports import Ports
-from fpga.count_action.verilog import emit, list_core_files
+from fpga.count_action.verilog import list_core_files, write_top_module
 from fpga.hdl import Design, make_design
 from fpga.registers.build import list_top_sources
 from fpga.registers.register_file import emit_register_file
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.top import Top
 from fpga.smartnic.registers import make_smartnic_registers
 
@@ -31,7 +31,7 @@ def library(name: str = "*") -> list[Path]:
 
 def tops(datapath):
     """Yield the name and sources of each top of a datapath."""
-    for streams in Streams:
+    for streams in StreamAccess:
         top = Top(datapath, streams)
         yield top.name, list_top_sources(top)
 
@@ -73,7 +73,10 @@ def test_every_hand_written_module_is_clean_for_slang_and_verible(slang):
     blocks = [(path.name, path.read_text(encoding="ascii")) for path in sorted((FPGA / "rtl").glob("*.sv"))]
     controls = [load(path).datapath for name in CONTROLS for path in library(name)]
     registers = ("smartnic_registers.sv", emit_register_file(make_smartnic_registers()))
-    assert slang({"": (*blocks, *((f"{each.name}.sv", emit(each)) for each in controls), registers)}) == ()
+    assert (
+        slang({"": (*blocks, *((f"{each.name}.sv", write_top_module(each)) for each in controls), registers)})
+        == ()
+    )
 
 
 @pytest.mark.hdl

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.hdl
 
 @pytest.fixture(scope="module")
 def ends(verilator):
-    return verilator.build(packet_ends_design(), optimise="-O1")
+    return verilator.build(packet_ends_design(), optimise_flag="-O1")
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +283,7 @@ def test_answers_of_any_length(bench, frames, scapy, scores):
     assert_right(seen, sent, scapy)
     for frame, _ in seen.frames:
         answer = decode_answer(parse(frame[42 : 42 + 48 + 4 * scores]).payload)
-        assert (answer.chosen, answer.cycles) == (scores - 1, 12345678901234567890)
+        assert (answer.class_index, answer.cycles) == (scores - 1, 12345678901234567890)
         assert answer.scores.tolist() == numbers.tolist()
 
 
@@ -387,7 +387,7 @@ def test_a_planted_fault_is_found(verilator, frames, scapy, block, old, new):
     sources = [
         (name, text.replace(old, new) if name == f"{block}.sv" else text) for name, text in sound.sources
     ]
-    faulty = verilator.build(replace(sound, sources=tuple(sources)), optimise="-O0")
+    faulty = verilator.build(replace(sound, sources=tuple(sources)), optimise_flag="-O0")
 
     def bench(seed=1, **options):
         faulty.reset()

@@ -354,7 +354,7 @@ def inputs(made: Datapath) -> Rows:
     for owner, target in made.list_targets():
         bank |= shadows.get(f"{owner.name}.{target.name}", target.reset) << low
         low += target.width
-    rows = np.zeros((CYCLES, ports.input_columns), np.uint64)
+    rows = np.zeros((CYCLES, ports.input_column_count), np.uint64)
     for cycle in range(CYCLES):
         for name, series in driven.items():
             write(rows[cycle], ports.find_input(name), _at(series, cycle))
@@ -363,7 +363,7 @@ def inputs(made: Datapath) -> Rows:
 
 
 def write(row: Rows, port: Port, value: int) -> None:
-    for word in range(port.words):
+    for word in range(port.word_count):
         row[port.column + word] = value >> (64 * word) & (2**64 - 1)
 
 
@@ -395,4 +395,4 @@ def seen(made: Datapath, row: Rows, name: str) -> int:
 
 
 def read(row: Rows, port: Port) -> int:
-    return sum(int(row[port.column + word]) << (64 * word) for word in range(port.words))
+    return sum(int(row[port.column + word]) << (64 * word) for word in range(port.word_count))

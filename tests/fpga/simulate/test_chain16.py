@@ -39,7 +39,7 @@ def test_dot_products(benchmark):
     outputs = simulate(datapath, rows)
     assert np.array_equal(outputs[:300], ReferenceSimulator(datapath).run(rows[:300]))
     port = ports.find_input("product_data_i")
-    samples = rows[:, port.column : port.column + port.words].copy().view(np.int16).astype(np.int64)
+    samples = rows[:, port.column : port.column + port.word_count].copy().view(np.int16).astype(np.int64)
     taken = np.array(read_series(ports.find_output("product_ready_o"), outputs)) == 0xFFFF
     beats = samples[taken].sum(axis=1)
     totals = beats[: len(beats) // 49 * 49].reshape(-1, 49).sum(axis=1)

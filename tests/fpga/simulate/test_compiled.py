@@ -25,7 +25,13 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import ReferenceSimulator, compile_datapath, simulate
-from fpga.count_action.simulate.compiled.expressions import Field, make_field, mask_field, pack, write_number
+from fpga.count_action.simulate.compiled.expressions import (
+    BitField,
+    make_field,
+    mask_field,
+    pack,
+    write_number,
+)
 from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage
 
 skip_without("numba")
@@ -80,9 +86,9 @@ def test_bits_above_a_port_do_not_exist(generated):
     inputs = generated.constructive_stimulus(datapath, 200, 5)
     noisy = inputs.copy()
     for port in make_ports(datapath).inputs:
-        spare = 64 * port.words - port.width
+        spare = 64 * port.word_count - port.width
         if spare:
-            noisy[:, port.column + port.words - 1] |= np.uint64((2**spare - 1) << (64 - spare))
+            noisy[:, port.column + port.word_count - 1] |= np.uint64((2**spare - 1) << (64 - spare))
     assert (noisy != inputs).any()
     assert np.array_equal(simulate(datapath, noisy), simulate(datapath, inputs))
     assert np.array_equal(ReferenceSimulator(datapath).run(noisy), ReferenceSimulator(datapath).run(inputs))
@@ -146,14 +152,14 @@ def test_without_numba_the_hint_is_given(small, monkeypatch):
     monkeypatch.delitem(sys.modules, "fpga.count_action.simulate.compiled.native", raising=False)
     monkeypatch.setitem(sys.modules, "llvmlite", None)
     with pytest.raises(ImportError, match=r"the extra \[fpga\] of lightbed"):
-        simulate(small, np.zeros((1, make_ports(small).input_columns), np.uint64))
+        simulate(small, np.zeros((1, make_ports(small).input_column_count), np.uint64))
 
 
 def test_code_is_translated_once_and_again_where_its_file_is_damaged(small, monkeypatch, tmp_path):
     from fpga.count_action.simulate.compiled import native
 
     monkeypatch.setattr(native, "_make_cache_folder", lambda: tmp_path)
-    rows = np.ones((5, make_ports(small).input_columns), np.uint64)
+    rows = np.ones((5, make_ports(small).input_column_count), np.uint64)
     first = simulate(small, rows)
     (kept,) = tmp_path.iterdir()
     whole = kept.read_bytes()
@@ -161,7 +167,7 @@ def test_code_is_translated_once_and_again_where_its_file_is_damaged(small, monk
     assert (simulate(small, rows) == first).all()
     assert kept.read_bytes() == whole
 
-    monkeypatch.setattr(native, "_translate", lambda _: pytest.fail("it was translated again"))
+    monkeypatch.setattr(native, "_compile_to_object_code", lambda _: pytest.fail("it was translated again"))
     assert (simulate(small, rows) == first).all()
 
 
@@ -179,7 +185,7 @@ def test_the_programs_that_were_used_least_recently_are_removed(monkeypatch, tmp
 def test_fields_of_words(bits, low, width, signed):
     """Expressions are evaluated as the machine does: in 64 bits."""
     width = min(width, 128 - low)
-    text = write_number(Field(("a", "b"), low, width), signed=signed)
+    text = write_number(BitField(("a", "b"), low, width), signed=signed)
     value = bits >> low & (1 << width) - 1
     words = {"a": Word(bits), "b": Word(bits >> 64)}
     assert (
@@ -240,7 +246,7 @@ def test_a_stored_sample_of_another_module_is_that_of_the_fire():
     """
     datapath = parse_text(text, "stored.ca").datapath
     ports = make_ports(datapath)
-    inputs = np.zeros((200, ports.input_columns), np.uint64)
+    inputs = np.zeros((200, ports.input_column_count), np.uint64)
     inputs[:, ports.find_input("x_valid_i").column] = 1
     inputs[:, ports.find_input("x_data_i").column] = np.arange(200)
     expected = ReferenceSimulator(datapath).run(inputs)

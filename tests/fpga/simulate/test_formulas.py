@@ -166,7 +166,7 @@ def test_five_hundred_modules_agree(generated, formulas):
         assert find_first_mismatch(datapath, interpreted(datapath, rows), expected) is None
         assert find_first_mismatch(datapath, icarus.run(datapath, rows), expected) is None
         if seed % 3 == 0:
-            with closing(verilator.build(datapath, optimise="-O0")) as rtl:
+            with closing(verilator.build(datapath, optimise_flag="-O0")) as rtl:
                 rtl.reset()
                 assert find_first_mismatch(datapath, rtl.run(rows), expected) is None
             in_verilator += len(datapath.modules)

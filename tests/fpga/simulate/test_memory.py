@@ -13,7 +13,7 @@ skip_without("lark", reason="needs lark: pip install 'lightbed[fpga]'")
 from fpga.count_action import load, parse_text
 from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import ReferenceSimulator, compile_datapath
-from fpga.count_action.simulate.port_values import put_series
+from fpga.count_action.simulate.port_values import write_series
 
 HISTOGRAM = Path(__file__).resolve().parents[1] / "language" / "newcomers" / "histogram.ca"
 
@@ -29,9 +29,9 @@ SIMULATORS = (ReferenceSimulator, fast)
 def rows_of(datapath, cycles, **series):
     """Return rows in which the ports have these values, and all others are 0."""
     ports = make_ports(datapath)
-    rows = np.zeros((cycles, ports.input_columns), np.uint64)
+    rows = np.zeros((cycles, ports.input_column_count), np.uint64)
     for name, values in series.items():
-        put_series(rows, ports.find_input(f"{name}_i"), values)
+        write_series(rows, ports.find_input(f"{name}_i"), values)
     return rows
 
 

@@ -6,8 +6,8 @@ import pytest
 from fpga.count_action import CountActionError
 from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import ReferenceSimulator
-from fpga.count_action.simulate.port_values import put_series, unpack_row
-from fpga.count_action.simulate.signals import find_by_name, list_input_wires, list_output_wires
+from fpga.count_action.simulate.port_values import unpack_row, write_series
+from fpga.count_action.simulate.signals import list_input_wires, list_output_wires, map_wires_by_name
 from fpga.count_action.simulate.stimuli.files import (
     find_failures,
     load_stimulus,
@@ -68,7 +68,7 @@ def test_a_failed_expectation_shows_eight_cycles(tmp_path, small):
     outputs = ReferenceSimulator(small).run(stimulus.rows)
     (failure,) = find_failures(stimulus, outputs)
     assert str(failure) == "cycle 6: fire_o[join.both] is 1, expected 0"
-    assert failure.expected.line == 8
+    assert failure.expectation.line == 8
     shown = list(tabulate_window(small, stimulus.rows, outputs, failure))
     assert shown[0].split() == ["cycle", "2", "3", "4", "5", "*6", "7", "8", "9"]
     row = next(line for line in shown if line.startswith("fire_o[third.beats]"))
@@ -233,7 +233,7 @@ def test_there_is_an_end(tmp_path, small, monkeypatch):
 def test_more_values_than_cycles(small):
     port = make_ports(small).inputs[0]
     with pytest.raises(ValueError, match="2 values for 1 cycles"):
-        put_series(np.zeros((1, 9), np.uint64), port, [1, 2])
+        write_series(np.zeros((1, 9), np.uint64), port, [1, 2])
 
 
 def test_every_bit_of_every_port_has_a_name(generated):
@@ -246,4 +246,4 @@ def test_every_bit_of_every_port_has_a_name(generated):
         ):
             bits = [(wire.port.name, wire.low + bit) for wire in wires for bit in range(wire.width)]
             assert sorted(bits) == sorted((port.name, bit) for port in places for bit in range(port.width))
-        assert len(find_by_name(datapath, inputs=True)) >= 2 * len(ports.inputs)
+        assert len(map_wires_by_name(datapath, is_input=True)) >= 2 * len(ports.inputs)

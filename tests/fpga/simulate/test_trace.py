@@ -19,13 +19,13 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import explain_run
-from fpga.count_action.simulate.port_values import put_series
+from fpga.count_action.simulate.port_values import write_series
 
 
 def trace(datapath, **series):
-    rows = np.zeros((max(map(len, series.values())), make_ports(datapath).input_columns), np.uint64)
+    rows = np.zeros((max(map(len, series.values())), make_ports(datapath).input_column_count), np.uint64)
     for name, values in series.items():
-        put_series(rows, make_ports(datapath).find_input(name), values)
+        write_series(rows, make_ports(datapath).find_input(name), values)
     return list(explain_run(datapath, rows))
 
 

@@ -6,7 +6,7 @@ import pytest
 from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import ReferenceSimulator
 from fpga.count_action.simulate.signals import list_input_wires, list_output_wires
-from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, choose_traces, draw
+from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, choose_traces, draw_waveforms
 from fpga.count_action.simulate.waveforms.vcd import format_vcd
 
 
@@ -62,7 +62,7 @@ def by_code(names):
 
 
 def test_names_in_a_dump_are_those_of_modules(small):
-    rows = np.zeros((1, make_ports(small).input_columns), np.uint64)
+    rows = np.zeros((1, make_ports(small).input_column_count), np.uint64)
     names, _ = read_vcd(format_vcd(small, rows, ReferenceSimulator(small).run(rows)))
     assert {"small.join.both_fire", "small.join.out_data_o_1", "small.third.mark_o", "small.x_valid_i_0"} <= {
         name for name, _ in names.values()
@@ -79,7 +79,7 @@ def test_a_plot_shows_what_does_most(generated, tmp_path):
     assert len(traces) == MAX_WIRES
     fires = [wire for wire, *_ in traces if wire.name.startswith("fire_o")]
     assert len(fires) > 5
-    draw(datapath, inputs, outputs, tmp_path / "run.png")
+    draw_waveforms(datapath, inputs, outputs, tmp_path / "run.png")
     image = (tmp_path / "run.png").read_bytes()
     assert image.startswith(b"\x89PNG")
     assert len(image) > 20_000

@@ -22,7 +22,7 @@ from fpga.count_action import (
 from fpga.count_action.ports import make_ports
 from fpga.count_action.simulate import ReferenceSimulator, simulate
 from fpga.count_action.simulate.port_values import pack_row
-from fpga.count_action.simulate.signals import find_by_name
+from fpga.count_action.simulate.signals import map_wires_by_name
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "count-action.md"
 LEVEL, ACCUMULATE = CountKind.LEVEL, CountKind.ACCUMULATE
@@ -140,7 +140,7 @@ def test_back_pressure():
     cycles = run(
         datapath, x_valid_i=numbers(rows["x.valid"]), x_data_i=data, m_out_ready_i=numbers(rows["out.ready"])
     )
-    assert seen(cycles, "m", "stalled") == numbers(rows["stalled"])
+    assert seen(cycles, "m", "is_stalled") == numbers(rows["stalled"])
     assert port(cycles, "x_ready_o") == numbers(rows["x.ready"])
     assert seen(cycles, "m", "fires") == numbers(rows["fire (target 1)"])
     assert port(cycles, "m_out_valid_o") == numbers(rows["out.valid"])
@@ -208,9 +208,9 @@ def test_what_came_from_the_page_is_not_empty():
     assert numbers(table("R1")["increment"]) == [1, 0, 2, 1]
     assert fires(table("R8")["v"]) == [0, 1, 0, 0]
     assert (
-        find_by_name(Datapath("r3", (Signal("x", FLAG),), (single(LEVEL, Ref("x"), target=1),)), inputs=True)[
-            "x"
-        ].width
+        map_wires_by_name(
+            Datapath("r3", (Signal("x", FLAG),), (single(LEVEL, Ref("x"), target=1),)), is_input=True
+        )["x"].width
         == 1
     )
 
@@ -228,7 +228,7 @@ def test_formulas():
         x_data_i=numbers(rows["x.data"]),
     )
     values = [[each.value for each in cycle.counts] for cycle in cycles]
-    bases = [cycle.counts[0].base for cycle in cycles]
+    bases = [cycle.counts[0].start_value for cycle in cycles]
     assert bases == numbers(rows["place: `sum x.valid over cycles`, base (target 3)"])
     assert [value for _, value in values] == numbers(rows[header])
     assert [cycle.counts[1].fires for cycle in cycles] == list(map(bool, fires(rows[header])))
@@ -287,7 +287,7 @@ def test_up_and_down():
     cycles = run(parse_text(text).datapath, up_i=numbers(rows["up"]), down_i=numbers(rows["down"]))
     bounded, free = ([cycle.counts[place] for cycle in cycles] for place in (0, 1))
     label = "base (`sum up - down over cycles at most 2`, target never)"
-    assert [each.base for each in bounded] == numbers(rows[label])
+    assert [each.start_value for each in bounded] == numbers(rows[label])
     assert [each & 1 for each in port(cycles, "saturated_o")] == numbers(rows["saturated (register)"])
     label = "v (the same without `at most`, target 3)"
     assert [each.value for each in free] == numbers(rows[label])
@@ -304,7 +304,7 @@ def test_ends_of_packets():
     driven = {f"x_{name}_i": numbers(rows[f"x.{name}"]) for name in ("valid", "last", "data")}
     cycles = run(parse_text(text).datapath, **driven)
     label = "packets: `sum x.valid over cycles while x.last`, base (target never)"
-    assert [cycle.counts[0].base for cycle in cycles] == numbers(rows[label])
+    assert [cycle.counts[0].start_value for cycle in cycles] == numbers(rows[label])
     assert port(cycles, "m_kind_o") == numbers(rows["kind: `store x.data` at the first beat of each packet"])
 
 
@@ -337,7 +337,7 @@ def test_split_streams():
         assert [int(cycle.counts[place].fires) for cycle in cycles] == fires(rows[label])
     assert port(cycles, "x_ready_o") == numbers(rows["x.ready"])
     label = "beats: `sum x.valid over cycles`, base (target never)"
-    assert [cycle.counts[2].base for cycle in cycles] == numbers(rows[label])
+    assert [cycle.counts[2].start_value for cycle in cycles] == numbers(rows[label])
 
 
 def test_a_split_stream_loses_no_beat():
@@ -468,7 +468,7 @@ def test_properties():
     datapath = parse_text(text).datapath
     inputs = numbers(rows["x"])
     cycles = run(datapath, x_i=inputs)
-    assert seen(cycles, "m", "base") == numbers(rows["count: `sum x over cycles`, target never, base"])
+    assert seen(cycles, "m", "start_value") == numbers(rows["count: `sum x over cycles`, target never, base"])
     stimulus = np.array([pack_row(make_ports(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
     broken = set(ReferenceSimulator(datapath).find_violations(stimulus))
     for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):

@@ -22,7 +22,7 @@ from fpga.smartnic.program import NicLayer, NicModel, NicProgram
 from fpga.smartnic.reference import compute_scores
 from fpga.smartnic.registers import IDENTITY, OUTCOMES
 from fpga.smartnic.simulator import Settings, SmartNicError
-from lightning.serving.packets.codec import Code, Kind, Packet, decode_answer, parse, serialise
+from lightning.serving.packets.codec import Kind, Packet, RefusalCode, decode_answer, parse, serialise
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = Settings(apart=0x15, limit=10_000)
@@ -53,7 +53,7 @@ def verilate(top, text, design):
 
     if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    return verilator.build(design(top, make_ports(text), text), optimise="-O1")
+    return verilator.build(design(top, make_ports(text), text), optimise_flag="-O1")
 
 
 class Pins:
@@ -167,7 +167,7 @@ def requests(program, count, seed=0):
     draw, images, frames = np.random.default_rng(seed), {}, []
     for number in range(count):
         chosen = number % len(program.models)
-        images[number] = chosen, draw.integers(0, 256, program.models[chosen].inputs).astype(np.uint8)
+        images[number] = chosen, draw.integers(0, 256, program.models[chosen].input_count).astype(np.uint8)
         frames.append(frame(number, *images[number]))
     return images, frames
 
@@ -184,7 +184,7 @@ def assert_right(answers, images, program):
         assert (each.kind, each.model) == (Kind.ANSWER, chosen)
         answer = decode_answer(each.payload)
         expected, best = compute_scores(program.models[chosen], image)
-        assert (answer.scores.tolist(), answer.chosen) == (expected.tolist(), best)
+        assert (answer.scores.tolist(), answer.class_index) == (expected.tolist(), best)
 
 
 @pytest.mark.long
@@ -197,7 +197,7 @@ def test_requests_are_answered_and_counted(board):
     board.run(3000)
     answers = board.answers()
     (refusal,) = (each for each in answers if each.kind is Kind.REFUSAL)
-    assert (refusal.request, refusal.code) == (99, Code.UNKNOWN_MODEL)
+    assert (refusal.request, refusal.code) == (99, RefusalCode.UNKNOWN_MODEL)
     assert_right([each for each in answers if each is not refusal], images, PROGRAM)
     assert not board.driver.is_working
     assert not board.driver.is_busy
@@ -246,7 +246,7 @@ def test_an_abort_refuses_the_request_in_work_alone(board):
     board.driver.abort()
     board.run(2000)
     refusal, *answers = board.answers()
-    assert (refusal.request, refusal.kind, refusal.code) == (0, Kind.REFUSAL, Code.FAILED)
+    assert (refusal.request, refusal.kind, refusal.code) == (0, Kind.REFUSAL, RefusalCode.FAILED)
     assert_right(answers, {number: image for number, image in images.items() if number}, PROGRAM)
     assert board.driver.counters()["failed"] == 1
 
@@ -261,7 +261,7 @@ def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     board.run(cycles)
     board.driver.reset()
     assert set(board.driver.counters().values()) == {0}
-    assert board.bus.read32(REGISTERS["PORT"].offset) == REGISTERS["PORT"].reset
+    assert board.bus.read32(REGISTERS["PORT"].offset) == REGISTERS["PORT"].reset_value
     assert board.bus.read32(REGISTERS["BASE"].offset) == 0
     board.run(100)
     board.beats.clear()
@@ -269,7 +269,7 @@ def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     board.driver.configure(SETTINGS, BASE)
     board.send(frames[:1])
     board.run(200)
-    assert [each.code for each in board.answers()] == [Code.UNKNOWN_MODEL]
+    assert [each.code for each in board.answers()] == [RefusalCode.UNKNOWN_MODEL]
     board.driver.load(PROGRAM, board.write_memory)
     board.send(frames)
     board.run(2000)

@@ -30,7 +30,7 @@ OUTPUTS = {
 def placed(widths):
     ports = []
     for name, width in widths.items():
-        ports.append(Port(name, width, ports[-1].column + ports[-1].words if ports else 0))
+        ports.append(Port(name, width, ports[-1].column + ports[-1].word_count if ports else 0))
     return tuple(ports)
 
 
@@ -49,7 +49,7 @@ def verilated():
 
     if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    return verilator.build(design(), optimise="-O1")
+    return verilator.build(design(), optimise_flag="-O1")
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def put(rows, name, values):
 
 
 def load_rows():
-    rows = np.zeros((WORDS, PORTS.input_columns), np.uint64)
+    rows = np.zeros((WORDS, PORTS.input_column_count), np.uint64)
     put(rows, "write_i", 1)
     put(rows, "write_address_i", np.arange(WORDS))
     column = PORTS.find_input("write_data_i").column
@@ -112,7 +112,7 @@ CASES = [
 
 def stimulus(case, cycles, seed):
     random = np.random.default_rng(seed)
-    rows = np.zeros((cycles, PORTS.input_columns), np.uint64)
+    rows = np.zeros((cycles, PORTS.input_column_count), np.uint64)
     words = random.integers(0, case.largest + 1, cycles)
     starts = random.integers(0, max(WORDS - case.largest - case.base // 32, 1), cycles)
     starts += WORDS * (random.random(cycles) < case.beyond)
@@ -234,7 +234,7 @@ class Observer:
 
     def drain(self, run):
         """Run without jobs until everything has come out."""
-        rows = np.zeros((40_000, PORTS.input_columns), np.uint64)
+        rows = np.zeros((40_000, PORTS.input_column_count), np.uint64)
         put(rows, "word_ready_i", 1)
         self.watch(rows[:1], run(rows[:1]))
         for _ in range(200):
@@ -298,7 +298,7 @@ def test_words_of_a_million_cycles(verilated):
 
 
 def test_icarus_agrees(icarus):
-    rows = [np.zeros((2, PORTS.input_columns), np.uint64), load_rows()]
+    rows = [np.zeros((2, PORTS.input_column_count), np.uint64), load_rows()]
     for seed, case in enumerate(CASES[:3]):
         rows.append(stimulus(case, 400, seed))
     observer = Observer()

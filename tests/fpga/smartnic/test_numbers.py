@@ -75,7 +75,7 @@ def verilated():
         pytest.skip(reason)
     from fpga.hdl import verilator
 
-    simulator = verilator.build(design(), optimise="-O1")
+    simulator = verilator.build(design(), optimise_flag="-O1")
 
     def run(name, first, second):
         simulator.reset()

@@ -25,7 +25,7 @@ def design_of_block(name: str, settings: dict[str, int], words_in: list[str], wo
         (outputs, dict.fromkeys(words_out, WORD)),
     ):
         for port, width in widths.items():
-            ports.append(Port(port, width, ports[-1].column + ports[-1].words if ports else 0))
+            ports.append(Port(port, width, ports[-1].column + ports[-1].word_count if ports else 0))
     text = (RTL / f"{name}.sv").read_text(encoding="ascii")
     return Design(name, ((f"{name}.sv", text),), Ports(tuple(inputs), tuple(outputs)))
 

@@ -26,19 +26,19 @@ from fpga.smartnic import (
 )
 
 
-def layer_of(random, outputs, inputs, *, published=False, step=1.0, rectified=False):
+def layer_of(random, outputs, inputs, *, published=False, step=1.0, has_relu=False):
     weights = random.integers(-255, 256, (outputs, inputs))
     if published:
-        return NicLayer(weights, np.zeros(outputs), np.ones(outputs), rectified=rectified)
+        return NicLayer(weights, np.zeros(outputs), np.ones(outputs), has_relu=has_relu)
     bias = random.integers(-(2**22), 2**22, outputs)
     scale = np.float32(2) ** random.integers(-20, 20, outputs) * random.uniform(1, 2, outputs)
-    return NicLayer(weights, bias, scale, np.float32(step), rectified=rectified)
+    return NicLayer(weights, bias, scale, np.float32(step), has_relu=has_relu)
 
 
 def model_of(random, sizes, *, name="m", published=False, wrap=False):
     layers = [
         layer_of(
-            random, outputs, inputs, published=published, rectified=bool(random.integers(2)),
+            random, outputs, inputs, published=published, has_relu=bool(random.integers(2)),
             step=1.0 if published or place + 2 == len(sizes) else random.uniform(1, 1e6),
         )
         for place, (inputs, outputs) in enumerate(itertools.pairwise(sizes))
@@ -121,21 +121,24 @@ def _weights(row: list[int]) -> list[int]:
 def test_words_of_memory_and_tables_are_the_program(program):
     for number, model in enumerate(program.models):
         found = unpack(program, number)
-        assert (found.published, found.wrap) == (model.published, model.wrap)
-        assert (found.look_up == model.look_up).all()
+        assert (found.follows_published_datapath, found.wraps_sums) == (
+            model.follows_published_datapath,
+            model.wraps_sums,
+        )
+        assert (found.look_up_table == model.look_up_table).all()
         for mine, other in zip(found.layers, model.layers, strict=True):
-            for name in ("weights", "bias", "scale", "step", "rectified"):
+            for name in ("weights", "bias", "scale", "step", "has_relu"):
                 assert np.array_equal(getattr(mine, name), getattr(other, name)), name
     assert not pack_models(program)[len(program.models) :].any()
     assert not pack_layers(program)[sum(len(model.layers) for model in program.models) :].any()
-    assert all(base % 32 == 0 for base in program.bases)
+    assert all(base % 32 == 0 for base in program.model_bases)
 
 
 def test_words_of_a_small_model():
     weights = np.zeros((2, 17), int)
     weights[0, :3], weights[1, 16] = (1, -2, 255), -3
-    model = NicModel("small", (NicLayer(weights, [-1, 5], [1.0, 2.0], rectified=True),), wrap=True)
-    program = NicProgram((model, replace(model, wrap=False)))
+    model = NicModel("small", (NicLayer(weights, [-1, 5], [1.0, 2.0], has_relu=True),), wraps_sums=True)
+    program = NicProgram((model, replace(model, wraps_sums=False)))
     memory = as_integers(pack_memory(program))
     assert [f"{word:064x}" for word in memory[:4]] == [
         "00000000000000" + "3f800000" + "ffffff" + "fffd" + "00" * 13 + "ff0201",
@@ -231,19 +234,19 @@ def test_the_largest_sums_and_layers_that_fit():
     first = NicLayer(weights, np.full(1024, bias), np.ones(1024), np.float32(2**15))
     model = NicModel("large", (first, plain(356, 1024)))
     assert layer_results(model, np.full(1024, 255, np.uint8))[0].max() == 2**23 - 1 - 1024
-    assert NicProgram((model,)).words == (1024 + 356) * 64
+    assert NicProgram((model,)).word_count == (1024 + 356) * 64
 
 
 @pytest.mark.parametrize("change", [{"bias": [1]}, {"scale": [2]}, {"step": np.float32(2)}])
 def test_a_published_model_has_no_biases_scales_or_steps(change):
     with pytest.raises(ProgramError, match=r"alexnet: layer 0 is published"):
-        NicModel("alexnet", (plain(1, 1, **change), plain(1, 1)), published=True)
+        NicModel("alexnet", (plain(1, 1, **change), plain(1, 1)), follows_published_datapath=True)
 
 
 @pytest.mark.parametrize("table", [np.arange(255), np.arange(256) - 1, np.arange(256) + 1])
 def test_a_look_up_table_that_does_not_fit_is_refused(table):
     with pytest.raises(ProgramError, match="alexnet: the look-up table"):
-        NicModel("alexnet", (plain(1, 1),), look_up=table)
+        NicModel("alexnet", (plain(1, 1),), look_up_table=table)
 
 
 def test_more_models_or_layers_than_the_nic_holds_are_refused():
@@ -259,7 +262,8 @@ def test_more_models_or_layers_than_the_nic_holds_are_refused():
 def test_published_models_that_wrap_answer_as_the_photonic_datapath(seed):
     random = np.random.default_rng(seed)
     model = replace(
-        model_of(random, (40, 30, 20, 5), published=True, wrap=True), look_up=np.arange(256, dtype=np.uint8)
+        model_of(random, (40, 30, 20, 5), published=True, wrap=True),
+        look_up_table=np.arange(256, dtype=np.uint8),
     )
     network = Network(tuple(layer.weights.astype(np.int32) for layer in model.layers))
     image = random.integers(0, 256, 40, np.uint8)
@@ -269,9 +273,9 @@ def test_published_models_that_wrap_answer_as_the_photonic_datapath(seed):
 
 def test_scores_of_a_model_by_hand():
     weights = [[10, -20], [255, 255], [-255, 0]]
-    first = NicLayer(weights, [1, 0, 0], [0.5, 1, 1], np.float32(2), rectified=True)
-    last = NicLayer([[255, 0, 0], [0, 255, 0], [-255, -255, 0]], [0, 3, 1000], [1, 0.5, 0.25], rectified=True)
-    model = NicModel("hand", (first, last), look_up=255 - np.arange(256))
+    first = NicLayer(weights, [1, 0, 0], [0.5, 1, 1], np.float32(2), has_relu=True)
+    last = NicLayer([[255, 0, 0], [0, 255, 0], [-255, -255, 0]], [0, 3, 1000], [1, 0.5, 0.25], has_relu=True)
+    model = NicModel("hand", (first, last), look_up_table=255 - np.arange(256))
     # Activations 155 and 255; sums 6 - 19 + 1, 154 + 254, -154.
     assert [each.tolist() for each in layer_results(model, np.uint8([100, 0]))] == [
         [-12, 408, -154],

@@ -41,7 +41,7 @@ def scaling():
     from fpga.hdl import verilator
 
     sources = [(f"{name}.sv", (RTL / f"{name}.sv").read_text(encoding="ascii")) for name in BLOCKS]
-    return verilator.build(Design("scaling", (*sources, ("scaling.sv", TOP)), PORTS), optimise="-O1")
+    return verilator.build(Design("scaling", (*sources, ("scaling.sv", TOP)), PORTS), optimise_flag="-O1")
 
 
 def activations(scaling, largest, results):

@@ -11,7 +11,7 @@ from needs import needs
 from fpga.hdl import HdlError
 from fpga.hdl.design import make_block_design
 from fpga.photonic_mac.network import Optics
-from fpga.smartnic.simulator import COUNTERS, Settings, SmartNic, SmartNicError
+from fpga.smartnic.simulator import COUNTER_NAMES, Settings, SmartNic, SmartNicError
 
 HERE = Path(__file__).resolve().parent
 MAC = bytes.fromhex("02000a4d0002")
@@ -33,7 +33,7 @@ def build():
 
     if reason := explain_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    return lambda settings=None: SmartNic(settings, design=echo_design(), optimise="-O1")
+    return lambda settings=None: SmartNic(settings, design=echo_design(), optimise_flag="-O1")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def echo_of(frame):
 @pytest.mark.parametrize(("receive", "transmit"), [(0, 0), (0.5, 0), (0, 0.5), (0.9, 0.9)])
 def test_frames_come_back_whole_and_in_order(nic, receive, transmit):
     random = Random(3)
-    nic.pause(receive, transmit, seed=9)
+    nic.insert_pauses(receive, transmit, seed=9)
     sizes = [12, 60, 63, 64, 65, 127, 128, 129, 1514, 9216, *(random.randrange(12, 1515) for _ in range(200))]
     frames = [frame_of(random, size, random.choice([MAC, MAC, OTHER])) for size in sizes]
     for frame in frames:
@@ -68,7 +68,7 @@ def test_frames_come_back_whole_and_in_order(nic, receive, transmit):
     assert cycles == sorted(set(cycles))
     assert nic.receive() == []
     assert len(nic.list_arrivals()) == len(frames)
-    counters = nic.counters()
+    counters = nic.read_counters()
     assert counters["received"] == len(frames)
     assert counters["answered"] == len(received) >= 100
     assert counters["ignored"] == len(frames) - len(received) >= 30
@@ -88,7 +88,7 @@ def test_a_bad_frame_is_marked(nic):
     nic.send(frame_of(Random(1), 200), is_bad=True)
     nic.send(frame_of(Random(1), 200))
     nic.run_until_idle()
-    assert nic.counters()["corrupt"] == 1
+    assert nic.read_counters()["corrupt"] == 1
 
 
 def test_a_nic_that_is_held_keeps_its_work(nic):
@@ -121,8 +121,8 @@ def test_words_arrive_at_their_addresses(nic):
     for table in range(3):
         nic.write_table(table, np.arange(10, 16, dtype=np.uint8), 10)
     nic.abort()
-    counters = nic.counters()
-    assert tuple(counters) == COUNTERS
+    counters = nic.read_counters()
+    assert tuple(counters) == COUNTER_NAMES
     assert (counters["late"], counters["failed"], counters["malformed"]) == (1000, 6 * (1 + 2 + 3), 1)
 
 
@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_refused(nic):
     with pytest.raises(SmartNicError, match="'rx_valid' is not a setting"):
         nic.set_input("rx_valid", 1)
     with pytest.raises(ValueError, match="shares of pauses"):
-        nic.pause(1.0)
+        nic.insert_pauses(1.0)
 
 
 def test_a_nic_that_is_closed_says_so(build):
@@ -161,7 +161,7 @@ def test_settings_reach_the_nic(build):
     for destination in (MAC, bytes.fromhex("060000000007")):
         nic.send(frame_of(Random(1), 100, destination))
     nic.run_until_idle()
-    assert nic.counters()["answered"] == 1
+    assert nic.read_counters()["answered"] == 1
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_a_beat_that_goes_away_is_an_error(build):
     text = (HERE / "echo_nic.sv").read_text("ascii")
     faulty = text.replace("if (tx_ready_i) tx_valid_o", "if (first_q) tx_valid_o")
     assert faulty != text
-    nic = SmartNic(design=echo_design(faulty), optimise="-O1")
-    nic.pause(transmit_share=0.9)
+    nic = SmartNic(design=echo_design(faulty), optimise_flag="-O1")
+    nic.insert_pauses(transmit_share=0.9)
     with pytest.raises(SmartNicError, match="a beat at tx went away before it was taken"):
         for _ in range(20):
             nic.send(frame_of(Random(1), 64))

@@ -17,7 +17,7 @@ from needs import needs
 from witnesses.packet_ends import ADDRESS, MAC, PORT, REQUEST, fate, ones_sum
 
 from fpga.hdl import explain_missing
-from lightning.serving.packets.codec import Code, Kind, decode_answer, parse
+from lightning.serving.packets.codec import Kind, RefusalCode, decode_answer, parse
 
 pytestmark = pytest.mark.hdl
 
@@ -46,7 +46,9 @@ def frames():
     from witnesses.wire_frames import Frames, Scapy
 
     def make(program, seed=1):
-        return Frames(Scapy(), seed, {number: model.inputs for number, model in enumerate(program.models)})
+        return Frames(
+            Scapy(), seed, {number: model.input_count for number, model in enumerate(program.models)}
+        )
 
     return make
 
@@ -83,7 +85,7 @@ def check(nic, program, sent, *, punctual=True):
     from fpga.smartnic.frames import get_payload
     from fpga.smartnic.reference import compute_scores
 
-    models = {number: model.inputs for number, model in enumerate(program.models)}
+    models = {number: model.input_count for number, model in enumerate(program.models)}
     fates = [fate(frame, bad=bad, models=models) for frame, bad in sent]
     requests = {each.request.number: each.request for each in fates if each.request}
     assert len(requests) == sum(each.outcome == REQUEST for each in fates)
@@ -98,24 +100,28 @@ def check(nic, program, sent, *, punctual=True):
         packet = (
             parse(get_payload(frame)) if frame[23:24] == b"\x11" and frame[12:14] == b"\x08\x00" else None
         )
-        if packet is None or packet.request not in requests or packet.code not in {0, Code.LATE, Code.FAILED}:
+        if (
+            packet is None
+            or packet.request not in requests
+            or packet.code not in {0, RefusalCode.LATE, RefusalCode.FAILED}
+        ):
             replies[without_time(frame)] += 1
             continue
         request = requests.pop(packet.request)
         if packet.kind is Kind.REFUSAL:
-            assert packet.code != Code.LATE or request.deadline
+            assert packet.code != RefusalCode.LATE or request.deadline
             failed.append(packet.code)
             continue
         answer = decode_answer(packet.payload)
         model = program.models[request.model]
         expected, chosen = compute_scores(model, np.frombuffer(request.payload, np.uint8))
-        assert (packet.model, answer.chosen) == (request.model, chosen)
+        assert (packet.model, answer.class_index) == (request.model, chosen)
         assert not punctual or not request.deadline or packet.time_us <= request.deadline + 1
         assert answer.scores.tolist() == expected.tolist()
         assert frame[:6] + frame[30:34] + frame[36:38] == request.client
     assert not requests  # every one was answered or refused, once
     assert replies == Counter(without_time(each.reply) for each in fates if each.reply)
-    counters = nic.counters()
+    counters = nic.read_counters()
     assert counters.pop("received") == len(sent) == sum(counters.values())
     outcomes = Counter(each.outcome for each in fates)
     asked = outcomes.pop(REQUEST, 0)
@@ -150,7 +156,7 @@ def test_every_packet_has_its_answer_or_its_outcome(make_nic, frames, count, see
     optics = optics_with(chance)
     nic = make_nic(memory_latency=latency, apart=chance.randrange(256), optics=optics)
     nic.load(program)
-    nic.pause(pauses, pauses / 2, seed)
+    nic.insert_pauses(pauses, pauses / 2, seed)
     sent = send_traffic(nic, frames(program, seed), count, chance)
     assert nic.run_until_idle()
     outcomes, failed = check(nic, program, sent)
@@ -178,7 +184,7 @@ def test_an_abort_costs_the_request_in_work_alone(make_nic, frames, count):
         aborts += 1
     assert nic.run_until_idle()
     _, failed = check(nic, program, sent)
-    assert set(failed) == {Code.FAILED}
+    assert set(failed) == {RefusalCode.FAILED}
     assert count / 20 < len(failed) <= aborts
 
 
@@ -200,7 +206,7 @@ def test_an_abort_in_any_cycle_leaves_no_light_to_the_next_request(make_nic, fra
         assert nic.run_until_idle(100_000)
     _, failed = check(nic, program, sent)
     assert 100 <= len(failed) <= 160
-    assert set(failed) == {Code.FAILED}
+    assert set(failed) == {RefusalCode.FAILED}
 
 
 @pytest.mark.parametrize("cycles_per_us", [1, 10])
@@ -224,8 +230,8 @@ def test_another_program_comes_between_two_requests(make_nic, frames, count):
     from fpga.smartnic.program import NicProgram
 
     chance = random.Random(count)
-    first = NicProgram((chain("one", 3, 33, 9, 5, published=True, perfect=True),))
-    second = NicProgram((replace(first.models[0], perfect=False),))
+    first = NicProgram((chain("one", 3, 33, 9, 5, published=True, is_scaling_exact=True),))
+    second = NicProgram((replace(first.models[0], is_scaling_exact=False),))
     nic = make_nic()
     nic.load(first)
     made = frames(first)
@@ -237,8 +243,8 @@ def test_another_program_comes_between_two_requests(make_nic, frames, count):
         assert nic.run_until_idle()
         answers = nic.receive()
         assert len(answers) == len(sent)
-    assert nic.counters()["answered"] == 6 * count
-    assert nic.counters()["failed"] == 0
+    assert nic.read_counters()["answered"] == 6 * count
+    assert nic.read_counters()["failed"] == 0
 
 
 def test_a_reload_waits_for_the_request_in_work_and_holds_the_others(make_nic, frames):
@@ -265,7 +271,7 @@ def test_a_reload_waits_for_the_request_in_work_and_holds_the_others(make_nic, f
 def request_answer(frame, program):
     from fpga.smartnic.reference import compute_scores
 
-    payload = np.frombuffer(frame[74 : 74 + program.models[0].inputs], np.uint8)
+    payload = np.frombuffer(frame[74 : 74 + program.models[0].input_count], np.uint8)
     return compute_scores(program.models[0], payload)[0].tolist()
 
 
@@ -290,7 +296,7 @@ def test_light_that_does_not_come_back_fails_a_request_and_then_works_again(make
     nic.send(sent[-1][0])
     assert nic.run_until_idle()
     _, failed = check(nic, program, sent)
-    assert failed == [Code.FAILED] * 3
+    assert failed == [RefusalCode.FAILED] * 3
 
 
 @pytest.mark.parametrize("blocked", [0, 0.99])
@@ -300,18 +306,18 @@ def test_an_error_of_the_memory_fails_the_request_that_reads_it_and_no_other(mak
 
     program = NicProgram((chain("sound", 1, 5, 3, 2), chain("beyond", 2, 5, 3, 2)))
     rows = pack_models(program)
-    rows[1, 0] += np.uint64(MEMORY_WORDS - program.bases[1])
+    rows[1, 0] += np.uint64(MEMORY_WORDS - program.model_bases[1])
     nic = make_nic()
     nic.load(program)
     nic.write_table(0, rows)
-    nic.pause(transmit_share=blocked)  # then the words are read long before their request runs
+    nic.insert_pauses(transmit_share=blocked)  # then the words are read long before their request runs
     made, chance = frames(program), random.Random(1)
     sent = send_traffic(nic, made, 40, chance, [lambda: made.request(0), lambda: made.request(1)])
     assert nic.run_until_idle()
     beyond = sum(frame[53] for frame, _ in sent)
     assert 10 < beyond < 30
     _, failed = check(nic, program, sent)
-    assert failed == [Code.FAILED] * beyond
+    assert failed == [RefusalCode.FAILED] * beyond
 
 
 @pytest.mark.parametrize(
@@ -326,13 +332,13 @@ def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, 
     program = NicProgram(
         (
             chain("scaled", 1, 5, 3, 2),
-            chain("perfect", 2, 20, 4, 3, published=True, perfect=True),
+            chain("perfect", 2, 20, 4, 3, published=True, is_scaling_exact=True),
             chain("single", 4, 1, 1),
             chain("beyond", 3, 9, 4),
         )
     )
     rows = pack_models(program)
-    rows[beyond, 0] += np.uint64(MEMORY_WORDS - program.bases[beyond])
+    rows[beyond, 0] += np.uint64(MEMORY_WORDS - program.model_bases[beyond])
     chance = random.Random(seed)
     nic = make_nic(
         memory_latency=chance.choice([0, 3, 40, 255]), memory_refresh_every=30,
@@ -343,7 +349,9 @@ def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, 
     nic.write_table(0, rows)
     made, sent = frames(program, seed), []
     for _ in range(200):
-        nic.pause(chance.choice([0, 0.5]), chance.choice([0, 0, 0.9, 0.99]), chance.randrange(1 << 20))
+        nic.insert_pauses(
+            chance.choice([0, 0.5]), chance.choice([0, 0, 0.9, 0.99]), chance.randrange(1 << 20)
+        )
         deadline = chance.choice([0, 0, chance.randrange(1, 300)])
         kinds = [lambda deadline=deadline: made.request(deadline=deadline)]
         sent += send_traffic(nic, made, chance.randrange(6), chance, kinds)
@@ -351,11 +359,11 @@ def test_counters_add_up_and_answers_are_right_whatever_comes_between(make_nic, 
             nic.run(chance.randrange(200))
             chance.choice([nic.abort, nic.hold, lambda: nic.hold(is_held=False)])()
     nic.hold(is_held=False)
-    nic.pause()
+    nic.insert_pauses()
     assert nic.run_until_idle()
     outcomes, codes = check(nic, program, sent, punctual=False)
-    failed = codes.count(Code.FAILED)
-    assert set(codes) == {Code.LATE, Code.FAILED}
+    failed = codes.count(RefusalCode.FAILED)
+    assert set(codes) == {RefusalCode.LATE, RefusalCode.FAILED}
     assert 50 < failed < outcomes[REQUEST] * 2 / 3
     assert len(codes) >= sum(frame[53] == beyond for frame, _ in sent)
 
@@ -378,7 +386,7 @@ def test_a_request_of_another_size_is_refused_whenever_the_table_changes(make_ni
         assert nic.run_until_idle(100_000)
         codes += [parse_answer(frame).code for _, frame in nic.receive()]
     assert codes == sorted(codes)  # refused when it comes in, and from some cycle on when it would begin
-    assert set(codes) == {Code.INPUT, Code.FAILED}
+    assert set(codes) == {RefusalCode.INPUT, RefusalCode.FAILED}
 
 
 def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic, frames):
@@ -397,8 +405,8 @@ def test_a_request_that_is_too_late_is_refused_before_or_after_its_run(make_nic,
         nic.send(frame)
     assert nic.run_until_idle()
     _, failed = check(nic, program, sent)
-    assert failed == [Code.LATE] * 3
-    assert nic.counters()["late"] == 3
+    assert failed == [RefusalCode.LATE] * 3
+    assert nic.read_counters()["late"] == 3
 
 
 def test_loss_of_light_is_made_up_for(make_nic, frames):
@@ -476,10 +484,10 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
     answer = decode_answer(parse(get_payload(request.answer)).payload)
     assert answer.scores.shape == (10,)
     (end,) = np.flatnonzero(request.trace.fires["layers.layer"])
-    assert answer.cycles == end - request.starts[0] + 1
+    assert answer.cycles == end - request.layer_start_cycles[0] + 1
     assert request.trace.signals["rx_valid"][0]
     assert request.trace.signals["tx_last"][-1]
-    assert len(request.starts) == 2
+    assert len(request.layer_start_cycles) == 2
     # 40-16-10 takes 3 words for each of 16 outputs, then 1 for each of 10.
     assert request.count_fires() == {
         "sequencer.head": 2, "sequencer.row": 26, "sequencer.send": 2, "sequencer.results": 2,
@@ -487,7 +495,9 @@ def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
     }  # fmt: skip
     last = {name: int(target[-1]) for name, target in request.find_targets().items()}
     assert (last["sequencer.row"], last["sequencer.send"], last["sequencer.results"]) == (1, 10, 10)
-    assert all(not target[: request.starts[0]].any() for target in request.find_targets().values())
+    assert all(
+        not target[: request.layer_start_cycles[0]].any() for target in request.find_targets().values()
+    )
 
 
 FAULTS = [
@@ -537,8 +547,8 @@ def corner_program():
     return NicProgram(
         (
             chain("single", 7, 20, 1),
-            NicModel("rectified", (first, replace(end, rectified=True))),
-            chain("perfect", 9, 17, 9, 3, published=True, perfect=True),
+            NicModel("rectified", (first, replace(end, has_relu=True))),
+            chain("perfect", 9, 17, 9, 3, published=True, is_scaling_exact=True),
             NicModel("wraps", (wide, NicLayer([[255], [-255]], [0, 0], ones)), True, True),
             NicModel("dim", (replace(hidden, step=np.float32(9 * hidden.step)), last)),
             NicModel("negative", (NicLayer([[-9] * 30, [-99] * 30, [-8] * 30], [0] * 3, [1] * 3),), True),
@@ -593,11 +603,11 @@ def finds_a_fault(make_nic, frames, design):
             nic.abort()
         assert nic.run_until_idle(3_000_000)
         _, codes = check(nic, program, sent)
-        assert {Code.LATE, Code.FAILED} == set(codes)
+        assert {RefusalCode.LATE, RefusalCode.FAILED} == set(codes)
         # Answers that wait longer than the next ones take.
         nic = make_nic(design=design)
         nic.load(program)
-        nic.pause(transmit_share=0.985)
+        nic.insert_pauses(transmit_share=0.985)
         sent = send_traffic(nic, frames(program), 60, chance, [lambda: made.request(2)])  # one score
         assert nic.run_until_idle(3_000_000)
         assert check(nic, program, sent)[1] == []
@@ -614,7 +624,7 @@ def finds_a_fault(make_nic, frames, design):
             nic.run(cycles)
             nic.abort()
             assert nic.run_until_idle(100_000)
-        assert check(nic, program, sent)[1] == [Code.FAILED] * 6
+        assert check(nic, program, sent)[1] == [RefusalCode.FAILED] * 6
         # All light, of which more comes back than was sent.
         nic = make_nic(design=design, optics=Optics(gain=256), loss_factor=256)
         full = NicModel("full", (NicLayer(np.full((2, 16), 255), [0, 0], [1, 1]),), True)

@@ -45,7 +45,7 @@ def nic():
 
     text = (HERE / "echo_nic.sv").read_text("ascii")
     design = make_block_design("echo_nic", texts_by_name={"echo_nic": text})
-    with closing(SmartNic(design=design, optimise="-O1")) as nic:
+    with closing(SmartNic(design=design, optimise_flag="-O1")) as nic:
         yield nic
 
 
@@ -98,7 +98,7 @@ def test_datagrams_go_through_and_back(namespace, nic):
     with open_tap("nic0", NIC, namespace) as tap:
         served = Served(nic, tap)
         teach(namespace)
-        before = nic.counters()["answered"]
+        before = nic.read_counters()["answered"]
         with client(namespace) as ends:
             for size in (1, 17, 18, 19, 500, 1472):
                 ends.send(bytes([size & 255]) * size)
@@ -108,7 +108,7 @@ def test_datagrams_go_through_and_back(namespace, nic):
             assert [ends.recv(4096) for _ in range(300)] == [f"datagram {n}".encode() for n in range(300)]
         served.stop()
         assert served.error is None
-        assert nic.counters()["answered"] - before == 306
+        assert nic.read_counters()["answered"] - before == 306
     assert "nic0" not in sh(f"ip -n {namespace} -br link")
 
 

@@ -21,7 +21,7 @@ from fpga.count_action import CountActionError, load, parse_text
 from fpga.formal.sby import TOOLS
 from fpga.hdl import explain_missing
 from fpga.registers.model import Access
-from fpga.registers.register_list import Streams
+from fpga.registers.register_list import StreamAccess
 from fpga.registers.text import to_rdl
 from fpga.registers.top import Top
 from fpga.verify.accesses import PARTIAL_ROUNDS, SEED_COUNT, draw_accesses
@@ -138,7 +138,7 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     delivered = read_folder(copy)
     found = [
         run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
-        for streams in Streams
+        for streams in StreamAccess
         if fault.file in delivered.read_sources(streams)
     ]
     breaches = [breach for each in found for breach in each.breaches.values()]
@@ -149,11 +149,11 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
 @pytest.mark.slow
 def test_sound_tops_are_worked_hard(sound):
     delivered = read_folder(sound)
-    for streams in Streams:
+    for streams in StreamAccess:
         found = run_top(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
         assert not found.breaches
-        assert found.accesses >= 350
-        assert found.beats >= (1000 if streams is Streams.AXI_STREAM else 0)
+        assert found.access_count >= 350
+        assert found.beat_count >= (1000 if streams is StreamAccess.AXI_STREAM else 0)
         assert min(found.partial_write_counts.values()) >= 2 * PARTIAL_ROUNDS
         assert {"CONTROL", "TARGET_gate_n"} <= set(found.partial_write_counts)
 
@@ -161,7 +161,7 @@ def test_sound_tops_are_worked_hard(sound):
 @pytest.mark.long
 def test_sound_tops_pass_from_every_seed(sound):
     delivered = read_folder(sound)
-    for streams in Streams:
+    for streams in StreamAccess:
         found = run_seeds(
             delivered.datapath, streams, delivered.read_sources_around_datapath(streams), seeds=range(10)
         )
@@ -171,15 +171,15 @@ def test_sound_tops_pass_from_every_seed(sound):
 
 def test_every_byte_of_every_register_is_written_alone_and_left_alone():
     """Over all seeds, every word is written with each set of strobes that leaves a byte away."""
-    for streams in Streams:
-        table = Top(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams).table
+    for streams in StreamAccess:
+        table = Top(parse_text(PLANTED.TEXT, "delivered.ca").datapath, streams).register_map
         strobes = {}
         for seed in range(SEED_COUNT):
             writes, _ = draw_accesses(table, seed)
             for register in table:
                 if register.access in {Access.CONSTANT, Access.READ}:
                     continue
-                for word in range(register.words):
+                for word in range(register.word_count):
                     mine = [each.strobes for each in writes if each.address == register.get_offset(word)]
                     for byte in range(-(-register.width // 8)):
                         assert mine.count(1 << byte) >= PARTIAL_ROUNDS
@@ -246,10 +246,12 @@ def built(path, text, folder):
 def test_the_tops_of_a_merge_are_held(tools, tmp_path):
     delivered = read_folder(built(tmp_path / "merge.ca", MERGES["turns until last with last"], tmp_path))
     found = run_top(
-        delivered.datapath, Streams.AXI_STREAM, delivered.read_sources_around_datapath(Streams.AXI_STREAM)
+        delivered.datapath,
+        StreamAccess.AXI_STREAM,
+        delivered.read_sources_around_datapath(StreamAccess.AXI_STREAM),
     )
     assert not found.breaches
-    assert found.beats >= 1000
+    assert found.beat_count >= 1000
 
 
 @pytest.mark.long
@@ -265,7 +267,7 @@ LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.stem)
 def test_the_tops_of_every_module_of_the_library_are_held(tools, tmp_path, path):
     delivered = read_folder(built(tmp_path / path.name, path.read_text(), tmp_path))
-    for streams in Streams:
+    for streams in StreamAccess:
         found = run_seeds(delivered.datapath, streams, delivered.read_sources_around_datapath(streams))
         assert not found.breaches
         assert min(found.partial_write_counts.values()) >= 2 * PARTIAL_ROUNDS
@@ -277,7 +279,7 @@ def test_bits_that_act_have_the_strobe_of_their_byte():
       inputs: { stream a[0 to 10] of 2 bits }
       counts: { sum a[i].valid (i = 0 to 10) } targets: { 11 } actions: { pulse p }
     }"""
-    table = Top(parse_text(text, "wide.ca").datapath, Streams.REGISTERS).table
+    table = Top(parse_text(text, "wide.ca").datapath, StreamAccess.REGISTERS).register_map
     rdl = to_rdl(table)
     assert "singlepulse; swmod; } COMMIT[0:0]" in rdl
     assert "} BYTE0[7:0] = 8'h0" in rdl
@@ -334,7 +336,9 @@ def test_a_folder_has_all_that_its_text_imports(tools, tmp_path):
     assert run_app(["build", str(text), "-o", str(tmp_path / "out"), "-P", "n=7"]) == 0
     shutil.rmtree(tmp_path / "a")
     delivered = read_folder(tmp_path / "out")
-    assert {"build.json", "text/_/top.ca", "text/other.ca", "text/_/relu.ca"} == set(delivered.origin.files)
+    assert {"build.json", "text/_/top.ca", "text/other.ca", "text/_/relu.ca"} == set(
+        delivered.origin.file_names
+    )
     assert delivered.datapath.module("one").targets[0].reset == 7
 
 
@@ -370,4 +374,4 @@ def test_library_text_is_found_in_the_folder(tmp_path):
         path.write_text(told)
     again = read_origin(tmp_path / "out")
     assert again.checked_datapath.datapath.digest == checked.datapath.digest
-    assert again.files == ("build.json", "x.ca", "relu.ca")
+    assert again.file_names == ("build.json", "x.ca", "relu.ca")

@@ -66,7 +66,7 @@ def test_an_unprivileged_user_is_not_told_to_run_as_root(small_lab_text):
 def test_the_shell_gives_every_variable_back(small_lab_text):
     found = of(small_lab_text(3, 2), 3, 2)
     done = subprocess.run(
-        ["sh"], input=f"{found.shell}env\n", capture_output=True, text=True, check=True, env={}
+        ["sh"], input=f"{found.shell_text}env\n", capture_output=True, text=True, check=True, env={}
     )
     assert set(found.variables.items()) <= {tuple(line.split("=", 1)) for line in done.stdout.splitlines()}
 

@@ -32,7 +32,7 @@ kernel = pytest.mark.kernel
 @needs("process")
 def lab(small_lab_text):
     text = small_lab_text(3, 2, name=f"fleet-{os.getpid()}")
-    with start_lab(parse_lab(text, Path("fleet.yaml")), hosts="kernel", move=True) as up:
+    with start_lab(parse_lab(text, Path("fleet.yaml")), hosts="kernel", may_move=True) as up:
         yield up.lab
 
 

@@ -104,13 +104,15 @@ def test_following_the_routes_reaches_every_address_over_the_planned_links(small
                     here, hops = host, hops + 1
                     assert hops <= nodes
                 if address == target.address:
-                    assert hops == routes.hops(s, t)
+                    assert hops == routes.count_hops(s, t)
 
 
 def planned_routes(topology, seed):
     """Return the routes of a plan whose pairs send drawn amounts, on the wiring of its topology too."""
     sent = np.random.default_rng(seed).random((topology.nodes, topology.nodes))
-    routes = balancing.route(topology, make_matrix_demand(sent * (1 - np.eye(topology.nodes))), seed=seed)
+    routes = balancing.find_balanced_routes(
+        topology, make_matrix_demand(sent * (1 - np.eye(topology.nodes))), seed=seed
+    )
     wiring = make_wiring(topology)
     return routes, wiring, map_routes(routes, wiring)
 
@@ -123,22 +125,22 @@ def test_every_set_reaches_its_addresses_over_the_planned_path(small_lab_text):
         routes, wiring, sets = planned_routes(find_topology(nodes, degree), nodes)
         plan = plan_forwarding(lab, wiring, sets[0], macs_of(lab), sets[1:])
         owner = {nic.address: (node, nic) for node, host in enumerate(lab.hosts) for nic in host.nics}
-        for one in routes.routes():
-            address = str(list_set_addresses(lab.hosts[one.target])[one.set])
+        for one in routes.list_routes():
+            address = str(list_set_addresses(lab.hosts[one.target])[one.set_number])
             here, path = one.source, [one.source]
             while here != one.target:
                 _, via = taken(plan[lab.hosts[here].name], address)
                 here, _ = owner[IPv4Address(via)]
                 path.append(here)
             assert tuple(path) == routes.list_nodes(one.path)
-            followed += one.set > 0
+            followed += one.set_number > 0
         for host in lab.hosts:
             lines = [line.split() for line in plan[host.name].batch]
             installed = [line for line in lines if line[:2] == ["route", "replace"]]
-            assert len(installed) <= routes.sets * (nodes - 1) + degree
+            assert len(installed) <= routes.set_count * (nodes - 1) + degree
             assert len({line[2] for line in installed}) == len(installed)
             assert not any("nexthop" in line for line in lines)  # the kernel would hash over them
-            own = list_set_addresses(host)[: routes.sets]
+            own = list_set_addresses(host)[: routes.set_count]
             for line in installed:
                 source = line[line.index("src") + 1]
                 assert IPv4Address(source) in own
@@ -240,11 +242,11 @@ def test_the_plan_of_one_host_in_full(ring_plan):
         "route replace 10.100.2.0/25 dev nic1 via 10.100.2.1 onlink src 10.100.1.100 proto 107",
         "route replace 10.100.3.0/25 dev nic2 via 10.100.3.1 onlink src 10.100.1.100 proto 107",
     )
-    assert part.text.splitlines() == list(part.batch)
+    assert part.batch_text.splitlines() == list(part.batch)
 
 
 def test_the_kernel_settings_cover_all_default_and_every_nic(ring_plan):
-    words = shlex.split(ring_plan["a"].command)
+    words = shlex.split(ring_plan["a"].install_command)
     assert words[:3] == ["sysctl", "-q", "-w"]
     assert words[-4:] == ["&&", "ip", "-batch", "-"]
     expected = {"net/ipv4/ip_forward=1", "net/ipv4/tcp_no_metrics_save=1"} | {
@@ -312,7 +314,7 @@ def test_installation_is_one_command_a_host(lab, ring_plan):
     install(fleet, ring_plan)
     ((commands, inputs),) = fleet.calls
     assert set(commands) == set(inputs) == {"a", "b", "c"}
-    assert inputs["b"] == ring_plan["b"].text
+    assert inputs["b"] == ring_plan["b"].batch_text
 
 
 def test_every_host_that_fails_is_named_with_its_last_word(lab, ring_plan):

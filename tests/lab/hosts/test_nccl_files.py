@@ -78,21 +78,24 @@ def check_host(host, texts, rings, gpus):
     assert set(topology.nets.values()) == {nic.name for nic in host.nics}
     channels = {}
     for ring in rings:
-        graphs = read_graphs(texts[ring.file], topology, gpus)
+        graphs = read_graphs(texts[ring.graph_file_name], topology, gpus)
         assert graphs[0] == graphs[1]
-        channels[ring.file] = graphs[0]
+        channels[ring.graph_file_name] = graphs[0]
     return topology, channels
 
 
 def check_rings(lab, design, files, gpus):
     """Check that each channel leaves a host by the transmitter of the link into the next, and return the links used."""
-    read = {host.name: check_host(host, files.texts[host.name], files.rings, gpus)[1] for host in lab.hosts}
+    read = {
+        host.name: check_host(host, files.texts_by_host[host.name], files.rings, gpus)[1]
+        for host in lab.hosts
+    }
     used = []
     for ring in files.rings:
         for number in range(len(ring.channels)):
             for here, there in zip(ring.order, (*ring.order[1:], ring.order[0]), strict=True):
-                leaving = read[lab.hosts[here].name][ring.file][number].leaves
-                entering = read[lab.hosts[there].name][ring.file][number].enters
+                leaving = read[lab.hosts[here].name][ring.graph_file_name][number].leaves
+                entering = read[lab.hosts[there].name][ring.graph_file_name][number].enters
                 source = Nic(here, [nic.name for nic in lab.hosts[here].nics].index(leaving))
                 link = design.wiring.link_by_transmitter[source]
                 assert link.target == Nic(there, [nic.name for nic in lab.hosts[there].nics].index(entering))
@@ -169,7 +172,7 @@ def check_labs(lab_text, data):
     if not any("no links of their own" in line for line in files.assumptions):
         assert len(set(used)) == len(used) == nodes * len(whole)
     for host in lab.hosts:
-        topology = read_topology(files.texts[host.name][TOPOLOGY_FILE])
+        topology = read_topology(files.texts_by_host[host.name][TOPOLOGY_FILE])
         assert set(topology.speeds.values()) == {100}
         spoken = [line for line in files.assumptions if host.name in line.partition(":")[0].split(", ")]
         document = documents.get(host.name)
@@ -185,8 +188,8 @@ def check_labs(lab_text, data):
         assert [topology.nets[number] for number in range(degree)] == by_index
         addresses = [path[-1]["address"] for path in document["gpus"]]
         assert topology.gpus == dict(enumerate(addresses))
-        seen["bridges"] += "0x060400" in files.texts[host.name][TOPOLOGY_FILE]
-        seen["two NUMA nodes"] += files.texts[host.name][TOPOLOGY_FILE].count("<cpu") == 2
+        seen["bridges"] += "0x060400" in files.texts_by_host[host.name][TOPOLOGY_FILE]
+        seen["two NUMA nodes"] += files.texts_by_host[host.name][TOPOLOGY_FILE].count("<cpu") == 2
         seen["two ports"] += len(set(topology.address_of.values())) < len(topology.address_of)
         seen["another order"] += by_index != sorted(by_index)
         seen["GPUs of the host"] += topology.gpus != {}
@@ -223,7 +226,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
     files = of(lab, design, {"a": document})
     attributes = 'vendor="0x15b3" device="0x1017" link_speed="16.0 GT/s PCIe" link_width="16"'
     processor = 'arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143"'
-    assert files.texts["a"][TOPOLOGY_FILE] == (
+    assert files.texts_by_host["a"][TOPOLOGY_FILE] == (
         '<system version="1">\n'
         f'  <cpu numaid="0" affinity="ff" {processor}>\n'
         f'    <pci busid="0000:1a:00.0" class="0x030200" {attributes}>\n'
@@ -258,7 +261,7 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
     )
     # Host a sends to b by nic1 and receives from c by nic2: NCCL numbers them 1 and 0.
     assert design.wiring.link_by_transmitter[Nic(0, 0)].target.node == 1
-    assert files.texts["a"]["ring-1.xml"] == (
+    assert files.texts_by_host["a"]["ring-1.xml"] == (
         '<graphs version="1">\n'
         f'  <graph id="0" pattern="4" crossnic="1" nchannels="1" {speeds} samechannels="1">\n{channel}  </graph>\n'
         f'  <graph id="1" pattern="3" crossnic="1" nchannels="1" {speeds} samechannels="1">\n{channel}  </graph>\n'
@@ -275,10 +278,10 @@ def test_the_files_of_a_host_whose_devices_are_known_in_full(small_lab_text):
 def test_numbers_of_a_graph_file_are_hexadecimal(small_lab_text):
     lab = lab_of(small_lab_text(2, 1), 12)
     files = of(lab, build_design(lab))
-    read = read_topology(files.texts["a"][TOPOLOGY_FILE])
-    (channel,) = read_graphs(files.texts["a"]["ring-1.xml"], read, 12)[0]
+    read = read_topology(files.texts_by_host["a"][TOPOLOGY_FILE])
+    (channel,) = read_graphs(files.texts_by_host["a"]["ring-1.xml"], read, 12)[0]
     assert channel.gpus == tuple(range(12))
-    assert '<gpu dev="0xb"/>' in files.texts["a"]["ring-1.xml"]
+    assert '<gpu dev="0xb"/>' in files.texts_by_host["a"]["ring-1.xml"]
 
 
 def test_the_path_between_a_gpu_and_its_nic_is_as_long_as_the_host_shows(small_lab_text):
@@ -294,7 +297,7 @@ def test_the_path_between_a_gpu_and_its_nic_is_as_long_as_the_host_shows(small_l
         document["nics"] = {"nic1": {"index": 2, "path": nic}}
         (text,) = (
             text
-            for name, text in of(lab, build_design(lab), {"a": document}).texts["a"].items()
+            for name, text in of(lab, build_design(lab), {"a": document}).texts_by_host["a"].items()
             if name != TOPOLOGY_FILE
         )
         assert re.findall('typeinter="(.*?)"', text) == [word, word]
@@ -356,7 +359,7 @@ def test_a_hop_without_a_link_takes_the_nics_of_its_route_and_is_said(small_lab_
     ring = find_rings(design.topology, wiring, around)[0]
     (channel,) = ring.channels
     by_nodes = {(link.source.node, link.target.node): link for link in wiring.links}
-    assert channel.relayed[0] == (0, 1)
+    assert channel.relayed_hops[0] == (0, 1)
     assert channel.nics[0][1] == by_nodes[0, 4].source.index
     assert channel.nics[1][0] == by_nodes[2, 1].target.index
 
@@ -378,7 +381,7 @@ def test_more_than_nccl_reads_is_refused(small_lab_text):
 def texts(small_lab_text):
     """Return topology and graph of a host with two GPUs and two NICs."""
     lab = lab_of(small_lab_text(3, 2), 2)
-    files = of(lab, build_design(lab)).texts["a"]
+    files = of(lab, build_design(lab)).texts_by_host["a"]
     return files[TOPOLOGY_FILE], files["ring-1.xml"]
 
 
@@ -601,9 +604,9 @@ def test_hosts_are_asked_and_those_that_cannot_answer_are_named(small_lab_text, 
     assert reasons == {"b": "its PCI devices cannot be read: sh: python3: not found"}
     design = build_design(lab)
     files = make_files(lab, design.topology, design.wiring, design.routes, hardware, reasons)
-    read = read_topology(files.texts["a"][TOPOLOGY_FILE])
+    read = read_topology(files.texts_by_host["a"][TOPOLOGY_FILE])
     assert read == ReadTopology(
         {0: "nic2", 1: "nic1"}, {"nic1": 100, "nic2": 100}, {0: "0000:19:00.0"}, {"nic1": "0000:1a:00.0"}
     )
     assert [line.partition(":")[0] for line in files.assumptions] == ["a", "b", "c"]
-    assert "PXB" not in files.texts["b"]["ring-1.xml"]
+    assert "PXB" not in files.texts_by_host["b"]["ring-1.xml"]

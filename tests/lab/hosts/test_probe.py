@@ -183,12 +183,12 @@ def test_hops_are_read_from_the_ttl_of_the_reply_and_what_does_not_pass(lab):
     reached = ping_all(fleet, mtu=9000, count=25)
     assert " --bind 10.100.1.100 --size 8972 --port " in fleet.commands["a"]
     assert fleet.said == ["go\n"]
-    assert (reached.lost, reached.small_only) == ({("a", "b"): (2, 25)}, {("a", "b")})
-    assert reached.without_tcp == {("a", "b")}
-    assert reached.hops == {("b", "a"): 3}
-    assert reached.answered == {("a", "b")}
-    assert reached.slowest_s == 0.001
-    assert reached.missing == (("b", "a"),)
+    assert (reached.loss_by_pair, reached.small_only_pairs) == ({("a", "b"): (2, 25)}, {("a", "b")})
+    assert reached.pairs_without_tcp == {("a", "b")}
+    assert reached.hop_count_by_pair == {("b", "a"): 3}
+    assert reached.answered_pairs == {("a", "b")}
+    assert reached.longest_answer_s == 0.001
+    assert reached.missing_pairs == (("b", "a"),)
     assert not reached.is_complete
 
 

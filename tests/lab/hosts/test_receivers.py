@@ -235,7 +235,7 @@ COPPER = """\
 )
 def test_a_public_dump_is_read_as_its_owner_would(dump, lanes_dbm, sent_dbm, window, celsius, module):
     found = parse_module(dump)
-    assert (found.lanes_dbm, found.sent_dbm, found.window) == (lanes_dbm, sent_dbm, window)
+    assert (found.received_lanes_dbm, found.sent_lanes_dbm, found.thresholds) == (lanes_dbm, sent_dbm, window)
     assert (found.temperature_c, found.module, found.reason) == (celsius, module, "")
 
 
@@ -248,10 +248,10 @@ def test_the_window_is_that_of_each_lane():
     """One lane of four at -9.0 dBm, 0.1 dB below the alarm: the fibre as a whole carries 7.8 dBm."""
     found = parse_module(CMIS_ARISTA)
     assert describe_bad_lane(found) == ""
-    weak = replace(found, lanes_dbm=(3.52, 2.70, -9.0, 2.60))
+    weak = replace(found, received_lanes_dbm=(3.52, 2.70, -9.0, 2.60))
     assert weak.power_dbm == pytest.approx(7.8, abs=0.1)
     assert describe_bad_lane(weak) == "lane 3 receives -9.0 dBm, less than the -8.9 dBm that its module needs"
-    strong = replace(found, lanes_dbm=(3.52, 5.6, 2.65, 2.60))
+    strong = replace(found, received_lanes_dbm=(3.52, 5.6, 2.65, 2.60))
     assert (
         describe_bad_lane(strong)
         == "lane 2 receives 5.6 dBm, more than the 5.5 dBm that its module tolerates"
@@ -265,7 +265,7 @@ def test_a_dark_receiver_reads_minus_infinity_on_all_its_lanes():
     dark = dark.replace("1.8427 mW / 2.65", "0.0000 mW / -inf").replace(
         "1.8215 mW / 2.60", "0.0000 mW / -inf"
     )
-    assert parse_module(dark).lanes_dbm == (-math.inf,) * 4
+    assert parse_module(dark).received_lanes_dbm == (-math.inf,) * 4
     assert parse_module(dark).power_dbm == -math.inf
 
 
@@ -274,7 +274,7 @@ def test_thresholds_that_are_all_nothing_are_no_window():
     for power in ("0.7079 mW / -1.50", "0.0028 mW / -25.53", "0.6310 mW / -2.00", "0.0032 mW / -24.95"):
         text = text.replace(f"threshold       : {power}", "threshold       : 0.0000 mW / -inf")
         text = text.replace(power, "0.0000 mW / -inf")
-    assert parse_module(text).window is None
+    assert parse_module(text).thresholds is None
 
 
 @pytest.mark.parametrize(
@@ -296,13 +296,13 @@ def test_thresholds_that_are_all_nothing_are_no_window():
 )
 def test_a_module_that_tells_no_power_says_why(text, reason):
     found = parse_module(text)
-    assert (found.power_dbm, found.laser_dbm, found.reason) == (None, None, reason)
+    assert (found.power_dbm, found.sent_power_dbm, found.reason) == (None, None, reason)
 
 
 def test_newer_programs_write_the_same_with_other_letters():
     """A patch on netdev makes the name of the power the same in all formats."""
     line = "\tReceiver Signal average optical power(Channel 1) : 0.9240 mW / -0.34 dBm\n"
-    assert parse_module(line).lanes_dbm == (-0.34,)
+    assert parse_module(line).received_lanes_dbm == (-0.34,)
 
 
 class OneRun:

@@ -90,11 +90,11 @@ def test_candidates_begin_with_the_labs_own_subnet_and_go_on_in_order():
     def first(*arguments, **keywords):
         return [str(subnet) for subnet in islice(list_candidate_subnets(*arguments, **keywords), 3)]
 
-    assert first(own, "kernel", move=False) == ["10.99.1.0/24"]
-    assert first(own, "kernel", move=True) == ["10.99.1.0/24", "10.99.0.0/24", "10.99.2.0/24"]
-    assert first(own, "model", move=False) == ["127.99.0.0/24", "127.99.1.0/24", "127.99.2.0/24"]
-    assert first(loopback, "model", move=False) == ["127.99.3.0/24"]
-    assert first(IPv4Network("10.40.0.0/20"), "kernel", move=True)[1] == "10.99.0.0/20"
+    assert first(own, "kernel", may_move=False) == ["10.99.1.0/24"]
+    assert first(own, "kernel", may_move=True) == ["10.99.1.0/24", "10.99.0.0/24", "10.99.2.0/24"]
+    assert first(own, "model", may_move=False) == ["127.99.0.0/24", "127.99.1.0/24", "127.99.2.0/24"]
+    assert first(loopback, "model", may_move=False) == ["127.99.3.0/24"]
+    assert first(IPv4Network("10.40.0.0/20"), "kernel", may_move=True)[1] == "10.99.0.0/20"
 
 
 def test_the_key_is_made_once_and_is_private(tmp_path):
@@ -159,13 +159,13 @@ def has_ended(pid):
 @pytest.mark.process
 def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
     with start_lab(lab, hosts="model") as up:
-        assert (up.hosts_mode, up.reason, up.is_running) == ("model", "as requested", True)
+        assert (up.hosts_mode, up.mode_reason, up.is_running) == ("model", "as requested", True)
         assert up.lab.management.is_loopback
         assert find_hosts_in_use(up.lab) == "model"
-        assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == []
+        assert send_request(up.control_addresses["ocs1"], {"do": "truth"})["connections"] == []
         assert answers(up.lab.switches[0].address.removeprefix("polatis+scpi://"))
         with pytest.raises(LabStartError, match="unknown verb 'sing'; this socket knows"):
-            send_request(up.control["plant"], {"do": "sing"})
+            send_request(up.control_addresses["plant"], {"do": "sing"})
     assert not up.is_running
     assert has_ended(up.pid)
 
@@ -197,18 +197,18 @@ def test_a_subnet_in_use_is_refused_with_a_hint_and_moved_when_allowed(lab):
     with start_lab(lab, hosts="model") as one:
         with pytest.raises(LabStartError, match=f"did not start: .*{one.lab.management}.*; .*--move"):
             start_lab(one.lab, hosts="model")
-        with start_lab(one.lab, hosts="model", move=True) as two:
+        with start_lab(one.lab, hosts="model", may_move=True) as two:
             assert two.lab.management != one.lab.management
 
 
 @pytest.mark.socket
 @pytest.mark.process
 def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
-    up = start_lab(lab, hosts="model", detached=True)
+    up = start_lab(lab, hosts="model", is_detached=True)
     try:
         with up:
             pass
-        assert answers(up.control["ocs1"])
+        assert answers(up.control_addresses["ocs1"])
         assert find_running_lab(lab) == up.lab
         assert find_running_lab_id(lab) == up.lab_id
         (entry,) = [entry for entry in list_simulated_labs() if entry["lab_id"] == up.lab_id]
@@ -223,7 +223,7 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
             "user": pwd.getpwuid(os.geteuid()).pw_name,
         }
         assert remove_simulated_labs([up.lab_id]) == (up.lab_id,)
-        assert not answers(up.control["ocs1"])
+        assert not answers(up.control_addresses["ocs1"])
         assert find_running_lab(lab) == lab
         with pytest.raises(LabStartError, match=f"no simulated lab '{lab.name}' is running"):
             find_running_lab_id(lab)
@@ -234,7 +234,10 @@ def test_a_detached_lab_stays_is_found_and_is_taken_down_by_name(lab):
 @pytest.mark.socket
 @pytest.mark.process
 def test_the_end_of_a_named_lab_says_nothing_of_others(lab, capsys):
-    with start_lab(lab, hosts="model", move=True) as one, start_lab(lab, hosts="model", move=True) as two:
+    with (
+        start_lab(lab, hosts="model", may_move=True) as one,
+        start_lab(lab, hosts="model", may_move=True) as two,
+    ):
         assert run_app(["sim", "down", two.lab_id, "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {"removed": [two.lab_id], "left": []}
         assert one.is_running
@@ -264,7 +267,7 @@ def test_the_lab_ends_with_a_process_that_is_killed(lab, small_lab_text, tmp_pat
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import start_lab
         lab = start_lab(load_lab({str(path)!r}), hosts="model")
-        print(lab.pid, lab.control["ocs1"], flush=True)
+        print(lab.pid, lab.control_addresses["ocs1"], flush=True)
         time.sleep(600)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
@@ -327,4 +330,4 @@ def test_without_root_hosts_are_modelled_and_the_reason_is_told(monkeypatch, lab
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with start_lab(lab) as up:
         assert isinstance(up, SimulatedLab)
-        assert (up.hosts_mode, up.reason) == ("model", "kernel hosts need root")
+        assert (up.hosts_mode, up.mode_reason) == ("model", "kernel hosts need root")

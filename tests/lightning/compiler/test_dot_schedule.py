@@ -30,7 +30,7 @@ def walked(layer, hardware, activations):
     assert len(parts) == count_passes(layer)
     for passed, lit in enumerate(parts):
         for group, schedule in enumerate(schedule_layer(layer, hardware)):
-            for row, readouts in enumerate(schedule.order):
+            for row, readouts in enumerate(schedule.term_indices):
                 for terms, sign in zip(readouts.tolist(), schedule.signs[row].tolist(), strict=True):
                     light = sum(
                         lit[:, group, term].astype(int) * abs(int(layer.weights[group, row, term])) >> 8
@@ -49,9 +49,9 @@ def test_every_product_is_sent_once_and_a_readout_has_one_sign(weights, waveleng
     hardware = Hardware(wavelengths=wavelengths, skip_zeros=skip_zeros)
     expected = count_layer_readouts(layer, hardware)
     for group, schedule in enumerate(schedule_layer(layer, hardware)):
-        assert schedule.readouts.tolist() == expected.count[group].tolist()
-        assert schedule.signs.sum(axis=1).tolist() == expected.net_sign[group].tolist()
-        for row, readouts in enumerate(schedule.order):
+        assert schedule.readout_counts.tolist() == expected.counts[group].tolist()
+        assert schedule.signs.sum(axis=1).tolist() == expected.net_signs[group].tolist()
+        for row, readouts in enumerate(schedule.term_indices):
             sent = readouts[readouts >= 0].tolist()
             wanted = np.flatnonzero(weights[group, row]) if skip_zeros else np.arange(weights.shape[2])
             assert sorted(sent) == wanted.tolist()
@@ -116,21 +116,21 @@ def test_the_property_above_needed_the_second_pass():
 def test_readouts_of_a_row_by_hand(wavelengths, skip_zeros, count, net_sign):
     layer = layer_of([[[9, 0, 8, -7, 0, 6, -5]]])
     found = count_layer_readouts(layer, Hardware(wavelengths=wavelengths, skip_zeros=skip_zeros))
-    assert (found.count.tolist(), found.net_sign.tolist()) == ([[count]], [[net_sign]])
+    assert (found.counts.tolist(), found.net_signs.tolist()) == ([[count]], [[net_sign]])
 
 
 def test_noise_may_ask_for_zeros_that_the_hardware_leaves_out():
     layer = layer_of([[[9, 0, 0, -7]]])
-    assert count_layer_readouts(layer, Hardware(skip_zeros=True), sends_zeros=True).count.tolist() == [[4]]
-    assert count_layer_readouts(layer, Hardware(), sends_zeros=False).count.tolist() == [[2]]
+    assert count_layer_readouts(layer, Hardware(skip_zeros=True), sends_zeros=True).counts.tolist() == [[4]]
+    assert count_layer_readouts(layer, Hardware(), sends_zeros=False).counts.tolist() == [[2]]
 
 
 def test_with_one_wavelength_terms_stay_in_their_order():
     (schedule,) = schedule_layer(layer_of([[[3, -1, 0, 4]]]), Hardware())
-    assert schedule.order.tolist() == [[[0], [1], [2], [3]]]
+    assert schedule.term_indices.tolist() == [[[0], [1], [2], [3]]]
     assert schedule.signs.tolist() == [[1, -1, 1, 1]]
 
 
 def test_rows_of_nothing_but_zeros_need_no_light_when_zeros_are_left_out():
     (schedule,) = schedule_layer(layer_of([[[0, 0], [0, 5]]]), Hardware(wavelengths=2, skip_zeros=True))
-    assert schedule.readouts.tolist() == [0, 1]
+    assert schedule.readout_counts.tolist() == [0, 1]

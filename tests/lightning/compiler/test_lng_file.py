@@ -173,7 +173,7 @@ def repacked(content, change, sums=True):
     members = change(members)
     if sums:
         held = {name: each for name, each in members.items() if name != "SHA256SUMS"}
-        members["SHA256SUMS"] = lng._format_sums(held).encode()
+        members["SHA256SUMS"] = lng._format_checksums(held).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, each in members.items():

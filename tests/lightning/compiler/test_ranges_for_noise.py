@@ -87,7 +87,7 @@ def test_noise_and_error_together_are_less_in_a_model_that_was_compiled_for_nois
     for expected in (0.0, sigma):
         model = compile_network(network, raw[:300], Options(sigma=expected))
         found, layer = measured(model, raw[300:]), model.layers["fc1"]
-        noise = count_layer_readouts(layer, model.hardware).count * (sigma * layer.output_scale) ** 2
+        noise = count_layer_readouts(layer, model.hardware).counts * (sigma * layer.output_scale) ** 2
         totals.append(float(((found.exact - found.float) ** 2).mean() + noise.mean()))
     assert totals[1] < 0.7 * totals[0]
 

@@ -106,7 +106,7 @@ def test_averaging_and_the_place_of_noise_matter(digits_npz):
 
 @pytest.mark.slow
 def test_the_table(digits_npz, monkeypatch):
-    monkeypatch.setattr("lightning.cli.evaluate.TIMING_S", 0.0)
+    monkeypatch.setattr("lightning.cli.evaluate.TIMING_DURATION_S", 0.0)
     pytest.importorskip("onnxruntime", reason="the table compares with ONNX Runtime")
     words = ("evaluate", digits_npz, "digits", "--limit", 60, "--seeds", 2)
     code, out, _ = ran(*words, "--compare", "onnxruntime")

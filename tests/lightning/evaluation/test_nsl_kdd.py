@@ -50,7 +50,7 @@ def test_counts_are_logarithms_and_rates_stay(training):
 def test_categories_of_training_are_columns(training):
     encoding = fit_encoding(training)
     assert encoding.categories == (("tcp", "udp"), ("dns", "ftp", "http"), ("S0", "SF"))
-    assert encoding.width == 38 + 2 + 3 + 2
+    assert encoding.column_count == 38 + 2 + 3 + 2
     assert encode_rows(training, encoding)[:, 38:].tolist() == [
         [1, 0, 0, 0, 1, 0, 1],
         [0, 1, 1, 0, 0, 0, 1],

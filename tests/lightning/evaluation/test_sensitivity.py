@@ -32,7 +32,7 @@ def test_the_planted_weak_layer_is_found(planted, other, looked_at):
     assert found.exact_accuracy == 1
     assert [each.layer for each in found.layers] == ["fc1", "fc2"]
     losses = {each.layer: each.loss for each in found.layers}
-    assert found.weakest.layer == planted
+    assert found.most_sensitive_layer.layer == planted
     assert losses[planted] > 20
     assert losses[other] < losses[planted] / 5
 
@@ -48,8 +48,8 @@ def test_the_sigma_found_is_borne_and_a_little_more_is_not(looked_at, weak, brig
         ]
         return round(100 * (found.exact_accuracy - np.mean(accuracies)), 9)
 
-    assert 0 < found.sigma < NOISE.sigma
-    assert lost(found.sigma) <= found.allowed_loss < lost(1.1 * found.sigma)
+    assert 0 < found.max_sigma < NOISE.sigma
+    assert lost(found.max_sigma) <= found.allowed_loss < lost(1.1 * found.max_sigma)
 
 
 def test_averaging_buys_what_a_smaller_sigma_buys(looked_at):
@@ -57,19 +57,19 @@ def test_averaging_buys_what_a_smaller_sigma_buys(looked_at):
     assert [each.average for each in found.averaging_trials] == [
         2**power for power in range(len(found.averaging_trials))
     ]
-    assert found.average == found.averaging_trials[-1].average
-    needed = (NOISE.sigma / found.sigma) ** 2
-    assert needed / 2.5 < found.average < needed * 2.5
+    assert found.min_average_count == found.averaging_trials[-1].average
+    needed = (NOISE.sigma / found.max_sigma) ** 2
+    assert needed / 2.5 < found.min_average_count < needed * 2.5
 
 
 @pytest.mark.slow
 def test_a_network_that_bears_everything_and_one_that_bears_nothing(looked_at):
     strong = looked_at("fc1", noise=Noise(sigma=1e-3))
-    assert strong.average == 1
-    assert strong.factor > 100
+    assert strong.min_average_count == 1
+    assert strong.max_noise_factor > 100
     # Mean errors do not average away, nor shrink with sigma.
     spoilt = looked_at("fc2", noise=Noise(sigma=1.0, mean=-200.0))
-    assert (spoilt.factor, spoilt.sigma, spoilt.average) == (0, 0, None)
+    assert (spoilt.max_noise_factor, spoilt.max_sigma, spoilt.min_average_count) == (0, 0, None)
 
 
 def test_no_noise_and_no_loss_are_refused(looked_at):

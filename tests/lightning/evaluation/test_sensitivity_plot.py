@@ -35,7 +35,10 @@ def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
 
 @pytest.mark.parametrize("factor", [0.0, math.inf])
 def test_without_a_limit_no_line_is_drawn(factor, found):
-    assert len(plots.plot_layer_losses(replace(found, factor=factor), "net", "digits").axes[1].lines) == 2
+    assert (
+        len(plots.plot_layer_losses(replace(found, max_noise_factor=factor), "net", "digits").axes[1].lines)
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,8 +53,8 @@ def test_the_limit_in_words(factor, reported, found):
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
     from lightning.cli.sensitivity import describe_tolerable_noise, make_document
 
-    assert describe_tolerable_noise(replace(found, factor=factor)) == reported
-    kept = make_document(replace(found, factor=factor))
+    assert describe_tolerable_noise(replace(found, max_noise_factor=factor)) == reported
+    kept = make_document(replace(found, max_noise_factor=factor))
     assert (kept["factor"], kept["sigma"]) == ((None, None) if math.isinf(factor) else (factor, 2 * factor))
 
 

@@ -97,7 +97,7 @@ def test_beats_that_are_sent_are_those_that_work_is_counted_by(bus, skip_zeros):
         sent.append(len(activations))
         return activations * magnitudes >> 8
 
-    DatapathMultiplier(model_of(each, hardware=hardware), bus, light=light).compute_sums(
+    DatapathMultiplier(model_of(each, hardware=hardware), bus, light_model=light).compute_sums(
         each, some(rng, each, 1), KEYS[:1]
     )
     assert sum(sent) == compute_layer_work(each, hardware).beats
@@ -107,9 +107,9 @@ def test_light_is_what_is_put_between_the_converters(bus):
     rng = np.random.default_rng(6)
     each = layer(rng, "one", (1, 3, 32))
     activations = some(rng, each, 1)
-    dark = DatapathMultiplier(model_of(each), bus, light=lambda a, b: 0 * a)
+    dark = DatapathMultiplier(model_of(each), bus, light_model=lambda a, b: 0 * a)
     assert not dark.compute_sums(each, activations, KEYS[:1]).any()
-    full = DatapathMultiplier(model_of(each), bus, light=lambda a, b: 255 * (b > 0))
+    full = DatapathMultiplier(model_of(each), bus, light_model=lambda a, b: 255 * (b > 0))
     assert (
         full.compute_sums(each, activations, KEYS[:1])[0, 0, 0].tolist()
         == (255 * np.sign(each.weights[0].astype(int)).sum(axis=1)).tolist()

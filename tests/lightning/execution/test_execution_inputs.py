@@ -102,7 +102,7 @@ def test_a_server_gets_the_same_answers_from_memory_of_either_kind(random_model,
     expected = executor.run(pixels[None], [77]).scores[0].tolist()
     for raw in (pixels, np.frombuffer(pixels.tobytes(), np.uint8), memoryview(pixels.tobytes())):
         out = np.empty(3, np.float32)
-        executor.chain.answer_one(np.asarray(raw), 77, out)
+        executor.chain.compute_scores(np.asarray(raw), 77, out)
         assert out.tolist() == expected
     assert len(executor.chain.kernel.signatures) == compiled == 1
 
@@ -113,8 +113,10 @@ def test_threads_share_a_chain(random_model):
     images = np.random.default_rng(1).integers(0, 256, (200, 12)).astype(np.uint8)
     keys = np.arange(200, dtype=np.uint64)
     alone, found = np.empty((200, 3), np.float32), [np.empty((200, 3), np.float32) for _ in range(4)]
-    chain.answer_many(images, keys, alone)
-    threads = [threading.Thread(target=chain.answer_many, args=(images, keys, each)) for each in found]
+    chain.compute_batch_scores(images, keys, alone)
+    threads = [
+        threading.Thread(target=chain.compute_batch_scores, args=(images, keys, each)) for each in found
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

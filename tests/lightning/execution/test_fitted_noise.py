@@ -42,7 +42,7 @@ def test_a_links_noise_is_its_budget_at_every_level(part):
     link = Link(power_w=4e-4, rin_db_hz=-145.0, effective_bits=7.5)
     noise = make_link_noise(link)
     assert spread(noise, part * 255 * 255 / 256) * 256 / 255 == pytest.approx(
-        compute_budget(link, part).total
+        compute_budget(link, part).total_lsb
     )
     assert noise.identity != make_link_noise(Link()).identity
 
@@ -67,7 +67,7 @@ def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibra
     compute = LightningCompute(kit, calibration, window=calibration.noise.window)
     values = np.zeros((4, 4), np.int64)
     values[:, 0], values[:, 1] = (0, 90, 180, 255), 255
-    singles = compute.rows.read(calibration.look_up_words(values), shots=200 - 1).singles
+    singles = compute.rows.read(calibration.look_up_words(values), shots=200 - 1).single_readings
     steps = singles * 255 * 255 / 256 / calibration.decoder.gain[0]
     for level, found in zip(values[:, 0] * 255 / 256, steps.std(axis=1, ddof=1), strict=True):
         assert found / spread(noise, level) == pytest.approx(1, abs=4 / math.sqrt(2 * 198))

@@ -95,5 +95,5 @@ def test_rows_are_filled_up_to_fours_with_weights_of_0(random_model):
     found = order_lane_weights([layer])
     assert (found.part_offsets % 4 == 0).all()
     assert found.part_offsets[0, 0] == 0
-    assert found.part_offsets[-1, 2] == len(found.terms) == len(found.magnitudes)
+    assert found.part_offsets[-1, 2] == len(found.term_indices) == len(found.magnitudes)
     assert np.count_nonzero(found.magnitudes) == np.count_nonzero(layer.weights)

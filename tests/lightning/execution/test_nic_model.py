@@ -27,7 +27,7 @@ def assert_equal_answers(model, images):
         assert found.dtype == np.float32
         assert found.view(np.uint32).tolist() == row.view(np.uint32).tolist()
         assert place == row.argmax()
-    assert len(pack_memory(NicProgram((nic,)))) == nic.words
+    assert len(pack_memory(NicProgram((nic,)))) == nic.word_count
     return expected
 
 

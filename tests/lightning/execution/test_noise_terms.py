@@ -13,7 +13,7 @@ from lightning.execution import Noise, noise, open_executor
 from lightning.execution.chain import is_supported
 from lightning.execution.kernels import laws
 from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
-from lightning.execution.noise import TERMS, Term
+from lightning.execution.noise import VARIANCE_TERMS, VarianceTerm
 
 NONE = Noise(sigma=0.0)
 OTHER_NUMBERS = {"mean", "full_scale"}
@@ -22,13 +22,13 @@ OTHER_NUMBERS = {"mean", "full_scale"}
 
 def of_one_term(name, deviation=4.0, level=100.0):
     """Return noise of this term alone, with this deviation at this level."""
-    term = TERMS[name]
+    term = VARIANCE_TERMS[name]
     return replace(NONE, **{name: deviation if term.is_deviation else deviation**2 / level**term.power})
 
 
 def test_every_number_of_noise_is_a_term_or_known_to_be_none():
     numbers = {each.name for each in fields(Noise) if each.type == "float"}
-    assert numbers == set(TERMS) | OTHER_NUMBERS
+    assert numbers == set(VARIANCE_TERMS) | OTHER_NUMBERS
 
 
 def test_the_variance_is_a_polynomial_of_the_level():
@@ -39,7 +39,7 @@ def test_the_variance_is_a_polynomial_of_the_level():
     assert given.compute_variance(np.array([0.0, 4.0])).tolist() == [9.0, 15.0]
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", VARIANCE_TERMS)
 def test_a_term_scales_with_the_deviation(name):
     given = replace(of_one_term(name), mean=0.5)
     assert given.compute_variance(100.0) == pytest.approx(16.0)
@@ -47,7 +47,7 @@ def test_a_term_scales_with_the_deviation(name):
     assert given.scale(3.0).mean == 0.5
 
 
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", VARIANCE_TERMS)
 @pytest.mark.parametrize("kind", [NoisyMultiplier, PerReadoutMultiplier])
 def test_a_term_alone_has_its_deviation_in_every_multiplier(dense_model, kind, name):
     """One product of 100 steps and 4,000 draws: the deviation is 4, within four of its own."""
@@ -59,7 +59,7 @@ def test_a_term_alone_has_its_deviation_in_every_multiplier(dense_model, kind, n
 
 
 @pytest.mark.parametrize("place", noise.PLACES)
-@pytest.mark.parametrize("name", TERMS)
+@pytest.mark.parametrize("name", VARIANCE_TERMS)
 def test_fused_and_interpreted_draw_the_same_of_every_term(random_model, name, place):
     model = random_model(6, (40, 20, 5), scheme="scaled")
     images = np.random.default_rng(3).integers(0, 256, (8, 40)).astype(np.uint8)
@@ -73,7 +73,7 @@ def test_fused_and_interpreted_draw_the_same_of_every_term(random_model, name, p
 
 def test_a_term_that_machine_code_does_not_know_is_refused(dense_model, monkeypatch):
     power = laws.HIGHEST_POWER + 1
-    monkeypatch.setattr(noise, "TERMS", {**TERMS, "intensity": Term(power)})
+    monkeypatch.setattr(noise, "VARIANCE_TERMS", {**VARIANCE_TERMS, "intensity": VarianceTerm(power)})
     model, steep = dense_model([[[200]]]), replace(NONE, intensity=1e-6)
     assert steep.compute_variance(2.0) == pytest.approx(1e-6 * 2**power)
     assert not is_supported(model, steep)

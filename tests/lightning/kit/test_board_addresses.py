@@ -94,7 +94,7 @@ def test_others_bring_their_own_schemes(monkeypatch):
     ],
 )
 def test_addresses_of_boards(text, expected):
-    at = board.parse(text)
+    at = board.parse_address(text)
     assert (at.host, at.port, at.name, at.is_loopback) == expected
 
 
@@ -103,7 +103,7 @@ def test_addresses_of_boards(text, expected):
 )
 def test_what_is_no_address_of_a_board(text):
     with pytest.raises(errors.AddressError, match=r"qick://HOST:PORT/NAME"):
-        board.parse(text)
+        board.parse_address(text)
 
 
 def test_names_of_boards_tell_host_and_firmware():
@@ -118,7 +118,7 @@ def test_a_bare_qicksoc_and_the_guarded_one_are_one_device():
 
     class Bare:
         def get_cfg(self):
-            return profiles.load("lightning-zcu111").soccfg().get_cfg()
+            return profiles.load("lightning-zcu111").make_soccfg().get_cfg()
 
         def __getitem__(self, key):
             return self.get_cfg()[key]
@@ -253,7 +253,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch):
     """Something listens and takes what is sent, and says nothing."""
     pytest.importorskip("Pyro4", reason="reaches boards: pip install 'lightbed[kit]'")
     pytest.importorskip("qick", reason="reaches boards: pip install 'lightbed[kit]'")
-    monkeypatch.setattr(board, "CONNECT_S", 0.2)
+    monkeypatch.setattr(board, "CONNECT_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         held = []
         taker = threading.Thread(target=lambda: held.append(listening.accept()), daemon=True)

@@ -18,7 +18,7 @@ class Board:
     simulated = False
 
     def __init__(self, clock, counts, step_s, start_s=0.0):
-        self.soccfg = profiles.load("lightning-zcu111").soccfg()
+        self.soccfg = profiles.load("lightning-zcu111").make_soccfg()
         self.clock, self.counts, self.step_s, self.start_s = clock, iter(counts), step_s, start_s
         self.stream = []
         self.asked = []
@@ -246,7 +246,7 @@ def test_runs_are_counted(clock):
     progress = Progress("x", Patience(), clock)
     assert progress.progress_text == "before the first run"
     for _ in range(3):
-        progress.begin(None)
+        progress.begin_run(None)
     progress.note_count(2)
     assert progress.progress_text == "in run 3, after 2 shots"
 
@@ -311,7 +311,7 @@ def test_compiled_length_of_qicks_own_program():
             self.synci(7)
 
     config = {"reps": 3, "expts": 5, "start": 0, "step": 1}
-    program = Nested(profiles.load("lightning-zcu111").soccfg(), config)
+    program = Nested(profiles.load("lightning-zcu111").make_soccfg(), config)
     assert count_ticks(program.binprog) == 200 + 5 * (3 * 1000 + 7)
     # Before the loops: synci, regwi, regwi; each experiment: regwi, shots of synci, mathi, memwi, loopnz, then synci,
     # loopnz; at last end.

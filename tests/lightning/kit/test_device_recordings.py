@@ -123,7 +123,7 @@ def test_a_calibration_is_as_old_as_it_was_then(file):
     month_ago = datetime.now(UTC) - timedelta(days=30)
     measured = replace(find(soc), origin="measured", made=month_ago - timedelta(minutes=5))
     recording = recordings.Recording(
-        made=month_ago,
+        made_at=month_ago,
         device={"name": soc.identity, "simulated": True},
         soccfg=soc.get_cfg(),
         calibration=to_json(measured),
@@ -132,7 +132,7 @@ def test_a_calibration_is_as_old_as_it_was_then(file):
     recordings.save(recording, file)
     replayed = _replay(file)
     assert LightningControl(replayed, replayed.config).calibration.origin == "measured"
-    recordings.save(replace(recording, made=datetime.now(UTC)), file)
+    recordings.save(replace(recording, made_at=datetime.now(UTC)), file)
     late = _replay(file)
     with pytest.raises(errors.StaleCalibration):
         LightningControl(late, late.config)

@@ -15,7 +15,7 @@ canvas = library("lightning.canvas")
 plots = library("lightning.kit.plots")
 
 REAL = DeviceIdentity("board-7", "ZCU111")
-TWIN = DeviceIdentity("sim-kit-0001", "ZCU111", simulated=True)
+TWIN = DeviceIdentity("sim-kit-0001", "ZCU111", is_simulated=True)
 
 
 def texts(figure):
@@ -57,7 +57,7 @@ def test_a_waveform_shows_shots_and_mean_over_time(recorded):
 
 
 def test_a_waveform_is_named_by_what_made_it(recorded):
-    reported = texts(plots.waveform(recorded, decoded=20))
+    reported = texts(plots.waveform(recorded, decoded_result=20))
     assert "100 × 50 / 255 = 20" in reported
     assert "sim-kit-0001 · 2 shots, each the mean of 10 runs · not calibrated: driven linearly" in reported
     assert "SIMULATED" in reported
@@ -74,7 +74,7 @@ def test_a_waveform_is_named_by_what_made_it(recorded):
 )
 def test_the_operands_are_the_title(settings, decoded, title, recorded):
     given = Waveform([recorded[0]], origin(settings=settings))
-    assert title in texts(plots.waveform(given, decoded=decoded))
+    assert title in texts(plots.waveform(given, decoded_result=decoded))
 
 
 def test_a_calibration_says_where_the_light_is(kit):

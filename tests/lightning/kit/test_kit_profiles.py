@@ -24,7 +24,7 @@ def test_every_profile_states_coupling_and_clocks(name):
 
 @pytest.mark.parametrize("name", profiles.PROFILE_NAMES)
 def test_every_profile_compiles_the_kits_shot(name):
-    soccfg = profiles.load(name).soccfg()
+    soccfg = profiles.load(name).make_soccfg()
     config = Configuration()
     if len(soccfg["gens"]) < 4:
         config.update(channel_2=None, channel_3=None)
@@ -45,17 +45,17 @@ def test_an_unknown_profile_tells_the_known():
 
 
 def test_a_loaded_profile_is_nobodys_to_change():
-    profiles.load("zcu111").soccfg()["board"] = "changed"
-    assert profiles.load("zcu111").soccfg()["board"] == "ZCU111"
+    profiles.load("zcu111").make_soccfg()["board"] = "changed"
+    assert profiles.load("zcu111").make_soccfg()["board"] == "ZCU111"
 
 
 @pytest.mark.parametrize("name", profiles.PROFILE_NAMES)
 def test_clocks_of_the_profiles_are_supported(name):
-    check_clocks(profiles.load(name).soccfg())
+    check_clocks(profiles.load(name).make_soccfg())
 
 
 def _changed(name, change):
-    soccfg = profiles.load(name).soccfg()
+    soccfg = profiles.load(name).make_soccfg()
     change(soccfg)
     return soccfg
 
@@ -79,7 +79,7 @@ def test_a_board_without_a_profile_is_not_refused():
 
 
 def test_wrong_channels_are_named():
-    soccfg = profiles.load("lightning-zcu111").soccfg()
+    soccfg = profiles.load("lightning-zcu111").make_soccfg()
     with pytest.raises(
         errors.WrongChannel, match=r"modulator 1 is driven by generator 9, but the firmware has only 0\.\."
     ):
@@ -87,12 +87,12 @@ def test_wrong_channels_are_named():
     with pytest.raises(errors.WrongChannel, match=r"readout 2 is requested, but the firmware has only 0\.\."):
         LightningControl(soccfg, from_slide({"readouts": [2]}))
     with pytest.raises(errors.WrongChannel, match="channel_2"):
-        LightningControl(profiles.load("rfsoc4x2").soccfg(), Configuration())
+        LightningControl(profiles.load("rfsoc4x2").make_soccfg(), Configuration())
 
 
 def test_a_readout_longer_than_the_buffer_is_named_with_what_fits():
     """QICK leaves the last sample of the buffer unused."""
-    soccfg = profiles.load("lightning-zcu111").soccfg()
+    soccfg = profiles.load("lightning-zcu111").make_soccfg()
     for length in (300, 256):
         with pytest.raises(
             errors.ReadoutTooLong,
@@ -104,26 +104,26 @@ def test_a_readout_longer_than_the_buffer_is_named_with_what_fits():
 
 
 def test_an_unknown_processor_is_named():
-    soccfg = profiles.load("zcu111").soccfg()
+    soccfg = profiles.load("zcu111").make_soccfg()
     soccfg["tprocs"][0]["type"] = "axis_tproc_v9"
     with pytest.raises(errors.ProgramError, match="axis_tproc_v9"):
         LightningControl(soccfg, Configuration())
 
 
 def test_a_configuration_is_no_device():
-    soccfg = profiles.load("lightning-zcu111").soccfg()
+    soccfg = profiles.load("lightning-zcu111").make_soccfg()
     with pytest.raises(errors.ProgramError, match="configuration, not a device"):
         LightningControl(soccfg, Configuration()).acquire_decimated(soccfg)
 
 
 def test_a_program_for_other_firmware_is_not_sent(kit):
-    runtime = LightningControl(profiles.load("zcu111").soccfg(), Configuration())
+    runtime = LightningControl(profiles.load("zcu111").make_soccfg(), Configuration())
     with pytest.raises(errors.ProgramError, match="other firmware"):
         runtime.acquire_decimated(kit)
 
 
 def test_words_reach_the_compiled_program():
-    soccfg = profiles.load("lightning-zcu111").soccfg()
+    soccfg = profiles.load("lightning-zcu111").make_soccfg()
     one = LightningControl(soccfg, from_slide({"dac_0": 255, "dac_1": 51}))
     other = LightningControl(soccfg, from_slide({"dac_0": 255, "dac_1": 52}))
     assert one.words == (20000, 4000, 0, 0)

@@ -108,22 +108,22 @@ def test_another_window_of_the_same_program_is_refused(recorded):
 
 
 def test_what_is_sent_is_the_same_as_list_or_array_and_by_name_or_place():
-    from lightning.kit.recordings.replay import note_content
+    from lightning.kit.recordings.replay import record_digest
 
     rows = np.array([[1, 0], [-5, 0]], dtype=np.int16)
     one, other = {}, {}
-    assert note_content(one, "load_envelope", (2,), {"data": rows, "addr": 0}) == note_content(
+    assert record_digest(one, "load_envelope", (2,), {"data": rows, "addr": 0}) == record_digest(
         other, "load_envelope", (2, rows.tolist(), 0), {}
     )
     assert one == other
-    note_content(other, "load_envelope", (2, (rows + 1).tolist(), 0), {})
+    record_digest(other, "load_envelope", (2, (rows + 1).tolist(), 0), {})
     assert one != other
-    place = note_content(one, "configure_readout", (np.int64(1), {"f_rel": 0.5, "outsel": "input"}), {})
-    assert place == note_content(
+    place = record_digest(one, "configure_readout", (np.int64(1), {"f_rel": 0.5, "outsel": "input"}), {})
+    assert place == record_digest(
         other, "configure_readout", (), {"ch": 1, "ro_regs": {"outsel": "input", "f_rel": 0.5}}
     )
     assert one[place] == other[place]
-    assert note_content(one, "get_decimated", (1,), {}) is None
+    assert record_digest(one, "get_decimated", (1,), {}) is None
 
 
 # ------------------------------------------------------------------------------ deadlines, sums

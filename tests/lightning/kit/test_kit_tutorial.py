@@ -143,7 +143,7 @@ class Reader:
 @needs("process")
 def readers(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lightning.cli.evaluate.TIMING_S", 0.0)  # the page's figures say ... anyway
+        patch.setattr("lightning.cli.evaluate.TIMING_DURATION_S", 0.0)  # the page's figures say ... anyway
         yield {page: Reader(page, tmp_path_factory.mktemp(page)) for page in RUNS}
 
 

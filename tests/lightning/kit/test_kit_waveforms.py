@@ -20,7 +20,7 @@ def test_a_waveform_is_the_published_list_and_knows_its_origin(kit):
     assert isinstance(waveform, list)
     assert [each.shape for each in waveform] == [(4, 2, 250)]
     assert waveform.config == config
-    assert waveform.device == DeviceIdentity("sim-kit-0001", "ZCU111", kit["fw_timestamp"], simulated=True)
+    assert waveform.device == DeviceIdentity("sim-kit-0001", "ZCU111", kit["fw_timestamp"], is_simulated=True)
     assert "SIMULATED" in repr(waveform)
     assert len(waveform.origin.rounds) == 3
     assert np.allclose(np.mean([run[0] for run in waveform.origin.rounds], axis=0), waveform[0])

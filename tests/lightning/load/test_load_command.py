@@ -23,7 +23,7 @@ def server(tmp_path):
     np.savez(tmp_path / "w.npz", w1=np.random.default_rng(0).normal(size=(10, 64)).astype(np.float32))
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("w", compile_network(load_network(tmp_path / "w.npz"), None, Options(scheme="published")))
-    with DatagramServer(repository, fast_path=False) as made:
+    with DatagramServer(repository, is_fast_path_enabled=False) as made:
         yield "udp://{}:{}".format(*made.address)
     repository.close()
 

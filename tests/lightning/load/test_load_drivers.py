@@ -16,7 +16,7 @@ from lightning.load.http_messages import find_message_length
 from lightning.load.outcome import NOT_HAPPENED
 from lightning.load.schedule import draw_schedule
 from lightning.load.targets import LoadError, Target
-from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
+from lightning.serving.packets.codec import Datatype, Kind, Packet, RefusalCode, parse, serialise
 from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 
 pytestmark = pytest.mark.socket
@@ -101,8 +101,8 @@ def test_a_stall_is_charged_to_all_that_waited():
 
     due = np.arange(100) * 1_000_000  # one a millisecond
     with web_server(serve) as address:
-        traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], due, connections=1)
-    assert (traces.refusal == 0).all()
+        traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], due, connection_count=1)
+    assert (traces.refusal_codes == 0).all()
     # Request 10 takes 150 ms. Those that were due meanwhile waited for it, each a millisecond less.
     assert traces.latency_ns[10] > 150e6
     assert (traces.latency_ns[11:90] > 150e6 - 1e6 * (np.arange(11, 90) - 10)).all()
@@ -123,8 +123,8 @@ def test_refusals_and_broken_connections_are_distinguished():
                 client.sendall(HTTP_ANSWER)
 
     with web_server(serve) as address:
-        traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=1)
-    assert {0, 503} <= set(traces.refusal.tolist()) <= {0, 503, BROKEN_STATUS}
+        traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connection_count=1)
+    assert {0, 503} <= set(traces.refusal_codes.tolist()) <= {0, 503, BROKEN_STATUS}
     assert (traces.latency_ns != NOT_HAPPENED).all()
 
 
@@ -143,16 +143,16 @@ def test_a_server_that_goes_away_loses_the_rest():
         thread = threading.Thread(target=serve)
         thread.start()
         request = [b"GET / HTTP/1.1\r\n\r\n"]
-        traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=1)
+        traces = send_on_time(listening.getsockname(), request, DUE, connection_count=1, grace_s=1)
         thread.join()
-    assert traces.refusal.tolist() == [0] * 20 + [BROKEN_STATUS] + [0] * (len(DUE) - 21)
+    assert traces.refusal_codes.tolist() == [0] * 20 + [BROKEN_STATUS] + [0] * (len(DUE) - 21)
     assert (traces.latency_ns[:21] != NOT_HAPPENED).all()
     assert (traces.latency_ns[21:] == NOT_HAPPENED).all()
 
 
 def test_silence_is_loss():
     with web_server(lambda client, number: list(requests_on(client))) as address:
-        traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=3, grace_s=0.05)
+        traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connection_count=3, grace_s=0.05)
     assert (traces.latency_ns == NOT_HAPPENED).all()
     assert np.count_nonzero(traces.lag_ns != NOT_HAPPENED) == 3  # no connection was free for the others
 
@@ -282,7 +282,7 @@ def test_loss_refusals_and_strangers():
         return {
             0: [answer_to(packet)],
             1: [],
-            2: [serialise(Packet(Kind.REFUSAL, 1, packet.request, code=Code.LATE))],
+            2: [serialise(Packet(Kind.REFUSAL, 1, packet.request, code=RefusalCode.LATE))],
             3: [answer_to(packet)] * 2,
             4: [answer_to(packet, fragments=2, payload=bytes(1440))],  # its other half never comes
             5: [b"noise", serialise(Packet(Kind.ANSWER, 1, 1 << 50)), answer_to(packet)],

@@ -15,7 +15,7 @@ from lightning.networks import run_float
 from lightning.networks.electronic import Operation
 from lightning.networks.imports.onnx.choices import Choices, parse_choices
 from lightning.networks.imports.onnx.file import from_bytes
-from lightning.networks.preprocess import pack, pack_named, unpack
+from lightning.networks.preprocess import pack, pack_named_inputs, unpack
 
 HELPER = onnx.helper
 FLOAT, WHOLE, BOOL = 1, 7, 9
@@ -187,7 +187,7 @@ def test_embeddings_masks_states_and_several_outputs():
     model = graph(nodes, inputs, ["y", "best"], {**constants, "last": np.array([-1])})
     given = {"ids": np.arange(6)[None] * 2, "mask": np.arange(6)[None] % 2 == 0, "state": floats(1, 1, 4)}
     network = check(model, given)
-    assert [(port.name, port.shape, port.kind) for port in network.inputs] == [
+    assert [(port.name, port.shape, port.dtype) for port in network.inputs] == [
         ("ids", (1, 6), "int64"), ("mask", (1, 6), "bool"), ("state", (1, 1, 4), "float32"),
     ]  # fmt: skip
     assert [port.name for port in network.outputs] == ["y", "best"]
@@ -212,7 +212,7 @@ def test_a_network_of_two_inputs_is_compiled_kept_and_run(tmp_path):
     save_model(compiled, tmp_path / "two.lng")
     again = load_model(tmp_path / "two.lng")
     assert (again.network.inputs, again.network.outputs) == (network.inputs, network.outputs)
-    scores = open_executor(again, "exact").run(pack_named(again.network, given)).scores
+    scores = open_executor(again, "exact").run(pack_named_inputs(again.network, given)).scores
     found = unpack(again.network, scores)
     wanted = runtime(model, {"a": given["a"][:1], "b": given["b"][:1]})
     np.testing.assert_allclose(found["y"][0], wanted[0], atol=0.05)

@@ -347,10 +347,10 @@ def test_a_quantised_network_is_advised_to_fix_its_shapes(onnx_model):
 
 
 def test_the_reference_page_names_every_operation():
-    from lightning.networks.operations.operation_list import OPERATORS
+    from lightning.networks.operations.operation_list import OPERATOR_BY_NAME
 
     page = (Path(__file__).parents[3] / "docs" / "reference" / "networks.md").read_text(encoding="utf-8")
-    assert [name for name in OPERATORS if f"`{name}`" not in page] == []
+    assert [name for name in OPERATOR_BY_NAME if f"`{name}`" not in page] == []
 
 
 def test_a_single_entry_is_still_one_in_a_compiled_file(onnx_model, tmp_path):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lightning.errors import InputError, LightningError, NetworkError, OutOfRange, UnsupportedNode
 from lightning.networks import Network, Node, Preprocessing, load_network, preprocess, run_float
-from lightning.networks.network import PHOTONIC
-from lightning.networks.operations.operation_list import OPERATORS, compute_activations, compute_node
+from lightning.networks.network import PHOTONIC_OPERATIONS
+from lightning.networks.operations.operation_list import OPERATOR_BY_NAME, compute_activations, compute_node
 from lightning.networks.patches import compute_output_size, extract_patches
 from lightning.networks.work import compute_photonic_share, count_macs
 
@@ -163,7 +163,7 @@ def test_the_reference_wants_preprocessed_inputs_and_known_operations(saved):
 
 
 def test_light_computes_operations_that_are_known():
-    assert set(OPERATORS) > PHOTONIC == {"Gemm", "Conv"}
+    assert set(OPERATOR_BY_NAME) > PHOTONIC_OPERATIONS == {"Gemm", "Conv"}
 
 
 # -------------------------------------------------------------------------------------- patches

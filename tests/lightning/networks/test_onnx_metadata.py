@@ -6,7 +6,7 @@ import pytest
 from lightning.errors import NetworkError, OutOfRange
 from lightning.networks import Preprocessing, load_network, preprocess, run_float, to_onnx
 from lightning.networks.network import Network, Node
-from lightning.networks.onnx_writer import PREPROCESSING
+from lightning.networks.onnx_writer import PREPROCESSING_KEY
 
 onnx = pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
 
@@ -61,8 +61,8 @@ def test_metadata_of_others_are_passed_over(tmp_path):
 )
 def test_damaged_metadata_are_refused_by_name(text, tmp_path):
     model = to_onnx(network(GIVEN))
-    onnx.helper.set_model_props(model, {PREPROCESSING: text})
-    with pytest.raises(NetworkError, match=PREPROCESSING) as refused:
+    onnx.helper.set_model_props(model, {PREPROCESSING_KEY: text})
+    with pytest.raises(NetworkError, match=PREPROCESSING_KEY) as refused:
         load_network(saved(model, tmp_path / "sum.onnx"))
     assert refused.value.hint
 

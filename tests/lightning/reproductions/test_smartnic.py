@@ -48,16 +48,16 @@ def test_ranges_of_cores_do_what_single_cores_do(loads):
 @pytest.mark.parametrize("place", [0, *(pytest.param(other, marks=pytest.mark.long) for other in (1, 2))])
 def test_a_request_alone_takes_the_time_of_its_layers(processor, place):
     model, processor = MODELS[place], simulator.PROCESSORS[processor]
-    latency = math.ceil(processor.latency_ns.get(model.name, 0) * processor.ghz)
+    latency = math.ceil(processor.latency_ns.get(model.name, 0) * processor.clock_ghz)
     cycles = sum(
-        math.ceil(layer.count / processor.cores) * layer.length
-        if layer.length >= simulator.PIECE_PRODUCTS
-        else math.ceil(math.ceil(layer.product_count / simulator.PIECE_PRODUCTS) / processor.cores)
+        math.ceil(layer.dot_product_count / processor.core_count) * layer.dot_product_length
+        if layer.dot_product_length >= simulator.PIECE_PRODUCTS
+        else math.ceil(math.ceil(layer.product_count / simulator.PIECE_PRODUCTS) / processor.core_count)
         * simulator.PIECE_PRODUCTS
         for layer in model.layers
     )
     found = simulator.simulate(processor, [simulator.Arrival(place, 0.0)])
-    assert found == {model.name: pytest.approx((latency + cycles) / processor.ghz)}
+    assert found == {model.name: pytest.approx((latency + cycles) / processor.clock_ghz)}
 
 
 def test_a_request_waits_for_the_one_before_it():
@@ -68,16 +68,16 @@ def test_a_request_waits_for_the_one_before_it():
 
 def test_arrivals_come_as_fast_as_the_network():
     arrivals = simulator.draw_arrivals(2000, 0.06, 1)
-    bits = sum(MODELS[each.model].request_bytes * 8 for each in arrivals)
-    assert arrivals[-1].ns == pytest.approx(bits / 0.06, rel=0.1)
-    assert {each.model for each in arrivals} == set(range(len(MODELS)))
+    bits = sum(MODELS[each.model_index].request_bytes * 8 for each in arrivals)
+    assert arrivals[-1].time_ns == pytest.approx(bits / 0.06, rel=0.1)
+    assert {each.model_index for each in arrivals} == set(range(len(MODELS)))
 
 
 def test_the_difference_is_in_per_cent():
     from lightning.reproductions.smartnic import Row
 
-    assert Row(1, "q", 50.0, 60.0).difference == pytest.approx(20)
-    assert Row(1, "q", None, 60.0).difference is None
+    assert Row(1, "q", 50.0, 60.0).difference_percent == pytest.approx(20)
+    assert Row(1, "q", None, 60.0).difference_percent is None
 
 
 @pytest.mark.hdl

@@ -25,10 +25,10 @@ from lightning.serving.packets import server as datagrams
 from lightning.serving.packets.codec import (
     HEADER,
     MAX_PAYLOAD_BYTES,
-    Code,
     Datatype,
     Kind,
     Packet,
+    RefusalCode,
     decode_answer,
     parse,
     serialise,
@@ -37,7 +37,7 @@ from lightning.serving.packets.codec import (
 from lightning.serving.packets.counts import LATE
 from lightning.serving.packets.deferred import MAX_PENDING
 from lightning.serving.packets.mmsg import Inbox
-from lightning.serving.packets.reassembly import Reassembly, ReplayCache
+from lightning.serving.packets.reassembly import FragmentReassembler, ReplayCache
 from lightning.serving.packets.server import DatagramServer
 from lightning.serving.packets.services import PacketService
 
@@ -128,7 +128,7 @@ def test_an_answer_has_class_scores_and_cycles(doubles, client):
     assert (answer.kind, answer.model, answer.request) == (Kind.ANSWER, 1, 9)
     found = decode_answer(answer.payload)
     assert found.scores.tolist() == [9.0, 3.0]  # the double answers with the key and the first number
-    assert (found.chosen, found.cycles) == (0, 7)
+    assert (found.class_index, found.cycles) == (0, 7)
     assert server.counts().answered == server.counts().received == 1
 
 
@@ -138,11 +138,11 @@ def test_answers_are_those_of_the_executor_with_the_request_as_key(noisy, client
     with noisy.acquire("small") as instance:
         inputs = np.array([np.frombuffer(image(7), np.uint8)] * len(keys))
         expected = instance.run(inputs, np.array(keys, np.uint64))
-    with DatagramServer(noisy, fast_path=fast_path) as server:
+    with DatagramServer(noisy, is_fast_path_enabled=fast_path) as server:
         asked = client(server)
         answers = [decode_answer(asked.ask(request(key, image(7))).payload) for key in keys]
     assert [each.scores.tolist() for each in answers] == expected.scores.tolist()
-    assert [each.chosen for each in answers] == expected.classes.tolist()
+    assert [each.class_index for each in answers] == expected.classes.tolist()
     assert {each.cycles for each in answers} == {expected.cycles}
     assert len({tuple(each.scores) for each in answers}) > 1  # there was noise
 
@@ -157,18 +157,18 @@ def test_the_class_of_a_single_score_is_whether_it_is_above_0(client, fast_path)
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("one", one)
     inputs = [image(number) for number in range(20)]
-    with DatagramServer(repository, fast_path=fast_path) as server:
+    with DatagramServer(repository, is_fast_path_enabled=fast_path) as server:
         asked = client(server)
         found = [decode_answer(asked.ask(request(number, raw)).payload) for number, raw in enumerate(inputs)]
     repository.close()
-    assert {each.chosen for each in found} == {0, 1}
-    assert [each.chosen for each in found] == [int(each.scores[0] > 0) for each in found]
+    assert {each.class_index for each in found} == {0, 1}
+    assert [each.class_index for each in found] == [int(each.scores[0] > 0) for each in found]
 
 
 def test_machine_code_and_python_write_the_same_datagram(noisy, client):
     datagrams = []
     for fast_path in (False, True):
-        with DatagramServer(noisy, fast_path=fast_path) as server:
+        with DatagramServer(noisy, is_fast_path_enabled=fast_path) as server:
             asked = client(server)
             asked.send(*(request(key, image(key), time_us=10_000_000) for key in range(40)))
             got = sorted((asked.receive() for _ in range(40)), key=lambda each: each.request)
@@ -181,7 +181,7 @@ def test_machine_code_and_python_write_the_same_datagram(noisy, client):
 
 def test_floats_are_taken_too(exact, client, fast_path):
     numbers = np.frombuffer(image(1), np.uint8).astype(">f4").tobytes()
-    with DatagramServer(exact, fast_path=fast_path) as server:
+    with DatagramServer(exact, is_fast_path_enabled=fast_path) as server:
         asked = client(server)
         as_floats = asked.ask(request(4, numbers, datatype=Datatype.FLOAT32))
         as_bytes = asked.ask(request(4, image(1)))
@@ -189,7 +189,7 @@ def test_floats_are_taken_too(exact, client, fast_path):
 
 
 def test_many_at_a_time_are_all_answered(exact, client, fast_path):
-    with DatagramServer(exact, fast_path=fast_path) as server:
+    with DatagramServer(exact, is_fast_path_enabled=fast_path) as server:
         asked = client(server)
         asked.send(*(request(key) for key in range(200)))
         assert {asked.receive().request for _ in range(200)} == set(range(200))
@@ -202,21 +202,26 @@ def test_many_at_a_time_are_all_answered(exact, client, fast_path):
 @pytest.mark.parametrize(
     ("datagram", "code", "outcome"),
     [
-        (request(3, model=2), Code.UNKNOWN_MODEL, "unknown_model"),
-        (request(3, time_us=1), Code.LATE, "late"),
-        (request(3, bytes(TERMS + 1)), Code.INPUT, "refused"),
-        (request(3, bytes(4), datatype=Datatype.FLOAT32), Code.INPUT, "refused"),
-        (request(3, b"\x7f\xc0\0\0" * TERMS, datatype=Datatype.FLOAT32), Code.INPUT, "refused"),
-        (request(3)[:-1], Code.MALFORMED, "malformed"),
-        (request(3) + bytes(3000), Code.MALFORMED, "malformed"),
-        (request(3)[:30] + b"\1" + request(3)[31:], Code.MALFORMED, "malformed"),
+        (request(3, model=2), RefusalCode.UNKNOWN_MODEL, "unknown_model"),
+        (request(3, time_us=1), RefusalCode.LATE, "late"),
+        (request(3, bytes(TERMS + 1)), RefusalCode.INPUT, "refused"),
+        (request(3, bytes(4), datatype=Datatype.FLOAT32), RefusalCode.INPUT, "refused"),
+        (request(3, b"\x7f\xc0\0\0" * TERMS, datatype=Datatype.FLOAT32), RefusalCode.INPUT, "refused"),
+        (request(3)[:-1], RefusalCode.MALFORMED, "malformed"),
+        (request(3) + bytes(3000), RefusalCode.MALFORMED, "malformed"),
+        (request(3)[:30] + b"\1" + request(3)[31:], RefusalCode.MALFORMED, "malformed"),
     ],
 )
 def test_refusals(exact, client, fast_path, datagram, code, outcome):
-    with DatagramServer(exact, fast_path=fast_path) as server:
+    with DatagramServer(exact, is_fast_path_enabled=fast_path) as server:
         refusal = client(server).ask(datagram)
-    assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (Kind.REFUSAL, code, 3, b"")
-    assert {name: number for name, number in server.counts().list_outcomes().items() if number} == {
+    assert (refusal.kind, refusal.code, refusal.request, refusal.payload) == (
+        Kind.REFUSAL,
+        code,
+        3,
+        b"",
+    )
+    assert {name: number for name, number in server.counts().count_by_outcome().items() if number} == {
         outcome: 1
     }
     assert server.counts().is_balanced
@@ -246,13 +251,13 @@ def test_a_model_that_fails_is_reported_and_logged(doubles, opened, client, capl
     with DatagramServer(doubles) as server:
         opened[0].run = None
         refusal = client(server).ask(request(3))
-    assert refusal.code == Code.FAILED
+    assert refusal.code == RefusalCode.FAILED
     assert "request 3" in caplog.text
     assert (server.counts().failed, server.counts().is_balanced) == (1, True)
 
 
 def test_repetitions_are_answered_again_with_the_same_scores(noisy, client, fast_path):
-    with DatagramServer(noisy, fast_path=fast_path) as server:
+    with DatagramServer(noisy, is_fast_path_enabled=fast_path) as server:
         asked, other = client(server), client(server)
         first, again = asked.ask(request(5)), asked.ask(request(5))
         elsewhere = other.ask(request(5))
@@ -273,7 +278,11 @@ def test_time_in_the_queue_counts_for_the_deadline(doubles, opened, client):
         runs = len(opened[0].warmed)
         opened[0].gate.set()
         found = {each.request: (each.kind, each.time_us) for each in (asked.receive() for _ in range(3))}
-    assert [found[number][0] for number in (2, 3, 4)] == [Kind.ANSWER, Kind.REFUSAL, Kind.ANSWER]
+    assert [found[number][0] for number in (2, 3, 4)] == [
+        Kind.ANSWER,
+        Kind.REFUSAL,
+        Kind.ANSWER,
+    ]
     assert min(time for _, time in found.values()) >= 3000
     assert len(opened[0].warmed) == runs + 1  # the late one was not begun
 
@@ -289,7 +298,7 @@ def test_a_deadline_that_passes_while_the_model_runs_is_missed(doubles, opened, 
         assert opened[0].started.wait(60)
         clock.ahead_s = 7200
         opened[0].gate.set()
-        assert asked.receive().code == Code.LATE
+        assert asked.receive().code == RefusalCode.LATE
 
 
 @pytest.mark.long
@@ -311,7 +320,7 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
         own.bind(("127.0.0.1", 0))
         inbox = Inbox(own, 1)
-        fast_path.answer(inbox, 0, ReplayCache(), outcomes)
+        fast_path.answer_requests(inbox, 0, ReplayCache(), outcomes)
         for number in range(5):
             own.sendto(
                 request(number, b"\xff" * MAX_PAYLOAD_BYTES, time_us=40),
@@ -319,8 +328,8 @@ def test_machine_code_sees_a_deadline_that_passes_while_it_runs(client):
             )
             while not inbox.receive():
                 pass
-            inbox.times[0] = divmod(time_ns(), 1_000_000_000)  # as if it came just now
-            fast_path.answer(inbox, 1, ReplayCache(), outcomes)
+            inbox.arrival_times[0] = divmod(time_ns(), 1_000_000_000)  # as if it came just now
+            fast_path.answer_requests(inbox, 1, ReplayCache(), outcomes)
             assert outcomes.tolist() == [LATE]
             while not inbox.receive():  # what it was sent
                 pass
@@ -366,7 +375,9 @@ def test_a_deadline_holds_though_the_model_is_taken(two, client):
         late = [asked.receive() for _ in range(3)]
         taken.lock.release()
         assert asked.receive().request == 0
-    assert {(each.request, each.code) for each in late} == {(number, Code.LATE) for number in (1, 2, 3)}
+    assert {(each.request, each.code) for each in late} == {
+        (number, RefusalCode.LATE) for number in (1, 2, 3)
+    }
     assert (server.counts().late, server.counts().answered, server.counts().is_balanced) == (3, 1, True)
 
 
@@ -377,7 +388,7 @@ def test_not_too_many_wait_for_a_model(two, client):
         busy = asked.ask(*(request(number) for number in range(MAX_PENDING + 1)))
         taken.lock.release()
         assert {asked.receive().request for _ in range(MAX_PENDING)} == set(range(MAX_PENDING))
-    assert (busy.request, busy.code) == (MAX_PENDING, Code.BUSY)
+    assert (busy.request, busy.code) == (MAX_PENDING, RefusalCode.BUSY)
     assert (server.counts().busy, server.counts().answered, server.counts().is_balanced) == (
         1,
         MAX_PENDING,
@@ -400,15 +411,15 @@ def test_a_model_on_a_device_is_answered_in_its_own_thread(double, model, client
     with DatagramServer(repository) as server:
         asked = client(server)
         assert decode_answer(asked.ask(request(9)).payload).scores[0] == 9
-        assert asked.ask(request(3, bytes(3))).code == Code.INPUT
+        assert asked.ask(request(3, bytes(3))).code == RefusalCode.INPUT
         repository.unload("small")
-        assert asked.ask(request(4)).code == Code.UNKNOWN_MODEL
+        assert asked.ask(request(4)).code == RefusalCode.UNKNOWN_MODEL
     assert {each.partition("_")[0] for each in threads} == {"packets-1"}
     assert server.counts().is_balanced
 
 
 def test_overruns_of_the_socket_are_counted(doubles, opened, client):
-    with DatagramServer(doubles, memory=1) as server:
+    with DatagramServer(doubles, buffer_bytes=1) as server:
         asked = client(server)
         asked.ask(request(0))
         opened[0].gate.clear()
@@ -451,7 +462,7 @@ def test_inputs_and_answers_that_do_not_fit_come_in_fragments(wide, client, fast
     repository = Repository(lambda each: open_executor(each, "exact"))
     repository.load("wide", wide)
     numbers = np.random.default_rng(1).integers(0, 256, 3000).astype(np.uint8)
-    with DatagramServer(repository, fast_path=fast_path) as server:
+    with DatagramServer(repository, is_fast_path_enabled=fast_path) as server:
         asked = client(server)
         parts = [serialise(each) for each in split(Kind.REQUEST, 1, 6, numbers.tobytes())]
         asked.send(parts[2], parts[0], parts[0], parts[1])
@@ -473,12 +484,12 @@ def test_a_fragmented_request_has_its_deadline_from_its_first_fragment(wide, cli
         first, *others = (serialise(each) for each in split(Kind.REQUEST, 1, 5, bytes(3000), time_us=10_000))
         asked.send(first)
         threading.Event().wait(0.02)
-        assert asked.ask(*others).code == Code.LATE
+        assert asked.ask(*others).code == RefusalCode.LATE
     repository.close()
 
 
 def test_fragments_without_their_others_are_given_up(doubles, client):
-    with DatagramServer(doubles, reassembly=Reassembly(time_limit_ns=0)) as server:
+    with DatagramServer(doubles, reassembly=FragmentReassembler(time_limit_ns=0)) as server:
         asked = client(server)
         asked.send(request(1, bytes(MAX_PAYLOAD_BYTES), fragments=2))
         while server.counts().dropped == 0:  # the thread looks when it is idle
@@ -497,7 +508,7 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
         tuple(open_executor(each, "exact").run(np.frombuffer(image(1), np.uint8)[None]).scores[0].tolist())
         for each in (model, other_model)
     }
-    with DatagramServer(repository, fast_path=fast_path) as server:
+    with DatagramServer(repository, is_fast_path_enabled=fast_path) as server:
         asked = client(server)
         found = Counter()
         for number in range(200):
@@ -505,7 +516,7 @@ def test_models_are_swapped_under_load_without_a_loss(model, other_model, client
             if number in (50, 100, 150):
                 repository.load("small", other_model if number != 100 else model)
         repository.unload("small")
-        assert asked.ask(request(200)).code == Code.UNKNOWN_MODEL
+        assert asked.ask(request(200)).code == RefusalCode.UNKNOWN_MODEL
     assert set(found) == expected
     assert min(found.values()) >= 90
     assert (server.counts().answered, server.counts().unknown_model) == (200, 1)
@@ -704,7 +715,7 @@ class Traffic:
 @pytest.mark.long
 def test_mixed_packets_add_up(exact, client, fast_path):
     traffic = Traffic(seed=2)
-    with DatagramServer(exact, fast_path=fast_path) as server:
+    with DatagramServer(exact, is_fast_path_enabled=fast_path) as server:
         traffic.drive(server, client(server), lambda: sum(traffic.sent.values()) < 6000)
     traffic.check(server.counts())
 

@@ -84,7 +84,7 @@ def test_more_than_it_can_hold_is_refused(connect, doubled, images, wait_for):
     double.gate.clear()
     with ThreadPoolExecutor(2) as threads:
         asked = [threads.submit(connect(server).scores, "m") for _ in range(2)]
-        wait_for(lambda: infer.counts.in_flight == 2)
+        wait_for(lambda: infer.counts.in_flight_count == 2)
         status, found, _ = client("POST", "/v2/models/m/infer", client.request_of(images))
         double.gate.set()
         assert all(each.result()[0].shape == (3, 2) for each in asked)

@@ -207,7 +207,7 @@ def test_who_goes_away_in_the_middle_is_counted(doubled, wait_for):
     server, _, infer = doubled
     with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
         plug.sendall(b"POST /v2/models/m/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-        wait_for(lambda: infer.counts.in_flight == 1)
-    wait_for(lambda: infer.counts.in_flight == 0)
-    assert infer.counts.get_model_counts("m").failures == {"disconnected": 1}
+        wait_for(lambda: infer.counts.in_flight_count == 1)
+    wait_for(lambda: infer.counts.in_flight_count == 0)
+    assert infer.counts.get_model_counts("m").failure_counts == {"disconnected": 1}
     assert infer.repository.list_serving()[0].users == 0

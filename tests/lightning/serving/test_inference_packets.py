@@ -19,11 +19,11 @@ from lightning.serving.packets.codec import (
     MAGIC,
     MAX_DATAGRAM_BYTES,
     MAX_PAYLOAD_BYTES,
-    Code,
     Datatype,
     Kind,
     Packet,
     PacketError,
+    RefusalCode,
     decode_answer,
     encode_answer,
     parse,
@@ -52,7 +52,7 @@ def packets(draw):
         payload,
         draw(st.integers(0, 2**32 - 1)),
         draw(st.sampled_from(Datatype)),
-        draw(st.sampled_from(Code)) if kind is Kind.REFUSAL else 0,
+        draw(st.sampled_from(RefusalCode)) if kind is Kind.REFUSAL else 0,
         fragment,
         fragments,
     )
@@ -122,7 +122,7 @@ def test_answers_come_back(scores, cycles):
     found = decode_answer(encode_answer(np.array(scores, np.float32), cycles))
     assert found.scores.tolist() == scores
     expected = scores[0] > 0 if len(scores) == 1 else np.argmax(scores)
-    assert found.chosen == int(expected)
+    assert found.class_index == int(expected)
     assert found.cycles == cycles
 
 
@@ -146,12 +146,17 @@ def test_the_page_has_the_table_and_a_true_example():
     request, answer, refusal = (
         parse(bytes.fromhex(each)) for each in re.findall(r"^    ((?:[0-9a-f]{2,8} ?)+)$", page, re.MULTILINE)
     )
-    assert (request.kind, request.model, request.request, request.time_us) == (Kind.REQUEST, 1, 7, 2000)
+    assert (request.kind, request.model, request.request, request.time_us) == (
+        Kind.REQUEST,
+        1,
+        7,
+        2000,
+    )
     assert request.payload == bytes([0, 128, 255])
     assert decode_answer(answer.payload).scores.tolist() == [1.0, 3.0]
-    assert (decode_answer(answer.payload).chosen, decode_answer(answer.payload).cycles) == (1, 104)
-    assert (refusal.kind, refusal.code) == (Kind.REFUSAL, Code.LATE)
-    assert all(f"| {code.value} | `{code.name}` |" in page for code in Code)
+    assert (decode_answer(answer.payload).class_index, decode_answer(answer.payload).cycles) == (1, 104)
+    assert (refusal.kind, refusal.code) == (Kind.REFUSAL, RefusalCode.LATE)
+    assert all(f"| {code.value} | `{code.name}` |" in page for code in RefusalCode)
 
 
 @pytest.mark.socket

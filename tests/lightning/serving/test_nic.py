@@ -273,11 +273,15 @@ def test_programs_talk_to_the_nic(folder, number):
             for request in range(20):
                 image = random.integers(0, 256, (20, 64)[model]).astype(np.uint8)
                 found = ask(ends, model, request, image)
-                assert (found.kind, found.model, found.request) == (Kind.ANSWER, model, request)
+                assert (found.kind, found.model, found.request) == (
+                    Kind.ANSWER,
+                    model,
+                    request,
+                )
                 expected = executor.run(image[None])
                 answer = decode_answer(found.payload)
                 assert answer.scores.tolist() == expected.scores[0].tolist()
-                assert answer.chosen == expected.classes[0]
+                assert answer.class_index == expected.classes[0]
         assert ask(ends, 2, 1, image).code == 2
         assert ask(ends, 0, 1, image).code == 4
         pings = serving.ping() == 0  # not every machine has the program

@@ -29,7 +29,11 @@ def test_every_line_has_a_request_and_its_exact_answer(network, capsys):
     executor = open_executor(load_or_compile(network), "exact")
     for line in lines:
         packet = parse(bytes.fromhex(line["request"]))
-        assert (packet.kind, packet.model, packet.request) == (Kind.REQUEST, 3, line["number"])
+        assert (packet.kind, packet.model, packet.request) == (
+            Kind.REQUEST,
+            3,
+            line["number"],
+        )
         answers = executor.run(np.frombuffer(packet.payload, np.uint8)[None])
         chosen, count, *scores = struct.unpack(">II5f", bytes.fromhex(line["answer"]))
         assert (chosen, count, scores) == (answers.classes[0], 5, answers.scores[0].tolist())

@@ -186,7 +186,7 @@ def test_files_of_the_directory_are_listed_and_loaded_by_name(opened, model, tmp
     repository = Repository(opened, tmp_path)
     repository.load("b")
     repository.load("c", model)
-    found = [(each.name, each.version, each.ready) for each in repository.list_models()]
+    found = [(each.name, each.version, each.is_ready) for each in repository.list_models()]
     assert found == [("a", "", False), ("b", "1", True), ("c", "1", True)]
     with pytest.raises(UnknownModel):
         repository.load("d")

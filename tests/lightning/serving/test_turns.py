@@ -28,10 +28,10 @@ def test_who_waits_is_not_overtaken_by_who_comes_back(wait_for):
 @pytest.mark.parametrize("timeout", [0, 0.01])
 def test_a_turn_that_does_not_come_in_time(timeout):
     turn = FairLock()
-    assert turn.acquire(timeout=timeout)
-    assert not turn.acquire(timeout=timeout)
+    assert turn.acquire(timeout_s=timeout)
+    assert not turn.acquire(timeout_s=timeout)
     turn.release()
-    assert turn.acquire(timeout=timeout)
+    assert turn.acquire(timeout_s=timeout)
     turn.release()
 
 
@@ -39,4 +39,4 @@ def test_the_turn_is_given_back_after_an_error():
     turn = FairLock()
     with pytest.raises(KeyError), turn:
         raise KeyError
-    assert turn.acquire(timeout=0)
+    assert turn.acquire(timeout_s=0)

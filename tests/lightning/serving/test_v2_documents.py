@@ -93,7 +93,7 @@ def test_the_rest_of_a_request():
     )
     assert request.id == "abc"
     assert request.parameters["timeout"] == 5
-    assert [(each.name, each.binary) for each in request.outputs] == [("y", True), ("z", False)]
+    assert [(each.name, each.is_binary) for each in request.outputs] == [("y", True), ("z", False)]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ SCORES = np.array([[0.5, -2.0, 3.25]], np.float32)
 def test_an_answer_in_json():
     request = decoded(one_input() | {"id": "7"})
     body = encode_answer("m", "2", request, {"y": SCORES}, {"key": 1})
-    assert body.header_length is None
+    assert body.json_length is None
     assert json.loads(body.content) == {
         "model_name": "m",
         "model_version": "2",
@@ -280,16 +280,16 @@ def test_an_answer_in_json():
 def test_an_answer_with_binary_tensors():
     request = decoded(one_input() | {"parameters": {"binary_data_output": True}})
     body = encode_answer("m", "2", request, {"y": SCORES, "z": SCORES[:, :1]}, {})
-    document = json.loads(body.content[: body.header_length])
+    document = json.loads(body.content[: body.json_length])
     sizes = [each["parameters"]["binary_data_size"] for each in document["outputs"]]
     assert sizes == [12, 4]
-    assert body.content[body.header_length :] == SCORES.tobytes() + SCORES[:, :1].tobytes()
+    assert body.content[body.json_length :] == SCORES.tobytes() + SCORES[:, :1].tobytes()
 
 
 def test_only_wanted_outputs_are_sent_in_the_wanted_form():
     wanted = [{"name": "z", "parameters": {"binary_data": True}}, {"name": "y"}]
     body = encode_answer("m", "2", decoded(one_input() | {"outputs": wanted}), {"y": SCORES, "z": SCORES}, {})
-    document = json.loads(body.content[: body.header_length])
+    document = json.loads(body.content[: body.json_length])
     assert [each["name"] for each in document["outputs"]] == ["z", "y"]
     assert ["data" in each for each in document["outputs"]] == [False, True]
 

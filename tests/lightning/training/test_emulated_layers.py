@@ -87,8 +87,8 @@ def test_published_layers_share_a_scale_and_shift_activations():
         forward = chain[2].forward
 
     base = 256 * (2 / 255) / 255
-    assert forward.range.is_signed is False
-    scales = forward.range.compute_step(hidden[0], is_learning=False).flatten().numpy()
+    assert forward.activation_range.is_signed is False
+    scales = forward.activation_range.compute_step(hidden[0], is_learning=False).flatten().numpy()
     exponents = np.log2(scales / base)
     assert exponents == pytest.approx(np.rint(exponents), abs=1e-4)
     assert ((hidden[0].amax(1).numpy() / scales >= 128) & (hidden[0].amax(1).numpy() / scales < 256)).all()
@@ -257,12 +257,12 @@ def test_ranges_follow_while_training_and_stand_still_afterwards():
     with torch.no_grad(), training.emulate(layer, Emulation()):
         layer(torch.tensor([[1.0]]))
         layer(torch.tensor([[2.0]]))
-        grown = float(layer.forward.range.largest)
+        grown = float(layer.forward.activation_range.largest_magnitude)
         layer(torch.tensor([[0.5]]))
-        faded = float(layer.forward.range.largest)
+        faded = float(layer.forward.activation_range.largest_magnitude)
         layer.eval()
         layer(torch.tensor([[9.0]]))
-        kept = float(layer.forward.range.largest)
+        kept = float(layer.forward.activation_range.largest_magnitude)
 
     assert (grown, faded, kept) == pytest.approx((2.0, 1.96, 1.96))
 

@@ -30,7 +30,7 @@ def test_curves_are_drawn_in_per_cent_with_their_half_points():
 
 @pytest.mark.parametrize(("trained_at", "marks"), [(None, ["prototype"]), (8.0, ["prototype", "training"])])
 def test_the_prototype_and_the_noise_of_training_are_marked(trained_at, marks):
-    axes = curve_plot.plot_noise_curves({"falling": FALLING}, "Digits", trained_at=trained_at).axes[0]
+    axes = curve_plot.plot_noise_curves({"falling": FALLING}, "Digits", training_sigma=trained_at).axes[0]
     words = [text.get_text() for text in axes.texts]
     places = [collection.get_segments()[0][0][0] for collection in axes.collections]
 

@@ -504,7 +504,7 @@ def test_a_rank_has_failed_when_it_gave_up_and_when_it_was_killed(status, failed
     """Then the others wait in vain; some never notice."""
     said = RankReports()
     said.store_event("g", json.dumps(guard(status=status)))
-    assert said.failed is failed
+    assert said.has_failed is failed
 
 
 def test_a_rank_that_fails_ends_the_others_at_once(run):
@@ -595,7 +595,7 @@ def test_an_all_to_all_is_measured_and_proven_by_the_bytes_of_its_routes(run):
     assert timing.busbw_mbps == timing.algbw_mbps == pytest.approx(11 * MIB * 8 / 1.5e6)
     assert timing.limit_mbps == compute_exchange_limit_mbps(ROUTES, EXCHANGES.configurations[0].pairs, 100)
     assert find_misplaced_traffic(result.nic_bytes) == ()
-    hops = sum(ROUTES.hops(s, t) for s in range(12) for t in range(12) if s != t)
+    hops = sum(ROUTES.count_hops(s, t) for s in range(12) for t in range(12) if s != t)
     assert sum(entry.expected_bytes for entry in result.nic_bytes) == pytest.approx(hops * MIB * 4)
     assert json.loads(run.fleet.launch.sent[0])["backend"] == "gloo", "although all have GPUs"
 

@@ -113,10 +113,10 @@ class Bench:
         return Configuration(name, list_rings(self.design.topology)[:count], sizes)
 
     def cut(self, fibre):
-        send_request(self.up.control["plant"], {"do": "cut", "fibre": fibre})
+        send_request(self.up.control_addresses["plant"], {"do": "cut", "fibre": fibre})
 
     def splice(self, fibre):
-        send_request(self.up.control["plant"], {"do": "uncut", "fibre": fibre})
+        send_request(self.up.control_addresses["plant"], {"do": "uncut", "fibre": fibre})
 
     @contextmanager
     def spliced_again(self, fibre):
@@ -150,7 +150,7 @@ def bench(directory, hosts, nics, *, simplex=False):
     path = directory / "lab.yaml"
     path.write_text(lab_text(hosts, nics))
     with (
-        start_lab(load_lab(path), hosts="kernel", move=True) as up,
+        start_lab(load_lab(path), hosts="kernel", may_move=True) as up,
         Journal(directory / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
@@ -312,9 +312,9 @@ def test_one_way_links_are_patched_proven_and_routed(thirteen):
     pairs = {(link.source.node, link.target.node) for link in wiring.links}
     assert any((target, source) not in pairs for source, target in pairs)
     reached = ping_all(thirteen.fleet, deadline_s=10)
-    assert reached.missing == ()
+    assert reached.missing_pairs == ()
     names = [host.name for host in thirteen.lab.hosts]
-    assert reached.hops == {
+    assert reached.hop_count_by_pair == {
         (names[s], names[t]): routes.hops(s, t) for s in range(13) for t in range(13) if s != t
     }
 

@@ -36,7 +36,7 @@ def modelled(lab):
         Configuration("four rings", rings, SIZES),
     )
     told = []
-    spec = CollectiveSpec("run", "t", configurations, hosts="model")
+    spec = CollectiveSpec("run", "t", configurations, hosts_in_use="model")
     result = model_collectives(lab, design.wiring, design.routes, spec, lambda *row: told.append(row))
     return result, told
 
@@ -70,7 +70,7 @@ def test_an_exchange_is_modelled_by_the_simulator(lab):
     design = build_design(lab)
     to_all = make_all_to_all("all", 12, (11 << 20,))
     one = Configuration("one", (), (8 << 20,), ((0, 3),))
-    spec = CollectiveSpec("run", "t", (to_all, one), hosts="model")
+    spec = CollectiveSpec("run", "t", (to_all, one), hosts_in_use="model")
     all_pairs, single = model_collectives(lab, design.wiring, design.routes, spec, lambda *_: None).timings
     assert (all_pairs.collective, single.collective) == ("all_to_all", "sendrecv")
     assert (all_pairs.ranks, single.ranks, single.limit_mbps) == (12, 2, 100)

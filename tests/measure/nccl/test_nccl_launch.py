@@ -20,7 +20,7 @@ from testbed.lab.model import Lab, LabHost, LinkClass
 from testbed.measure.nccl.launch import (
     NcclSettings,
     NcclTest,
-    explain_missing,
+    explain_missing_requirements,
     find_nccl_hosts,
     import_nccl,
     make_find_command,
@@ -102,7 +102,7 @@ def test_the_environment_of_the_twelve_host_testbed():
 
 def test_sockets_name_their_interfaces_whole_and_switch_verbs_off():
     variables = make_nccl_environment(
-        NcclSettings("Socket", ("nic1", "nic2"), channels=2, preload="/opt/mccl/libnccl.so")
+        NcclSettings("Socket", ("nic1", "nic2"), channels=2, preload_library="/opt/mccl/libnccl.so")
     )
     assert variables["NCCL_SOCKET_IFNAME"] == "=nic1,nic2"
     assert variables["NCCL_IB_DISABLE"] == "1"
@@ -112,7 +112,7 @@ def test_sockets_name_their_interfaces_whole_and_switch_verbs_off():
 
 def test_the_arguments_of_the_test():
     assert shlex.join(make_program_arguments(NcclTest())) == "-b 8 -e 134217728 -f 2 -g 1 -n 20 -w 1 -T 300"
-    assert make_program_arguments(NcclTest(json="out.json"))[-2:] == ("-J", "out.json")
+    assert make_program_arguments(NcclTest(json_path="out.json"))[-2:] == ("-J", "out.json")
 
 
 def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
@@ -131,7 +131,7 @@ def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
 
 def test_what_a_host_has_is_read_from_its_answer():
     host = parse_nccl_host(CommandResult("a", 0, f"{FOUND}noise\n", ""))
-    assert (host.gpus, host.program, host.mpirun) == (
+    assert (host.gpu_names, host.program_path, host.mpirun_path) == (
         (GPU,),
         "/opt/nccl-tests/build/all_reduce_perf",
         "/usr/bin/mpirun",
@@ -141,7 +141,7 @@ def test_what_a_host_has_is_read_from_its_answer():
 
 def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
     found = find_nccl_hosts(fleet_with("program=\nmpirun=\n"))
-    reason = explain_missing(found)
+    reason = explain_missing_requirements(found)
     for words in (
         "too few GPUs on any host",
         "no `all_reduce_perf` on any host",
@@ -153,9 +153,9 @@ def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
 
 def test_only_the_hosts_that_lack_something_are_named():
     found = list(find_nccl_hosts(fleet_with(FOUND)))
-    assert explain_missing(found) == ""
-    assert "too few GPUs on host b (" in explain_missing([found[0], replace(found[1], gpus=())])
-    assert explain_missing([]) == "there are no hosts"
+    assert explain_missing_requirements(found) == ""
+    assert "too few GPUs on host b (" in explain_missing_requirements([found[0], replace(found[1], gpus=())])
+    assert explain_missing_requirements([]) == "there are no hosts"
 
 
 def test_without_gpu_nothing_is_started():
@@ -170,14 +170,14 @@ def test_a_run_gives_table_rings_and_output():
     run = run_nccl(fleet_with(FOUND, output=ring + OUTPUT), lab("a", "b"), ROCE)
     assert len(run.table.rows) == 5
     assert run.table.source == "text"
-    assert [one.order for one in run.rings.rings] == [(0, 1)]
+    assert [one.order for one in run.ring_log.rings] == [(0, 1)]
     assert ring in run.output
 
 
 def test_the_announced_document_counts_where_it_can_be_read():
     text_table = import_nccl(Path(__file__).parent / "data" / "all_reduce_2026.txt")
     fleet = fleet_with(FOUND, document=json.dumps(make_table_document(text_table)))
-    run = run_nccl(fleet, lab("a", "b"), ROCE, NcclTest(json="out.json"))
+    run = run_nccl(fleet, lab("a", "b"), ROCE, NcclTest(json_path="out.json"))
     assert run.table.source == "json"
     assert run.table.rows == text_table.rows
     assert ("a", "cat out.json.0") in fleet.asked

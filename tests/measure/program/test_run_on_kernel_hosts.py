@@ -73,7 +73,7 @@ def start(folder):
     file = folder / "lab.yaml"
     text = (ROOT / "labs" / "testbed12.yaml").read_text()
     file.write_text(text.replace("../.venv-host/bin/python", str(HOST_PYTHON)))
-    with start_lab(load_lab(file), hosts="kernel", move=True) as started:
+    with start_lab(load_lab(file), hosts="kernel", may_move=True) as started:
         file.write_text(render_lab(started.lab))
         yield file
 

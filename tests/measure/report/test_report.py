@@ -470,9 +470,11 @@ def test_the_ring_gain_compares_like_with_like():
     four = timing("t", "four rings", 8 << 20, rings=4)
     gain = find_ring_gain([one, four])
     assert gain is not None
-    assert gain.ratio == pytest.approx(four.busbw_mbps / one.busbw_mbps)
-    assert gain.spread == pytest.approx((gain.ratio * 0.99 / 1.02, gain.ratio * 1.02 / 0.99))
-    assert not gain.cpu_limited
+    assert gain.bandwidth_ratio == pytest.approx(four.busbw_mbps / one.busbw_mbps)
+    assert gain.ratio_bounds == pytest.approx(
+        (gain.bandwidth_ratio * 0.99 / 1.02, gain.bandwidth_ratio * 1.02 / 0.99)
+    )
+    assert not gain.is_cpu_limited
     assert find_ring_gain([one]) is None
     assert find_ring_gain([replace(one, ranks=4), four]) is None
     assert find_ring_gain([]) is None
@@ -563,7 +565,7 @@ def test_the_file_is_written_whole_and_small(tmp_path: Path):
 @pytest.mark.slow
 def test_a_run_that_went_through_the_store_gives_the_same_report(tmp_path: Path):
     made = fabricated()
-    with RunStore(tmp_path / "runs").begin(
+    with RunStore(tmp_path / "runs").begin_run(
         made.lab, True, "kernel", {"data": 1}, ["testbed", "demo", "x"]
     ) as run:
         for topology in made.topologies:
@@ -572,7 +574,7 @@ def test_a_run_that_went_through_the_store_gives_the_same_report(tmp_path: Path)
         run.add_repatch(made.repatches[0])
         run.add_timings(replace(row, run_id=run.run_id) for row in made.timings)
         run.add_nic_bytes(made.nic_bytes)
-    stored = RunStore(tmp_path / "runs").load("last")
+    stored = RunStore(tmp_path / "runs").load_run("last")
     assert render_report(
         replace(stored, summary=made.summary, environment=made.environment)
     ) == render_report(made)

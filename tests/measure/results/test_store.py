@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> RunStore:
 
 
 def begin(store: RunStore, **more):
-    return store.begin(LAB, True, "kernel", {"topology": 1}, **more)
+    return store.begin_run(LAB, True, "kernel", {"topology": 1}, **more)
 
 
 def test_what_was_added_is_read_back(store: RunStore):
@@ -70,7 +70,7 @@ def test_what_was_added_is_read_back(store: RunStore):
         run.add_timings(rows[2:])
         run.add_nic_bytes(sent)
         run.add_versions({"torch": "2.13.0"})
-    stored = store.load(run.run_id)
+    stored = store.load_run(run.run_id)
     assert stored.summary == store.list_runs()[0]
     assert (stored.summary.status, stored.summary.simulated, stored.summary.hosts) == ("done", True, "kernel")
     assert stored.summary.finished is not None
@@ -118,9 +118,9 @@ def test_what_ranks_observed_is_read_back_and_a_run_without_it_has_none(store: R
         run.add_rank_figures(ranks[1:], [], [])
     with begin(store) as modelled:
         modelled.add_rank_figures([], [], [])
-    stored = store.load(run.run_id)
+    stored = store.load_run(run.run_id)
     assert (stored.ranks, stored.flows, stored.links) == (tuple(ranks), (flow,), (link,))
-    without = store.load(modelled.run_id)
+    without = store.load_run(modelled.run_id)
     assert (without.ranks, without.flows, without.links) == ((), (), ())
     assert not (without.summary.directory / "ranks.parquet").exists()
 
@@ -128,7 +128,7 @@ def test_what_ranks_observed_is_read_back_and_a_run_without_it_has_none(store: R
 def test_a_store_that_never_ran_is_empty_and_nothing_is_created(store: RunStore):
     assert store.list_runs() == ()
     with pytest.raises(ResultsError, match=r"no run 'last' in .*it holds: none"):
-        store.load("last")
+        store.load_run("last")
     assert not store.path.exists()
 
 
@@ -155,7 +155,7 @@ def test_parquet_has_the_columns_of_timing_and_says_simulated(store: RunStore):
 
 
 def test_parquet_of_a_real_run_does_not_say_simulated(store: RunStore):
-    with store.begin(LAB, False, "real", {}) as run:
+    with store.begin_run(LAB, False, "real", {}) as run:
         run.add_timings([timing(run.run_id, simulated=False, hosts="real")])
     assert b"SIMULATED" not in pq.read_schema(run.directory / "timings.parquet").metadata
 
@@ -166,7 +166,7 @@ def test_a_timing_of_another_run_is_refused(store: RunStore):
             run.add_timings([timing("another")])
         with pytest.raises(ValueError, match="simulated: False"):
             run.add_timings([timing(run.run_id, simulated=False)])
-    assert store.load("last").timings == ()
+    assert store.load_run("last").timings == ()
 
 
 @pytest.mark.slow
@@ -201,16 +201,16 @@ def test_a_run_is_found_by_last_and_by_an_unambiguous_beginning(store: RunStore)
     first, second = begin(store), begin(store)
     first.finish("done")
     second.finish("done")
-    assert store.load("last").summary.run_id == second.run_id
+    assert store.load_run("last").summary.run_id == second.run_id
     same = [a == b for a, b in zip(first.run_id, second.run_id, strict=True)].index(False)
     shared, distinct = first.run_id[:same], first.run_id[: same + 1]
-    assert store.load(distinct).summary.run_id == first.run_id
+    assert store.load_run(distinct).summary.run_id == first.run_id
     with pytest.raises(ResultsError, match="2 runs begin with"):
-        store.load(shared)
+        store.load_run(shared)
     with pytest.raises(ResultsError, match="no run 'x'"):
-        store.load("x")
+        store.load_run("x")
     with pytest.raises(ResultsError, match="no run ''"):
-        store.load("")
+        store.load_run("")
 
 
 def test_an_error_inside_the_run_is_its_end(store: RunStore):
@@ -254,7 +254,7 @@ def child(store: RunStore, then: str) -> subprocess.Popen[str]:
 @pytest.mark.process
 def test_a_killed_run_is_running_before_and_interrupted_after_and_keeps_what_it_had(store: RunStore):
     then = """
-run = store.begin(lab, True, "kernel", {})
+run = store.begin_run(lab, True, "kernel", {})
 run.add_timings([Timing(run.run_id, "t", "c", "x", 2, 1, 8, 2, 1., 1., 1., 1., 1., 1., 0, True, True, "kernel")])
 print("begun", flush=True)
 sys.stdin.read()
@@ -265,7 +265,7 @@ sys.stdin.read()
         assert store.list_runs()[0].status == "running"
         process.send_signal(signal.SIGKILL)
     assert store.list_runs()[0].status == "interrupted"
-    stored = store.load("last")
+    stored = store.load_run("last")
     assert stored.summary.finished is None
     assert len(stored.timings) == 1
 
@@ -277,7 +277,7 @@ def test_processes_that_start_together_do_not_disturb_each_other(store: RunStore
 print("ready", flush=True)
 sys.stdin.read()
 for _ in range(5):
-    with store.begin(lab, True, "kernel", {"a": 1}) as run:
+    with store.begin_run(lab, True, "kernel", {"a": 1}) as run:
         for n in range(4):
             run.add_phase("p", {"n": n})
 """
@@ -291,7 +291,9 @@ for _ in range(5):
     runs = store.list_runs()
     assert len({run.run_id for run in runs}) == 15
     assert {run.status for run in runs} == {"done"}
-    assert all([phase.data["n"] for phase in store.load(run.run_id).phases] == [0, 1, 2, 3] for run in runs)
+    assert all(
+        [phase.data["n"] for phase in store.load_run(run.run_id).phases] == [0, 1, 2, 3] for run in runs
+    )
 
 
 def test_threads_of_one_process_may_add_at_once(store: RunStore):
@@ -304,7 +306,7 @@ def test_threads_of_one_process_may_add_at_once(store: RunStore):
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(store.load("last").phases) == 30
+    assert len(store.load_run("last").phases) == 30
 
 
 def test_other_tables_in_the_same_file_stay(store: RunStore):
@@ -349,7 +351,7 @@ def test_a_database_with_a_journal_alone_holds_no_runs(store: RunStore):
 
     assert store.list_runs() == ()
     with pytest.raises(ResultsError, match="no run 'last'"):
-        store.load("last")
+        store.load_run("last")
 
 
 def test_a_damaged_or_foreign_parquet_file_is_an_error(store: RunStore):
@@ -359,10 +361,10 @@ def test_a_damaged_or_foreign_parquet_file_is_an_error(store: RunStore):
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["wrong", "hosts"]), path)
     with pytest.raises(ResultsError, match=r"no column wrong, hosts; .*another version"):
-        store.load("last")
+        store.load_run("last")
     path.write_bytes(b"PAR1 nothing")
     with pytest.raises(ResultsError, match="not a readable Parquet file"):
-        store.load("last")
+        store.load_run("last")
 
 
 def test_nccl_documents_lie_beside_without_the_environment(store: RunStore):

@@ -19,10 +19,10 @@ from testbed.measure.sharing.agents import group_jobs_by_nic
 from testbed.measure.sharing.policies import (
     Conditions,
     Schedule,
+    convert_cassini_schedule,
     find_job_links,
     make_schedule,
-    predict,
-    shift_schedule,
+    predict_jobs,
 )
 from testbed.operate.design import build_design
 
@@ -54,7 +54,7 @@ def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
     x, y = placed(a_job("x", "ab"), a_job("y", "ba"))
 
     assert (x.hosts, x.outgoing_links) == (y.hosts, y.outgoing_links)
-    assert (x.steps, len(x.links), x.outgoing_links[1]) == (1, 1, None)
+    assert (x.step_count, len(x.links), x.outgoing_links[1]) == (1, 1, None)
     assert group_jobs_by_nic([x, y]) == {x.links[0].source: ["x", "y"]}
 
 
@@ -63,9 +63,9 @@ def test_an_allreduce_goes_round_its_hosts_in_parts():
     jobs = [a_job("r", "abc"), a_job("t", "ab", traffic="allreduce")]
     ring, two = find_job_links(lab, build_design(lab).wiring, jobs, {job.name: job.hosts for job in jobs})
 
-    assert (ring.steps, len(ring.links)) == (4, 3)
+    assert (ring.step_count, len(ring.links)) == (4, 3)
     assert [link.target.node for link in ring.links] == [1, 2, 0]
-    assert (two.steps, [link.target.node for link in two.links]) == (2, [1, 0])
+    assert (two.step_count, [link.target.node for link in two.links]) == (2, [1, 0])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_jobs_that_cannot_hold_their_slots_hold_none(fraction, slot_ms):
 
     found = Scheduler(jobs, links).schedule([{"x": ("a", "b"), "y": ("a", "b")}])
 
-    assert shift_schedule(found).slots_ms == {"x": slot_ms, "y": slot_ms}
+    assert convert_cassini_schedule(found).slots_ms == {"x": slot_ms, "y": slot_ms}
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,6 @@ def test_predictions_of_policies(policy, fraction, means_ms):
     shifted = Schedule({"x": 0.0, "y": 150.0}, {"x": 300.0, "y": 300.0})
     schedule = make_schedule(policy, jobs, shifted, conditions)
 
-    found = predict(policy, placed(*jobs), rate_gbps(), schedule, conditions)
+    found = predict_jobs(policy, placed(*jobs), rate_gbps(), schedule, conditions)
 
     assert [one.mean_ms for one in found] == pytest.approx(means_ms, rel=0.02)

@@ -22,8 +22,8 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.store import LeaseStore
 from testbed.measure.results.store import RunStore
 from testbed.measure.sharing import agents
-from testbed.measure.sharing.host_run import PHASE, read_phases, to_json
-from testbed.measure.sharing.measurement import measure
+from testbed.measure.sharing.host_run import SHARED_JOBS_PHASE, read_measured_bursts, to_json
+from testbed.measure.sharing.measurement import measure_jobs
 from testbed.measure.sharing.policies import Conditions, Schedule
 from testbed.operate.design import build_design
 from testbed.operate.journal import Journal
@@ -48,7 +48,7 @@ class Shared:
         conditions = Conditions(**{"iterations": 4} | further)
         placement = dict.fromkeys(NAMES, HOSTS)
         where = (self.session, self.journal, self.design, self.jobs, placement, SHIFTED)
-        return measure(*where, policies, conditions)
+        return measure_jobs(*where, policies, conditions)
 
     def settings(self):
         """Return queues, segments and kernel settings of all hosts."""
@@ -68,12 +68,12 @@ def shared(tmp_path_factory):
     hosts = tuple(replace(host, nics=host.nics[:1], python=python) for host in whole.hosts[:2])
     lab = fix_link_rate(replace(whole, name=f"sharing-{os.getpid()}", hosts=hosts), 20.0)
     with (
-        start_lab(lab, hosts="kernel", move=True) as up,
+        start_lab(lab, hosts="kernel", may_move=True) as up,
         Journal(tmp_path_factory.mktemp("journal") / "journal.sqlite") as journal,
         open_lab(up.lab, journal, keep_intent=False) as session,
     ):
         design = build_design(up.lab)
-        assert session.bring_up(design).verified.ok
+        assert session.bring_up(design).verify_report.ok
         yield Shared(session, design, journal)
 
 
@@ -93,13 +93,13 @@ def test_every_policy_is_measured_beside_its_prediction_and_nothing_stays_set(sh
         assert row.predicted_ms >= PERIOD_MS
     assert shared.settings() == before
     store = RunStore(tmp_path)
-    with store.begin(shared.session.lab, True, "kernel", seeds={}) as run:
-        run.add_phase(PHASE, to_json(rows, 25.0))
-    period_ms, (burst,) = read_phases(store, run.run_id, "x")
+    with store.begin_run(shared.session.lab, True, "kernel", seeds={}) as run:
+        run.add_phase(SHARED_JOBS_PHASE, to_json(rows, 25.0))
+    period_ms, (burst,) = read_measured_bursts(store, run.run_id, "x")
     assert period_ms == min(time for row in rows if row.job == "x" for time in row.iterations_ms)
     assert (burst.start_ms, burst.gbps) == (pytest.approx(70.0), 25.0)
     with pytest.raises(WorkloadError, match="measured no job 'z': name a run of"):
-        read_phases(store, run.run_id, "z")
+        read_measured_bursts(store, run.run_id, "z")
 
 
 def test_nothing_stays_set_when_agents_fail(shared, monkeypatch):

@@ -35,13 +35,16 @@ def test_a_regression_is_found_with_the_epoch_before_it(laboratory):
     (change,) = report.regressions
     assert change.series.quantity == "bandwidth"
     assert change.series.name.endswith(", 1 MiB")
-    assert (change.first_after.run_id, change.last_before.run_id) == (ids[7], ids[6])
-    assert change.point.before == pytest.approx(90, abs=1)
-    assert change.point.after == pytest.approx(60, abs=1)
-    assert change.point.confidence > 0.99
+    assert (change.first_new_point.run_id, change.last_old_point.run_id) == (ids[7], ids[6])
+    assert change.change_point.before == pytest.approx(90, abs=1)
+    assert change.change_point.after == pytest.approx(60, abs=1)
+    assert change.change_point.confidence > 0.99
     assert [one["why"] for one in change.epochs] == ["--simplex"]
     told = "\n".join(change.format_lines())
-    assert f"fell from {change.point.before:.4g} to {change.point.after:.4g} Mbit/s with run {ids[7]}" in told
+    assert (
+        f"fell from {change.change_point.before:.4g} to {change.change_point.after:.4g} Mbit/s with run {ids[7]}"
+        in told
+    )
     assert "after epoch 2 (apply, 2026-03-08 00:00 UTC): --simplex" in told
 
 
@@ -73,7 +76,7 @@ def test_steady_runs_of_two_labs_have_no_change_and_few_runs_are_not_judged(labo
     report = trends(laboratory)
 
     assert report.changes == ()
-    assert (len(report.series), report.short_count) == (2, 1)
+    assert (len(report.series), report.short_series_count) == (2, 1)
     assert len(select_series(report.series, "other", None)) == 1
     assert select_series(report.series, "", "power") == ()
 
@@ -94,24 +97,26 @@ def test_of_a_lab_without_runs_each_reading_counts(laboratory):
         laboratory.reading(day, -1.0 if day < 5 else -3.0)
     (change,) = trends(laboratory).regressions
 
-    assert change.first_after.run_id == ""
-    assert change.first_after.at.startswith("2026-03-06")
+    assert change.first_new_point.run_id == ""
+    assert change.first_new_point.start_time.startswith("2026-03-06")
 
 
 def test_two_runs_are_compared_row_by_row(laboratory):
     first = laboratory.run(0, mbps=90, sizes=(1024, 1 << 20, 1 << 30))
     second = laboratory.run(1, mbps=80, sizes=(1024, 1 << 30))
     store = RunStore(laboratory.runs_dir)
-    found = compare_runs(store.load(first), store.load(second))
+    found = compare_runs(store.load_run(first), store.load_run(second))
 
-    assert [(row.before.size_bytes, round(row.ratio, 3), row.is_clear) for row in found.rows] == [
+    assert [
+        (row.first_timing.size_bytes, round(row.bandwidth_ratio, 3), row.is_clear) for row in found.rows
+    ] == [
         (1024, 0.889, True),
         (1 << 30, 0.889, True),
     ]
-    assert (found.only_a, found.only_b) == (1, 0)
+    assert (found.only_a_count, found.only_b_count) == (1, 0)
     assert found.differences == ()
-    same = compare_runs(store.load(first), store.load(first))
-    assert {(row.ratio, row.is_clear) for row in same.rows} == {(1.0, False)}
+    same = compare_runs(store.load_run(first), store.load_run(first))
+    assert {(row.bandwidth_ratio, row.is_clear) for row in same.rows} == {(1.0, False)}
 
 
 def test_a_run_leaves_its_record_beside_its_timings(laboratory):

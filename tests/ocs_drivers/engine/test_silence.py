@@ -36,7 +36,7 @@ def clock():
 
 def test_questions_share_the_time_of_a_silence(clock):
     silence = Silence(8.0, clock)
-    with silence.watch():
+    with silence.limit_waits():
         assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == 3.0
@@ -48,7 +48,7 @@ def test_questions_share_the_time_of_a_silence(clock):
 
 
 def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is_left_after_it(clock):
-    with Silence(8.0, clock).watch():
+    with Silence(8.0, clock).limit_waits():
         assert make_answer_deadline(15.0, clock).remaining_s() == 15.0
         clock.sleep(15.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == READ_MARGIN_S
@@ -57,7 +57,7 @@ def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is
 
 
 def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(clock):
-    with Silence(8.0, clock).watch():
+    with Silence(8.0, clock).limit_waits():
         clock.sleep(2.0)
         assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
@@ -70,7 +70,7 @@ def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(
 
 
 def test_the_end_of_a_silence_says_how_long_it_was_and_not_to_raise_a_timeout(clock):
-    with Silence(8.0, clock).watch():
+    with Silence(8.0, clock).limit_waits():
         assert "no answer within 5 s" in str(make_timeout("ocs", make_answer_deadline(5.0, clock)))
         clock.sleep(5.0)
         error = make_timeout("ocs", make_answer_deadline(5.0, clock))
@@ -103,7 +103,7 @@ class Session(TransportSession):
 def test_connecting_to_a_silent_device_says_how_long_it_was_silent_and_does_not_try_for_no_time(clock):
     line = Unreachable(clock)
     session = Session(line, device="ocs", timeout_s=5.0, clock=clock)
-    with Silence(8.0, clock).watch():
+    with Silence(8.0, clock).limit_waits():
         with pytest.raises(ConnectError, match="no shell within 5 s"):
             session.open()
         for _ in range(2):
@@ -147,7 +147,7 @@ def test_progress_is_told_while_one_answer_is_awaited(clock, caplog, takes_s, to
     silence = Silence(8.0, clock)
     progress = ProgressLog(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, takes_s), device="ocs", timeout_s=5.0, clock=clock)
-    with silence.watch(progress.log_query):
+    with silence.limit_waits(progress.log_query):
         assert session._receive(make_answer_deadline(25.0, clock)) == b"done"
     assert [record.getMessage() for record in caplog.records] == [
         f"calient+rest://h: connect 1->10: {5 * each} s so far; no answer yet" for each in range(1, told + 1)
@@ -176,7 +176,7 @@ def test_an_answer_that_never_comes_ends_at_its_deadline_and_not_at_a_line_of_pr
     progress = ProgressLog(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, 100.0), device="ocs", timeout_s=5.0, clock=clock)
     began_s = clock.now()
-    with silence.watch(progress.log_query), pytest.raises(Timeout, match="no answer within 25 s"):
+    with silence.limit_waits(progress.log_query), pytest.raises(Timeout, match="no answer within 25 s"):
         session._receive(make_answer_deadline(25.0, clock))
     assert clock.now() - began_s == 25.0
 

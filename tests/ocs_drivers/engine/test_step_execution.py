@@ -41,19 +41,19 @@ def raised(error):
     return error
 
 
-def run(*, sent=None, reads=(), moving=(), settle_s=0.0, watches=False, pauses_s=None):
+def run(*, sent=None, reads=(), moving=(), settle_s=0.0, watches=False, poll_intervals_s=None):
     """Execute a step on a scripted device; return the outcome, the transitions, and the seconds it took."""
     reads, moving, clock = deque(reads), deque(moving), StillClock()
     hooks = StepHooks(
-        perform=lambda step, guard: raised(sent),
+        send_step=lambda step, guard: raised(sent),
         read_configuration=lambda step: (Snapshot(raised(reads.popleft()), 0.0), None),
-        read_again=lambda step: Snapshot(raised(reads.popleft()), 0.0),
+        read_after_step=lambda step: Snapshot(raised(reads.popleft()), 0.0),
         is_moving=lambda step, read_back: raised(moving.popleft()),
         explain_error=lambda refusal, step: refusal,
         find_timeout_s=lambda first: 1.0,
-        pauses_s=pauses_s or repeat(0.4),
-        settle_s=settle_s,
-        is_watched_after_failure=watches,
+        poll_intervals_s=poll_intervals_s or repeat(0.4),
+        settling_time_s=settle_s,
+        watches_after_failure=watches,
         silence=(silence := Silence(9.0, clock)),
         progress=ProgressLog(STEP, "scripted", clock, silence),
     )
@@ -84,7 +84,7 @@ SCRIPTS = {
     "overdue": ({"reads": [BEFORE] * 4, "moving": [True] * 4}, Status.UNKNOWN, Timeout),
     "fault": ({"reads": [BEFORE], "moving": [RobotFault("jam")]}, Status.FAILED, RobotFault),
     "fault in a pause": (
-        {"reads": [BEFORE], "moving": [True], "pauses_s": broken_pauses()},
+        {"reads": [BEFORE], "moving": [True], "poll_intervals_s": broken_pauses()},
         Status.FAILED,
         RobotFault,
     ),
@@ -106,7 +106,7 @@ def test_a_step_ends_as_the_device_has_it(script, status, error):
 
 def test_every_transition_happens_and_no_other():
     scripts = {
-        name: (dict(script) | ({"pauses_s": broken_pauses()} if "pause" in name else {}))
+        name: (dict(script) | ({"poll_intervals_s": broken_pauses()} if "pause" in name else {}))
         for name, (script, *_) in SCRIPTS.items()
     }
     assert {step for script in scripts.values() for step in run(**script)[1]} == set(TRANSITIONS)

@@ -99,13 +99,13 @@ ADDING = Step("add", CrossConnects({1: 7}), CrossConnects({2: 8}), CrossConnects
 def test_a_step_conflicts_with_whoever_took_one_of_its_ports(taken):
     found = CrossConnects({(2, 8), taken})
     with pytest.raises(Conflict) as caught:
-        transaction.check_unmoved(ADDING, found, device="memory://switch")
+        transaction.check_ports_unmoved(ADDING, found, device="memory://switch")
     assert caught.value.ports == tuple(sorted(taken))
 
 
 @pytest.mark.parametrize("found", [{2: 8, 3: 9}, {}])
 def test_what_others_do_with_other_ports_stops_no_step(found):
-    transaction.check_unmoved(ADDING, CrossConnects(found), device="memory://switch")
+    transaction.check_ports_unmoved(ADDING, CrossConnects(found), device="memory://switch")
 
 
 def test_unchanged_target_sends_only_the_read():
@@ -348,6 +348,6 @@ def test_a_step_on_ports_that_queued_work_of_others_is_about_is_a_conflict(pair)
     queued = Snapshot(CrossConnects(), 0.0, pending=(PendingMove("connect", pair, user="maria"),))
 
     with pytest.raises(Conflict, match=f"connect {pair[0]}-{pair[1]} by maria is waiting"):
-        transaction.check_unclaimed(step, queued, device="x")
+        transaction.check_ports_unrequested(step, queued, device="x")
     elsewhere = Snapshot(CrossConnects(), 0.0, pending=(PendingMove("connect", (4, 12)),))
-    transaction.check_unclaimed(step, elsewhere, device="x")
+    transaction.check_ports_unrequested(step, elsewhere, device="x")

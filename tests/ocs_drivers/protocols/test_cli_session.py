@@ -112,7 +112,7 @@ def test_unsolicited_lines_are_events_wherever_they_come():
             ]
         }
     )
-    ours = session(screen, unsolicited=NOTE)
+    ours = session(screen, unsolicited_pattern=NOTE)
     assert ours.ask("show", tuple) == ("row 1", "row 2")
     assert [(event.number, event.kind, event.lines) for event in ours.events(0)] == [
         (1, "MOVING", ("12:00 MOVING",)),
@@ -134,7 +134,7 @@ def test_pages_are_turned():
     screen = Screen(
         {b"show": b"show\r\nrow 1\r\n--More--", b" ": b"\b" * 8 + b" " * 8 + b"\b" * 8 + b"row 2\r\nocs> "}
     )
-    assert session(screen, pager=re.compile("--More--")).ask("show", tuple) == ("row 1", "row 2")
+    assert session(screen, pager_prompt=re.compile("--More--")).ask("show", tuple) == ("row 1", "row 2")
 
 
 def test_no_answer_is_a_timeout_and_closes_the_line():
@@ -206,7 +206,7 @@ def test_no_command_can_hold_another():
 
 def test_closed_is_closed():
     screen = Screen({b"exit": b""})
-    ours = session(screen, logout="exit")
+    ours = session(screen, logout_command="exit")
     ours.close()
     assert (ours.is_in_use, screen.is_open, screen.typed) == (False, False, [b"exit\r"])
     with pytest.raises(ConnectionLost, match="it is closed"):

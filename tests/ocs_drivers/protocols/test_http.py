@@ -194,14 +194,14 @@ def test_a_cookie_is_kept_until_it_is_taken_back(value, by_age):
     assert jar
     jar.store("SID=x; Max-Age=0" if by_age else "SID=")
     assert not jar
-    assert tuple(jar.header) == ()
+    assert tuple(jar.headers) == ()
 
 
 def test_a_jar_holds_a_limited_number_of_cookies():
     jar = CookieJar()
     for number in range(1000):
         jar.store(f"c{number}=1")
-    ((_, header),) = jar.header
+    ((_, header),) = jar.headers
     assert header.count("=") == 16
 
 

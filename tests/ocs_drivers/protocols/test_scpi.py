@@ -21,7 +21,7 @@ GOLDEN_REPLIES = [
         "Polatis,I-OST-24x24-LU1-DMHNS,002414,6.5.2.18",
         Identity("Polatis", "I-OST-24x24-LU1-DMHNS", "002414", "6.5.2.18"),
     ),
-    (scpi.decode_complete, "1", None),
+    (scpi.check_completion, "1", None),
 ]
 
 
@@ -33,7 +33,7 @@ def test_replies_are_understood(decode, reply, expected):
 GARBAGE = [
     (scpi.decode_error, ["No error", "0", "0, No error", 'x, "y"']),
     (scpi.decode_identity, ["Polatis", "a,b,c", ",,,", "a,b,c,d,e"]),
-    (scpi.decode_complete, ["0", "", "1,1", "(1)"]),
+    (scpi.check_completion, ["0", "", "1,1", "(1)"]),
 ]
 
 

@@ -11,7 +11,7 @@ from ocs_drivers.protocols.tl1 import (
     LONGEST_BLOCK_BYTES,
     LONGEST_LINE_BYTES,
     Acknowledgement,
-    Autonomous,
+    AutonomousMessage,
     Command,
     Decoder,
     Reply,
@@ -31,8 +31,8 @@ REPORT = (
 GOLDEN = [
     (COMPLETED, Reply("123", "COMPLD", "", ("1,17", "2,18"))),
     (DENIED, Reply("123", "DENY", "IIAC", (), ("no such port; really",))),
-    (REPORT, Autonomous("**", "0042.01", "REPT ALM OPM", ('1:MN,LOS,NSA:"dark; very"',))),
-    (HEADER + b"A  7 REPT DBCHG\r\n;", Autonomous("A", "7", "REPT DBCHG")),
+    (REPORT, AutonomousMessage("**", "0042.01", "REPT ALM OPM", ('1:MN,LOS,NSA:"dark; very"',))),
+    (HEADER + b"A  7 REPT DBCHG\r\n;", AutonomousMessage("A", "7", "REPT DBCHG")),
     (b"\r\n   ( nil ) 26-01-31 12:00:00\r\nM  5 COMPLD\r\n;", Reply("5", "COMPLD")),
     (HEADER + b'M  0 COMPLD\r\n"a;b"\r\n>', Reply("0", "COMPLD", "", ("a;b",), (), has_more=True)),
     (HEADER + b"M  9 PRTL\r\n   /* 1 of\r\n 2 */\r\n;", Reply("9", "PRTL", "", (), ("1 of 2",))),
@@ -112,7 +112,7 @@ def test_events_are_the_same_however_split():
         nonlocal interrupted
         wire = b"".join(data for data, _ in parts)
         kinds = [type(event) for _, event in parts]
-        interrupted += Autonomous in kinds and Reply in kinds[kinds.index(Autonomous) :]
+        interrupted += AutonomousMessage in kinds and Reply in kinds[kinds.index(AutonomousMessage) :]
         expected = [event for _, event in parts]
         for pieces in (cuts, range(len(wire))):
             decoder, events, start = Decoder(), [], 0
@@ -143,12 +143,12 @@ def test_any_bytes_give_events_or_a_desync_however_split(noise, cuts):
 
 
 GOLDEN_COMMANDS = [
-    (Command("ACT-USER", 1, aid="user", positional="password"), "ACT-USER::user:1::password;"),
+    (Command("ACT-USER", 1, aid="user", positional_block="password"), "ACT-USER::user:1::password;"),
     (Command("CANC-USER", 1, aid="user"), "CANC-USER::user:1:;"),
     (Command("RTRV-NETYPE", 1), "RTRV-NETYPE:::1:;"),
     (Command("RTRV-INV", 1, aid="OCS"), "RTRV-INV::OCS:1:;"),
     (
-        Command("RTRV-EQPT", 1, aid="SYSTEM", keywords="PARAMETER=SIZE"),
+        Command("RTRV-EQPT", 1, aid="SYSTEM", keyword_block="PARAMETER=SIZE"),
         "RTRV-EQPT::SYSTEM:1:::PARAMETER=SIZE;",
     ),
     (Command("ENT-PATCH", 1, aid="1&2,17&18"), "ENT-PATCH::1&2,17&18:1:;"),
@@ -157,7 +157,7 @@ GOLDEN_COMMANDS = [
     (Command("RTRV-PORT-POWER", 1, aid=format_port_range(1, 32)), "RTRV-PORT-POWER::1&&32:1:;"),
     (Command("OPR-PORT-SHUTTER", 1, aid=format_port_list([1, 4, 10])), "OPR-PORT-SHUTTER::1&4&10:1:;"),
     (
-        Command("SET-PORT-ATTEN", 1, aid="33", keywords="MODE=ABSOLUTE,LEVEL=-10.0"),
+        Command("SET-PORT-ATTEN", 1, aid="33", keyword_block="MODE=ABSOLUTE,LEVEL=-10.0"),
         "SET-PORT-ATTEN::33:1:::MODE=ABSOLUTE,LEVEL=-10.0;",
     ),
 ]
@@ -170,6 +170,6 @@ def test_commands_are_as_the_manual_has_them(command, text):
 
 @given(st.sampled_from([";", ":", '"', "\n", "\r", "\\", "/*", "\x00", "é"]), st.text("abc", max_size=3))
 def test_no_field_can_become_a_command(end, around):
-    for name in ("aid", "tid", "positional", "keywords"):
+    for name in ("aid", "tid", "positional_block", "keyword_block"):
         with pytest.raises(ValueError, match="cannot be sent"):
             Command("RTRV-PATCH", 1, **{name: around + end + around})

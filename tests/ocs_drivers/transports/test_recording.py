@@ -11,7 +11,7 @@ from needs import needs
 
 from ocs_drivers import Credentials, address, families, open_switch
 from ocs_drivers.errors import OcsError, ProtocolDesync
-from ocs_drivers.transports.recording import Replay, record, record_sessions, redact
+from ocs_drivers.transports.recording import ReplayTransport, record, record_sessions, redact
 
 TRANSCRIPTS = sorted((Path(__file__).parents[1] / "transcripts").glob("*.jsonl"))
 
@@ -42,7 +42,7 @@ def tl1_twin(start_twin):
 
 
 def replaying(monkeypatch, path, scheme):
-    played = Replay(path)
+    played = ReplayTransport(path)
     for name in ("SocketTransport",):
         monkeypatch.setattr(f"ocs_drivers.transports.lines.{name}", lambda *_, **__: played)
     monkeypatch.setattr("ocs_drivers.transports.visa.VisaTransport", lambda *_, **__: played)
@@ -126,7 +126,7 @@ def test_another_byte_is_refused(tmp_path, monkeypatch):
 def test_a_line_that_was_lost_is_lost_again(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text(json.dumps({"s": 0, "device": "d", "what": "lost"}) + "\n")
-    played = Replay(path)
+    played = ReplayTransport(path)
     with pytest.raises(OcsError, match="as recorded"):
         played.receive(None)
     assert played.is_finished

@@ -192,7 +192,7 @@ def test_a_key_that_cannot_be_read(device, tmp_path, content):
     if content:
         (tmp_path / "key").write_bytes(content)
     with pytest.raises(AddressError, match="cannot be read"):
-        device.transport(key=str(tmp_path / "key")).open(10)
+        device.transport(key_file=str(tmp_path / "key")).open(10)
 
 
 class TestHostKeys:

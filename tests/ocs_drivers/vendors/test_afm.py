@@ -15,14 +15,20 @@ from ocs_drivers.errors import Conflict, OcsError, PortBusy, RobotFault
 from ocs_drivers.model import PendingMove, Snapshot, Step
 from ocs_drivers.vendors.rome import AFM, RomeCli, read_timeouts
 from ocs_drivers.vendors.rome.codec import decode_queue
-from ocs_drivers.vendors.rome.ports import TIED_HINT, Layout, decode_logical, explain_tie, join_both_ways
+from ocs_drivers.vendors.rome.ports import (
+    TIED_HINT,
+    Layout,
+    add_tie_hint,
+    decode_logical_ports,
+    join_mirrored_steps,
+)
 
 pytestmark = pytest.mark.codec
 
 SIZE = 8
 EAST = tuple(f"E{number}" for number in range(1, SIZE + 1))
 WEST = tuple(f"W{number}" for number in range(1, SIZE + 1))
-LAYOUT = Layout(EAST, WEST, logical={name[1:]: (name, f"W{name[1:]}") for name in EAST})
+LAYOUT = Layout(EAST, WEST, ports_by_logical_name={name[1:]: (name, f"W{name[1:]}") for name in EAST})
 
 TABLE = """\
 Customer        Logical             Side         TX     RX
@@ -35,12 +41,12 @@ customer        180             91_180          e180   w180
 
 
 def test_the_table_of_logical_ports_of_two_captures():
-    assert decode_logical(TABLE) == {"1": ("E1", "W1"), "180": ("E180", "W180"), "3": ("E3", "W3")}
+    assert decode_logical_ports(TABLE) == {"1": ("E1", "W1"), "180": ("E180", "W180"), "3": ("E3", "W3")}
 
 
 @given(st.lists(st.text(max_size=80), max_size=5))
 def test_any_table_of_logical_ports_names_pairs_of_ports(lines):
-    for name, (east, west) in decode_logical(lines).items():
+    for name, (east, west) in decode_logical_ports(lines).items():
         assert name.isdigit()
         assert (east[0], west[0]) == ("E", "W")
 
@@ -58,7 +64,7 @@ def test_a_request_of_others_by_number_is_two_moves():
             "772     3         4         connect            CLI     admin",
         ]
     )
-    assert queue.moves(LAYOUT) == (
+    assert queue.list_moves(LAYOUT) == (
         PendingMove("connect", (1, SIZE + 2)),
         PendingMove("connect", (2, SIZE + 1)),
         PendingMove("connect", (3, SIZE + 4), "admin", "CLI", "772"),
@@ -80,7 +86,7 @@ def single_steps(kind: Any, pairs: list[tuple[int, int]]) -> list[Step]:
 def test_joined_steps_make_the_same_circuits(outputs, kind):
     pairs = [(source, SIZE + output) for source, output in enumerate(outputs, 1)]
     steps = single_steps(kind, pairs)
-    joined = join_both_ways(steps, LAYOUT)
+    joined = join_mirrored_steps(steps, LAYOUT)
     assert [step.before for step in joined[1:]] == [step.after for step in joined[:-1]]
     assert joined[-1].after == steps[-1].after
     assert sorted(pair for step in joined for pair in step.pairs.items()) == sorted(pairs)
@@ -250,7 +256,7 @@ def test_a_jam_at_the_second_move_leaves_the_first(panel):
 def test_only_a_refusal_about_half_of_a_two_way_circuit_is_explained():
     pairs = CrossConnects({1: 4, 2: 3})
     seen = Snapshot(pairs, 0.0, tied=frozenset({frozenset(pairs.items())}))
-    tied = explain_tie(PortBusy("input 2 shares a circuit", ports=(2, 3)), seen)
-    other = explain_tie(PortBusy("output 3 is taken", ports=(1, 3)), seen)
+    tied = add_tie_hint(PortBusy("input 2 shares a circuit", ports=(2, 3)), seen)
+    other = add_tie_hint(PortBusy("output 3 is taken", ports=(1, 3)), seen)
     assert tied.hint == TIED_HINT
     assert other.hint != TIED_HINT

@@ -474,7 +474,7 @@ def test_a_circuit_that_the_device_calls_failed_is_dark_whatever_its_monitor_rea
     switch, _ = bench(front)
     switch.connect({1: 9})
     monkeypatch.setattr(
-        "sim.twins.families.calient.circuits.CircuitConfiguration.describe_states",
+        "sim.twins.families.calient.circuits.CircuitConfiguration.describe_circuit_states",
         lambda *_: ("IS", "IS", "FAIL"),
     )
     reading = switch.power([9])[9]

@@ -19,7 +19,7 @@ from ocs_drivers.model import PendingMove, PortState, Power
 from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.vendors.calient import rest_codec, tl1_codec
 from ocs_drivers.vendors.calient.circuits import (
-    Circuits,
+    CircuitTable,
     check_not_provisioned,
     decode_port_state,
     make_power_reading,
@@ -220,10 +220,10 @@ def test_published_results():
         {"status": "1", "msg": "x", "description": "y"},
         {"status": "0", "msg": "x", "description": "y"},
     ]
-    assert rest_codec.decode_results(results, 2) == ["", "x: y"]
-    assert rest_codec.decode_results([{"status": 0}], 1) == ["Failed"]
+    assert rest_codec.decode_failures(results, 2) == ["", "x: y"]
+    assert rest_codec.decode_failures([{"status": 0}], 1) == ["Failed"]
     nested = [{"response": result} for result in results]  # as the one client reads that parses a bulk
-    assert rest_codec.decode_results(nested, 2) == ["", "x: y"]
+    assert rest_codec.decode_failures(nested, 2) == ["", "x: y"]
     for wrong in (
         results[:1],
         [{"status": "2"}, {"status": "1"}],
@@ -233,7 +233,7 @@ def test_published_results():
         [{"response": {}}, nested[0]],
     ):
         with pytest.raises(ProtocolDesync):
-            rest_codec.decode_results(wrong, 2)
+            rest_codec.decode_failures(wrong, 2)
 
 
 json_values = st.recursive(
@@ -264,7 +264,7 @@ def test_any_document_is_decoded_or_a_desync():
         rest_codec.decode_circuits,
         rest_codec.decode_summary,
         rest_codec.decode_detail,
-        lambda given: rest_codec.decode_results(given, 1),
+        lambda given: rest_codec.decode_failures(given, 1),
         rest_codec.decode_node,
     ]
 
@@ -343,12 +343,12 @@ def circuit(name: str, state: Any = "made") -> Circuit:
 )
 def test_circuits_that_cannot_be(names):
     with pytest.raises(ProtocolDesync, match="impossible circuits"):
-        Circuits(PortNames(NAMES), [circuit(name) for name in names])
+        CircuitTable(PortNames(NAMES), [circuit(name) for name in names])
 
 
 def test_circuits_on_ports_that_were_never_listed():
     with pytest.raises(ProtocolDesync, match="which it did not list"):
-        Circuits(PortNames(NAMES), [circuit("1.1.1>4.4.4")])
+        CircuitTable(PortNames(NAMES), [circuit("1.1.1>4.4.4")])
 
 
 circuits = st.builds(
@@ -368,7 +368,7 @@ def test_every_circuit_is_either_connected_or_pending():
     def check(found: list[Circuit]) -> None:
         names = PortNames(NAMES)
         try:
-            seen = Circuits(names, found).make_snapshot(0.0, {})
+            seen = CircuitTable(names, found).make_snapshot(0.0, {})
         except ProtocolDesync:
             met["impossible"] += 1
             return
@@ -377,7 +377,9 @@ def test_every_circuit_is_either_connected_or_pending():
         booked = {pair for c in found if c.state == "provisioned" for pair in names.get_pairs(c)}
         assert {move.pair for move in seen.pending} == booked
         for move in seen.pending:
-            assert Circuits(names, found).find_other_pair((move.pair[0], move.pair[1] % 4 + 5)) is not None
+            assert (
+                CircuitTable(names, found).find_other_pair((move.pair[0], move.pair[1] % 4 + 5)) is not None
+            )
         met["pending" if booked else "connected"] += 1
 
     check()
@@ -590,7 +592,7 @@ def test_only_provisioned_circuits_whose_ports_are_known_are_in_the_way():
 
 
 def test_a_circuit_without_light_makes_its_output_dark():
-    circuits = Circuits(PortNames(NAMES), [Circuit("x", "1.1.1", "1.1.2", False, "made", False)])
+    circuits = CircuitTable(PortNames(NAMES), [Circuit("x", "1.1.1", "1.1.2", False, "made", False)])
     assert circuits.is_dark(6)
     assert not circuits.is_dark(5)
     assert make_power_reading(-3.4, is_dark=True) == Power(-3.4, below_floor=True)

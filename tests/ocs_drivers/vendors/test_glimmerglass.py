@@ -159,7 +159,7 @@ def test_published_disconnection_names_both_ends():
 
 def test_published_rows_of_ports():
     (port,) = codec.decode_ports(("PORTID=10001,PORTTYPE=x,PORTNAME=IN1,PORTHEALTH=bad",))
-    assert port == codec.Port(is_input=True, number=1, label="IN1", is_healthy=False)
+    assert port == codec.PortRow(is_input=True, number=1, label="IN1", is_healthy=False)
 
 
 def test_a_fault_is_connected_and_a_row_that_moves_holds_its_ports():
@@ -512,7 +512,7 @@ def test_a_power_cycle_is_seen_by_the_next_read(frame, mode, left):
 
 def test_a_list_of_ports_that_leaves_some_out(frame):
     switch, _ = frame()
-    switch._read_port_rows = lambda: {1: codec.Port(is_input=True, number=1, label="", is_healthy=True)}
+    switch._read_port_rows = lambda: {1: codec.PortRow(is_input=True, number=1, label="", is_healthy=True)}
     with pytest.raises(ProtocolDesync, match="the list of ports is incomplete"):
         switch.ports()
     assert switch.read().connections == CrossConnects()

@@ -23,7 +23,7 @@ from ocs_drivers.model import PortState, Power
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.vendors.glimmerglass import GlimmerglassTl1, codec
-from ocs_drivers.vendors.glimmerglass.driver import PlainText
+from ocs_drivers.vendors.glimmerglass.driver import PlainTextTransport
 
 pytestmark = pytest.mark.codec
 
@@ -108,13 +108,13 @@ class Pieces:
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_control_sequences_are_removed_in_any_pieces(cut):
     raw = b'a\x1b[62;1"p\x1b>b'
-    line: Any = PlainText(Pieces(raw[:cut], raw[cut:] + b"c"))  # type: ignore[arg-type]
+    line: Any = PlainTextTransport(Pieces(raw[:cut], raw[cut:] + b"c"))  # type: ignore[arg-type]
     line.open(1.0)
     assert line.receive(Deadline(1)) + line.receive(Deadline(1)) == b"abc"
 
 
 def test_an_escape_that_never_ends_is_passed_on():
-    line: Any = PlainText(Pieces(b"\x1b[" + b"1" * 40))  # type: ignore[arg-type]
+    line: Any = PlainTextTransport(Pieces(b"\x1b[" + b"1" * 40))  # type: ignore[arg-type]
     line.open(1.0)
     assert line.receive(Deadline(1)) == b"\x1b[" + b"1" * 40
 

@@ -160,7 +160,7 @@ def test_the_file_is_made_on_first_use_and_remembers(tmp_path):
     with pytest.raises(ConnectError, match="size=24x24"):
         PanelFile(path, size=None, name="").read()
     panel = PanelFile(path, size=(2, 3), name="leaf").read()
-    PanelFile(path, size=None, name="").write(panel.settle(1, 4).mark_doubtful(2))
+    PanelFile(path, size=None, name="").write(panel.set_cord(1, 4).mark_doubtful(2))
     again = PanelFile(path, size=(2, 3), name="").read()
     assert (again.name, dict(again.patched), again.doubtful) == ("leaf", {1: 4}, frozenset({2}))
     assert [p.name for p in tmp_path.iterdir()] == ["panel.json"]
@@ -192,8 +192,8 @@ def test_what_is_no_panel_is_refused(tmp_path, text):
 
 def test_a_cord_that_went_elsewhere_displaces_the_belief_about_both_ends():
     panel = Panel("p", 4, 4, CrossConnects({1: 5, 2: 6}))
-    assert dict(panel.settle(1, 6).patched) == {1: 6}
-    assert dict(panel.settle(2, None).patched) == {1: 5}
+    assert dict(panel.set_cord(1, 6).patched) == {1: 6}
+    assert dict(panel.set_cord(2, None).patched) == {1: 5}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ocs_drivers import CrossConnects, OcsError, Status, open_switch
 from ocs_drivers.address import parse_address
 from ocs_drivers.errors import AddressError, DeviceError
 from ocs_drivers.model import Power
-from ocs_drivers.vendors.banks.codec import decode_channel, decode_monitor
+from ocs_drivers.vendors.banks.codec import decode_channel, decode_power
 from ocs_drivers.vendors.mosw import COMMANDS, tcp_switch
 
 SIZE = {"banks": "2", "channels": "8"}
@@ -20,13 +20,13 @@ SIZE = {"banks": "2", "channels": "8"}
 
 def test_published_monitor():
     assert COMMANDS.format_power_query(1) == ":ROUTe:MONitor? 1"
-    assert decode_monitor("0, -8.000") == Power(-8.0)
+    assert decode_power("0, -8.000") == Power(-8.0)
 
 
 def test_commands_that_are_assumed():
     assert COMMANDS.format_select(1, 5) == ":ROUTe:CLOSe 1,1,5"
     assert COMMANDS.format_query(1) == ":ROUTe:CLOSe? 1"
-    assert COMMANDS.errors == ":SYSTem:ERRor?"
+    assert COMMANDS.error_query == ":SYSTem:ERRor?"
     assert [decode_channel(reply, 1, 8) for reply in ("5", "1, 5", "1,1,5")] == [5, 5, 5]
 
 

@@ -563,7 +563,7 @@ def test_one_medium_is_spoken_throughout(world, media):
         made.transport("rest"),
         credentials=Credentials("admin", "root"),
         timeout_s=5.0,
-        media=media,
+        encoding=media,
         clock=made.clock,
     )
     switch.open()

@@ -41,8 +41,8 @@ from ocs_drivers.vendors.rome import (
     rome_telnet,
 )
 from ocs_drivers.vendors.rome.codec import (
-    RECOVERED,
-    UNSOLICITED,
+    RECOVERED_PATTERN,
+    UNSOLICITED_PATTERN,
     Board,
     Request,
     check_accepted,
@@ -98,9 +98,12 @@ AUTHENTICATION   local""".splitlines()
 def test_published_boards():
     rome, afm = decode_board(ROME_BOARD, ROME), decode_board(AFM_BOARD, AFM)
     assert rome.identity == Identity("Wave2Wave", "ROME500", "9727-4733-2222", "1.10.2.10")
-    assert (rome.east, rome.west) == (260, 264)  # as many rows as the captures of that device have
+    assert (rome.east_count, rome.west_count) == (
+        260,
+        264,
+    )  # as many rows as the captures of that device have
     assert afm.identity == Identity("FiberZone", "AFM type 2", "9727-4733-2222", "1.6.2.1")
-    assert (afm.east, afm.west) == (180, 180)
+    assert (afm.east_count, afm.west_count) == (180, 180)
 
 
 @pytest.mark.parametrize("lines", [AFM_BOARD, ROME_BOARD[:6], ROME_BOARD[:9], []])
@@ -136,13 +139,13 @@ PUBLISHED_ROWS_BY_PLACE = """\
 @pytest.mark.parametrize("lines", [PUBLISHED_ROWS, PUBLISHED_ROWS_BY_PLACE], ids=["by port", "by place"])
 def test_published_rows_of_a_rome(lines):
     table = decode_ports(lines, ROME, board(4, 2))
-    assert table.layout.east == ("E12", "E60", "E253")
-    assert table.layout.west == ("W12", "W60")
-    assert table.layout.matrix == {"E12": "A", "E60": "A", "E253": "B", "W12": "A", "W60": "A"}
-    assert table.layout.logical["A12"] == ("E12", "W12")
-    assert table.connections(()) == CrossConnects({1: 5})
+    assert table.layout.east_ports == ("E12", "E60", "E253")
+    assert table.layout.west_ports == ("W12", "W60")
+    assert table.layout.matrix_by_port == {"E12": "A", "E60": "A", "E253": "B", "W12": "A", "W60": "A"}
+    assert table.layout.ports_by_logical_name["A12"] == ("E12", "W12")
+    assert table.find_connections(()) == CrossConnects({1: 5})
     assert table.find_unfit_ports() == {2: PortState.DISABLED, 4: PortState.LOCKED}
-    assert [row.counter for row in table.ports] == [17, 0, 13, 2, 19]
+    assert [row.move_count for row in table.ports] == [17, 0, 13, 2, 19]
     assert table.ports[2].motion is Motion.IN_PROCESS
 
 
@@ -165,9 +168,9 @@ W6      1      2      1      e6      E5               1      895""".splitlines()
 def test_published_rows_of_an_afm():
     table = decode_ports(PUBLISHED_AFM_ROWS, AFM, board(4, 2))
     assert table.layout == Layout(("E5", "E6", "E27", "E28"), ("W5", "W6"))
-    assert table.connections(()) == CrossConnects({1: 6})
+    assert table.find_connections(()) == CrossConnects({1: 6})
     assert table.find_unfit_ports() == {2: PortState.DISABLED, 3: PortState.LOCKED, 4: PortState.DISABLED}
-    assert [row.counter for row in table.ports] == [765, 172, 198, 7, 0, 895]
+    assert [row.move_count for row in table.ports] == [765, 172, 198, 7, 0, 895]
 
 
 def test_published_broken_table():
@@ -181,8 +184,8 @@ def test_published_broken_table():
         "W132[1BW4]       Unlocked     Enabled     Connected     3       E129[1BE1]     Q2      "
     )
     table = decode_ports(text.splitlines(), ROME, board(4, 1))
-    assert table.layout.east == ("E45", "E46", "E129")
-    assert table.connections(()) == CrossConnects({3: 4})
+    assert table.layout.east_ports == ("E45", "E46", "E129")
+    assert table.find_connections(()) == CrossConnects({3: 4})
 
 
 @pytest.mark.parametrize(
@@ -213,7 +216,7 @@ def test_a_table_that_is_not_whole_is_no_table(lines, what):
 def test_ends_that_do_not_say_the_same_cannot_be(last):
     table = decode_ports([*PUBLISHED_ROWS[:-1], last], ROME, board(4, 2))
     with pytest.raises(ProtocolDesync):
-        table.connections(())
+        table.find_connections(())
 
 
 def test_a_port_in_process_keeps_its_circuit_unless_it_is_being_made():
@@ -222,8 +225,8 @@ def test_a_port_in_process_keeps_its_circuit_unless_it_is_being_made():
         "W1[1AW1]       Unlocked     Enabled     In process    13      E1[1AE1]       A1",
     ]
     table = decode_ports(lines, ROME, board(1, 1))
-    assert table.connections(()) == CrossConnects({1: 2})
-    assert table.connections({(1, 2)}) == CrossConnects()
+    assert table.find_connections(()) == CrossConnects({1: 2})
+    assert table.find_connections({(1, 2)}) == CrossConnects()
 
 
 NOTHING_PENDING = """\
@@ -247,16 +250,16 @@ Request Port1     Port2     Command            Source  User
 FOUR_BY_FOUR = Layout(
     tuple(f"E{n}" for n in range(1, 5)),
     tuple(f"W{n}" for n in range(1, 5)),
-    logical={f"A{n}": (f"E{n}", f"W{n}") for n in range(1, 5)},
+    ports_by_logical_name={f"A{n}": (f"E{n}", f"W{n}") for n in range(1, 5)},
 )
 
 
 def test_published_queues():
-    assert not decode_queue(NOTHING_PENDING).moves(FOUR_BY_FOUR)
+    assert not decode_queue(NOTHING_PENDING).list_moves(FOUR_BY_FOUR)
     queue = decode_queue(PENDING)
     assert (queue.needs_homing, queue.is_disabled) == (True, False)
-    assert queue.running == Request("connect", "E3", "W4")
-    assert queue.moves(FOUR_BY_FOUR) == (
+    assert queue.running_request == Request("connect", "E3", "W4")
+    assert queue.list_moves(FOUR_BY_FOUR) == (
         PendingMove("connect", (3, 8)),
         PendingMove("connect", (1, 6), "admin", "CLI", "772"),
         PendingMove("connect", (2, 5), "admin", "CLI", "772"),
@@ -265,7 +268,7 @@ def test_published_queues():
 
 
 def test_a_request_for_ports_that_cannot_be_known_is_a_move_all_the_same():
-    assert Request("connect", "Q1", "Q2").moves(FOUR_BY_FOUR) == (PendingMove("connect", None),)
+    assert Request("connect", "Q1", "Q2").list_moves(FOUR_BY_FOUR) == (PendingMove("connect", None),)
 
 
 @pytest.mark.parametrize("kept", range(7))
@@ -305,15 +308,15 @@ def test_a_row_of_the_queue_that_is_cut():
     ],
 )
 def test_published_lines_that_come_unsolicited(line, kind):
-    match = UNSOLICITED.match(line)
+    match = UNSOLICITED_PATTERN.match(line)
     assert match is not None
     assert match["kind"] == kind
 
 
 @pytest.mark.parametrize("line", [*PUBLISHED_ROWS, *PUBLISHED_AFM_ROWS, *ROME_BOARD, *AFM_BOARD, *PENDING])
 def test_what_belongs_to_a_reply_is_not_taken_for_unsolicited(line):
-    assert UNSOLICITED.match(line) is None
-    assert RECOVERED.search(line) is None
+    assert UNSOLICITED_PATTERN.match(line) is None
+    assert RECOVERED_PATTERN.search(line) is None
 
 
 def test_refusals():
@@ -389,15 +392,15 @@ def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_another(dialect):
         mixed = [line for row in rows for line in (data.draw(noise), row)]
         table = decode_ports(mixed, dialect, whole)
         expected = CrossConnects({source: size + output for source, output in circuits.items()})
-        assert table.connections(()) == expected
+        assert table.find_connections(()) == expected
         assert table.find_unfit_ports() == dict.fromkeys(sorted(locked), PortState.LOCKED)
-        assert [row.counter for row in table.ports] == counters
+        assert [row.move_count for row in table.ports] == counters
         counted["circuits"] += len(circuits)
         text = "\n".join(rows)
         cut = text[: data.draw(st.integers(0, len(text) - 1))]
         try:
             part = decode_ports(cut.splitlines(), dialect, whole)
-            assert part.connections(()) == expected
+            assert part.find_connections(()) == expected
         except ProtocolDesync:
             counted["cut"] += 1
 
@@ -410,9 +413,9 @@ def test_a_table_is_read_as_printed_and_a_part_of_it_never_as_another(dialect):
 @given(st.lists(st.text(max_size=60) | st.sampled_from([*PUBLISHED_ROWS, *PENDING, *AFM_BOARD]), max_size=12))
 def test_any_lines_give_a_reading_or_an_error_of_ours(lines):
     decoders: list[Callable[[], object]] = [
-        lambda: decode_ports(lines, ROME, board(1, 1)).connections(()),
+        lambda: decode_ports(lines, ROME, board(1, 1)).find_connections(()),
         lambda: decode_ports(lines, AFM, board(0, 0)),
-        lambda: decode_queue(lines).moves(FOUR_BY_FOUR),
+        lambda: decode_queue(lines).list_moves(FOUR_BY_FOUR),
         lambda: decode_board(lines, ROME),
         lambda: check_accepted(lines),
     ]

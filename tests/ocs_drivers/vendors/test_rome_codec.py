@@ -9,7 +9,7 @@ from ocs_drivers.errors import PortError, ProtocolDesync
 from ocs_drivers.model import Identity, PendingMove, PortState, Step
 from ocs_drivers.vendors.rome import codec
 from ocs_drivers.vendors.rome.codec import AFM, ROME, Board, Queue, decode_board, decode_queue
-from ocs_drivers.vendors.rome.port_table import Motion, Table, decode_ports
+from ocs_drivers.vendors.rome.port_table import Motion, PortTable, decode_ports
 from ocs_drivers.vendors.rome.ports import Layout, check_one_matrix
 
 pytestmark = pytest.mark.codec
@@ -29,7 +29,7 @@ def idle(name: str) -> str:
     return f"{name}[1A{name}] Unlocked Enabled Disconnected 0"
 
 
-def table(*rows: str) -> Table:
+def table(*rows: str) -> PortTable:
     """Decode the table of a board with as many ports as are listed."""
     east = sum(row.startswith("E") for row in rows)
     return decode_ports(rows, ROME, Board(Identity("", "", "", ""), east, len(rows) - east))
@@ -48,26 +48,26 @@ def test_commands_name_both_ports():
 
 
 def test_both_ends_of_a_circuit_say_the_same():
-    assert table(*joined("E1", "W1")).connections(()) == CrossConnects({1: 2})
+    assert table(*joined("E1", "W1")).find_connections(()) == CrossConnects({1: 2})
     with pytest.raises(ProtocolDesync, match="ports E1 and W1 report different circuits"):
-        table(joined("E1", "W1")[0], idle("W1")).connections(())
+        table(joined("E1", "W1")[0], idle("W1")).find_connections(())
 
 
 def test_two_inputs_on_their_way_to_one_output_cannot_be():
     rows = [*joined("E1", "W1", "In process"), joined("E2", "W1", "In process")[0]]
     with pytest.raises(ProtocolDesync, match="the table of ports is inconsistent"):
-        table(*rows).connections(())
+        table(*rows).find_connections(())
 
 
 def test_a_circuit_on_its_way_counts_unless_it_is_being_made():
     moving = table(*joined("E1", "W1", "In process"))
-    assert moving.connections(()) == CrossConnects({1: 2})
-    assert moving.connections([(1, 2)]) == CrossConnects()
+    assert moving.find_connections(()) == CrossConnects({1: 2})
+    assert moving.find_connections([(1, 2)]) == CrossConnects()
 
 
 def test_a_circuit_of_two_ports_of_one_side_cannot_be():
     with pytest.raises(ProtocolDesync, match="E1 is connected to E2"):
-        table(*joined("E1", "E2")).connections(())
+        table(*joined("E1", "E2")).find_connections(())
 
 
 def test_a_connected_port_names_the_other():
@@ -91,11 +91,11 @@ def test_states_that_make_a_port_unfit():
 def test_which_move_is_next():
     queue = decode_queue(QUEUE)
     layout = Layout(("E1", "E2", "E3"), ("W1", "W2", "W3", "W4"))
-    assert queue.moves(layout) == (
+    assert queue.list_moves(layout) == (
         PendingMove("connect", (3, 7)),
         PendingMove("disconnect", (1, 4), "admin", "CLI", "772"),
     )
-    assert Queue(waiting=queue.waiting).moves(layout) == queue.moves(layout)[1:]
+    assert Queue(waiting_requests=queue.waiting_requests).list_moves(layout) == queue.list_moves(layout)[1:]
     assert not queue.is_disabled
     assert decode_queue([line.replace("enabled", "disabled") for line in QUEUE]).is_disabled
 
@@ -116,7 +116,9 @@ def test_a_queue_that_is_not_whole_is_no_queue(place, line, what):
 
 def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_known():
     layout = Layout(
-        ("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2"), "A3": ("E2",)}
+        ("E1", "E2"),
+        ("W1", "W2"),
+        ports_by_logical_name={"A1": ("E1", "W1"), "A2": ("E2", "W2"), "A3": ("E2",)},
     )
     assert layout.get_pairs("A1", "A2") == ((1, 4), (2, 3))
     assert layout.get_pairs("W2", "E1") == ((1, 4),)
@@ -124,7 +126,7 @@ def test_logical_ports_make_two_circuits_and_groups_none_that_can_be_known():
 
 
 def test_ports_of_two_matrices_are_distinguished_where_the_device_reports_them():
-    layout = Layout(("E1", "E2"), ("W1", "W2"), matrix={"E1": "A", "W1": "A", "W2": "B"})
+    layout = Layout(("E1", "E2"), ("W1", "W2"), matrix_by_port={"E1": "A", "W1": "A", "W2": "B"})
     assert layout.is_one_matrix((1, 3))
     assert not layout.is_one_matrix((1, 4))
     assert layout.is_one_matrix((2, 4))  # of E2 nothing is told
@@ -193,7 +195,7 @@ def test_the_request_of_somebody_else_for_cables_is_every_move_that_it_makes():
             "======= =========",
         ]
     )
-    moves = [move.pair for move in queue.moves(layout("Q"))]
+    moves = [move.pair for move in queue.list_moves(layout("Q"))]
     assert moves[:2] == [(1, 256 + 4), (2, 256 + 3)]
     assert len(set(moves)) == 8
 
@@ -204,7 +206,7 @@ def test_a_failure_is_known_in_small_letters_too():
 
 
 def test_a_new_circuit_between_two_matrices_is_refused():
-    layout = Layout(("E1", "E2"), ("W1", "W2"), matrix={"E1": "A", "W1": "A", "E2": "B", "W2": "B"})
+    layout = Layout(("E1", "E2"), ("W1", "W2"), matrix_by_port={"E1": "A", "W1": "A", "E2": "B", "W2": "B"})
     empty, pairs = CrossConnects({}), CrossConnects({1: 4})
     check_one_matrix([Step("remove", pairs, pairs, empty)], layout, device="rome")
     check_one_matrix(

@@ -23,14 +23,14 @@ from ocs_drivers.errors import (
     WrongSide,
 )
 from ocs_drivers.model import Identity, Power, Side, Step
-from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_monitor, decode_open
+from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_open_state, decode_power
 from ocs_drivers.vendors.banks.driver import BankSwitch, read_size
 from ocs_drivers.vendors.scpi_1xn import PRESETS, read_commands, tcp_switch
 
 pytestmark = pytest.mark.codec
 
 PLAIN = PRESETS["scpi"].commands
-BANKED = CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", errors=":SYST:ERR?")
+BANKED = CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", error_query=":SYST:ERR?")
 
 
 # -- commands and answers
@@ -44,13 +44,13 @@ def test_published_commands_of_a_leoni_eol():
         "firmware?",
     )
     assert commands.terminator == b"\r\n"
-    assert PRESETS["leoni-eol"].baud == 57600
+    assert PRESETS["leoni-eol"].baud_rate == 57600
     assert decode_channel("2", 1, 8) == 2
     assert commands.decode_identity("ver3.27") == Identity("LEONI", "EOL 1xN", "", "ver3.27")
 
 
 def test_every_question_names_the_bank():
-    commands = CommandSet("ch{channel}", "ch?", monitor="P{bank}?", open_state="OPEN{bank}?")
+    commands = CommandSet("ch{channel}", "ch?", power_query="P{bank}?", open_state="OPEN{bank}?")
     assert (commands.format_power_query(2), commands.format_open_query(3)) == ("P2?", "OPEN3?")
 
 
@@ -67,11 +67,11 @@ def test_a_number_is_no_identity(reply):
 @pytest.mark.parametrize(
     ("commands", "what"),
     [
-        ({"select": ":ROUT 1", "query": "?"}, "does not contain {channel}"),
-        ({"select": "{channel} {colour}", "query": "?"}, "other than {bank} and {channel}"),
-        ({"select": "{channel}\n*RST", "query": "?"}, "not printable ASCII"),
-        ({"select": "{channel}", "query": "chän?"}, "not printable ASCII"),
-        ({"select": "{channel", "query": "?"}, "expected '}'"),
+        ({"select_command": ":ROUT 1", "channel_query": "?"}, "does not contain {channel}"),
+        ({"select_command": "{channel} {colour}", "channel_query": "?"}, "other than {bank} and {channel}"),
+        ({"select_command": "{channel}\n*RST", "channel_query": "?"}, "not printable ASCII"),
+        ({"select_command": "{channel}", "channel_query": "chän?"}, "not printable ASCII"),
+        ({"select_command": "{channel", "channel_query": "?"}, "expected '}'"),
     ],
 )
 def test_commands_that_cannot_be_sent(commands, what):
@@ -96,8 +96,8 @@ def test_a_channel_is_understood_in_each_of_its_forms(bank, channels, data):
 def test_any_answer_is_understood_or_out_of_step(reply):
     for decode in (
         lambda text: decode_channel(text, 1, 8),
-        decode_open,
-        decode_monitor,
+        decode_open_state,
+        decode_power,
         PLAIN.decode_identity,
     ):
         try:
@@ -109,14 +109,14 @@ def test_any_answer_is_understood_or_out_of_step(reply):
 @pytest.mark.parametrize("reply", ["", "0", "0,", "x, -8.0", "0, bright", "0, -8.0, 1"])
 def test_answers_that_are_no_power(reply):
     with pytest.raises(ProtocolDesync):
-        decode_monitor(reply)
+        decode_power(reply)
 
 
 def test_a_bank_is_open_or_not():
-    assert decode_open("1")
-    assert not decode_open("0")
+    assert decode_open_state("1")
+    assert not decode_open_state("0")
     with pytest.raises(ProtocolDesync):
-        decode_open("2")
+        decode_open_state("2")
 
 
 # -- addresses
@@ -159,7 +159,7 @@ def test_commands_can_be_spelt_out():
         address("?channels=8&set=:SW {channel}&query=:SW?&idn=&errors=:ERR?&monitor=:P?&end=crlf")
     )
     assert commands == CommandSet(
-        ":SW {channel}", ":SW?", identity="", errors=":ERR?", monitor=":P?", terminator=b"\r\n"
+        ":SW {channel}", ":SW?", identity="", error_query=":ERR?", power_query=":P?", terminator=b"\r\n"
     )
 
 
@@ -188,8 +188,8 @@ def frame(world) -> Iterator[Callable[..., tuple[BankSwitch, Any]]]:
             made.device,
             made.transport(front),
             commands,
-            banks=banks,
-            channels=channels,
+            bank_count=banks,
+            channel_count=channels,
             timeout_s=5.0,
             clock=made.clock,
         )
@@ -324,7 +324,13 @@ def test_an_old_error_is_not_ours(world):
     client.send(b"FOO\nBAR\n")
     made.settle()
     switch = BankSwitch(
-        made.device, made.transport("scpi"), BANKED, banks=2, channels=4, timeout_s=5, clock=made.clock
+        made.device,
+        made.transport("scpi"),
+        BANKED,
+        bank_count=2,
+        channel_count=4,
+        timeout_s=5,
+        clock=made.clock,
     )
     with switch:
         assert switch.connect({1: 4}).complete
@@ -347,14 +353,22 @@ def test_channels_that_the_address_does_not_have(world):
     made = world("scpi-1xn", size=(2, 8))
     made.do("operator", connect=[[1, 6]])
     switch = BankSwitch(
-        made.device, made.transport("scpi"), BANKED, banks=2, channels=3, timeout_s=5, clock=made.clock
+        made.device,
+        made.transport("scpi"),
+        BANKED,
+        bank_count=2,
+        channel_count=3,
+        timeout_s=5,
+        clock=made.clock,
     )
     with pytest.raises(AddressError, match="bank 1 is at channel 4, but has only 3"):
         switch.open()
 
 
 def test_a_device_that_does_not_say_who_it_is(frame):
-    nameless = CommandSet(BANKED.select, BANKED.query, identity="", vendor="Acme", model="1x4")
+    nameless = CommandSet(
+        BANKED.select_command, BANKED.channel_query, identity="", vendor="Acme", model="1x4"
+    )
     switch, _ = frame(nameless, identity="no", errors="no")
     assert switch.identity() == Identity("Acme", "1x4", "", "")
     assert switch.connect({1: 4}).complete
@@ -388,8 +402,8 @@ def test_other_makes(world, make):
         made.device,
         made.transport("serial"),
         PRESETS[make].commands,
-        banks=1,
-        channels=8,
+        bank_count=1,
+        channel_count=8,
         timeout_s=5,
         clock=made.clock,
     )
@@ -474,4 +488,4 @@ def test_a_leoni_eol_on_a_serial_line(shared_twin):
 
 
 def test_power_is_reported_in_dbm():
-    assert decode_monitor("1,-100.000") == Power(-100.0, below_floor=True)
+    assert decode_power("1,-100.000") == Power(-100.0, below_floor=True)

@@ -134,10 +134,10 @@ class TestGhosts:
     def test_are_circuits_that_lost_their_configuration(self, ocs, switch):
         switch.connect({1: 10, 2: 11})
         ocs.do("set_fault", fault="ghost_entry", port=1)
-        assert switch._read_tables().ghosts == {(1, 10)}
+        assert switch._read_tables().ghost_circuits == {(1, 10)}
         switch.apply(CrossConnects({1: 11, 2: 10}))
         assert ocs.truth() == {1: 11, 2: 10}
-        assert not switch._read_tables().ghosts
+        assert not switch._read_tables().ghost_circuits
 
     def test_are_in_the_way_of_others(self, ocs, haunted):
         with pytest.raises(PortBusy, match="output 12, needed for input 4, is used by input"):
@@ -147,7 +147,7 @@ class TestGhosts:
     def test_are_cleared_before_their_ports_are_used(self, ocs, haunted, pairs):
         haunted.apply(CrossConnects(pairs), scope={3, 4})
         assert ocs.truth() == pairs
-        assert not haunted._read_tables().ghosts
+        assert not haunted._read_tables().ghost_circuits
 
     def test_are_gone_with_the_power(self, ocs, haunted):
         haunted.connect({1: 10})
@@ -214,7 +214,7 @@ class TestFaults:
         switch.connect(retry)
         assert ocs.truth() == retry
         seen = switch._read_tables()
-        assert seen.configured == seen.hardware_circuits
+        assert seen.configured_circuits == seen.hardware_circuits
 
     def test_what_others_configured_is_cleared_only_within_the_scope(self, ocs, switch):
         ocs.do("set_fault", fault="stuck", pair=[5, 10])
@@ -222,16 +222,16 @@ class TestFaults:
         with pytest.raises(PortBusy, match="5A-2B is configured") as caught:
             switch.connect({1: 10})
         assert (caught.value.peer, ocs.truth()) == (5, {})
-        assert switch._read_tables().configured == {(5, 10)}
+        assert switch._read_tables().configured_circuits == {(5, 10)}
         assert switch.apply(CrossConnects({1: 10}), scope=[1, 5]).complete
-        assert (switch._read_tables().configured, ocs.truth()) == ({(1, 10)}, {1: 10})
+        assert (switch._read_tables().configured_circuits, ocs.truth()) == ({(1, 10)}, {1: 10})
 
     def test_what_appears_after_the_plan_is_not_cleared(self, ocs, switch):
         (step,) = switch.plan(CrossConnects({1: 10}), switch.read())
         ocs.do("set_fault", fault="stuck", pair=[5, 10])
         switch._session.ask("sudo config ocs cross-connect add 5A-2B safe", tuple)
         assert switch.execute(step).status is Status.FAILED
-        assert switch._read_tables().configured == {(5, 10)}
+        assert switch._read_tables().configured_circuits == {(5, 10)}
 
     @pytest.mark.parametrize("executed", [True, False])
     @pytest.mark.parametrize("fault", ["close_connection", "half_open"])
@@ -328,10 +328,10 @@ class TestFaults:
         ocs.do("set_fault", fault="stuck", pair=[4, 10])  # configured, and not in the hardware
         other = SonicOcs(ADDRESS, ocs.transport("cli"), timeout_s=5, clock=ocs.clock)
         other.open()
-        other._session.ask("sudo config ocs cross-connect add 4A-2B safe", codec.check_done)
+        other._session.ask("sudo config ocs cross-connect add 4A-2B safe", codec.check_success)
         outcome = switch.execute(step)
         assert isinstance(outcome.error, DeviceError)
-        assert other._read_tables().configured == {(4, 10)}
+        assert other._read_tables().configured_circuits == {(4, 10)}
 
 
 def test_half_the_work_is_a_partial_apply(ocs, switch):

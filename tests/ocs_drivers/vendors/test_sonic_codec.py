@@ -15,11 +15,11 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.model import PortState
 from ocs_drivers.vendors.sonic import codec
-from ocs_drivers.vendors.sonic.codec import MAX_LIST_LENGTH, Names
+from ocs_drivers.vendors.sonic.codec import MAX_LIST_LENGTH, PortNames
 
 pytestmark = pytest.mark.codec
 
-NAMES = Names(64)
+NAMES = PortNames(64)
 
 # -- what is published
 
@@ -58,18 +58,18 @@ def lines(text: str) -> tuple[str, ...]:
 
 
 def test_published_config_table():
-    assert codec.parse_configured(lines(CONFIG), NAMES) == {(1, 65), (2, 69), (12, 96)}
+    assert codec.parse_configured_pairs(lines(CONFIG), NAMES) == {(1, 65), (2, 69), (12, 96)}
 
 
 def test_published_status_table():
-    hardware = codec.parse_hardware(lines(STATUS), NAMES)
+    hardware = codec.parse_hardware_states(lines(STATUS), NAMES)
     assert hardware == {
         (1, 65): ("tuned", "tuned"),
         (2, 69): ("tuned", "tuning"),
         (12, 96): ("failed", "blocked"),
     }
     seen = codec.CrossConnectTables(frozenset({(1, 65), (2, 69), (7, 70)}), hardware)
-    assert (seen.tuned, seen.failed, seen.ghosts, seen.unrealised) == (
+    assert (seen.tuned_circuits, seen.failed_circuits, seen.ghost_circuits, seen.unrealised_circuits) == (
         {(1, 65)},
         {(12, 96)},
         {(12, 96)},
@@ -78,7 +78,7 @@ def test_published_status_table():
 
 
 def test_published_port_tables():
-    names = Names(2)
+    names = PortNames(2)
     assert codec.count_ports(lines(PORT_CONFIG)) == (2, 2)
     assert codec.decode_port_config(lines(PORT_CONFIG), names) == {
         1: ("Label_1A", PortState.DISABLED),
@@ -99,23 +99,23 @@ def test_published_port_tables():
     ],
 )
 def test_published_lists(pairs, published):
-    assert list(NAMES.format_lists(pairs)) == [published]
+    assert list(NAMES.format_pair_lists(pairs)) == [published]
 
 
 @pytest.mark.parametrize("answer", ["cross-connect succeeded", "add cross-connect succeeded."])
 def test_success(answer):
-    codec.check_done((answer,))
+    codec.check_success((answer,))
 
 
 @pytest.mark.parametrize("answer", ["Invalid cross-connect 1-1", "Error: port out of range", ""])
 def test_anything_else_is_a_refusal(answer):
     with pytest.raises(DeviceError, match="refused"):
-        codec.check_done(tuple(answer.splitlines()))
+        codec.check_success(tuple(answer.splitlines()))
 
 
 def test_no_root_no_change():
     with pytest.raises(PermissionDenied, match="sudo"):
-        codec.check_done(("Root privileges are required for this operation",))
+        codec.check_success(("Root privileges are required for this operation",))
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_no_root_no_change():
 )
 def test_what_is_no_table_is_a_desync(text):
     with pytest.raises(ProtocolDesync):
-        codec.parse_configured(lines(text), NAMES)
+        codec.parse_configured_pairs(lines(text), NAMES)
 
 
 @pytest.mark.parametrize(
     ("decode", "text"),
     [
-        (codec.parse_hardware, STATUS.replace("tuning", "asleep")),
+        (codec.parse_hardware_states, STATUS.replace("tuning", "asleep")),
         (codec.parse_broken_ports, PORT_STATUS.replace("1B ", "0B ")),
         (codec.decode_port_config, PORT_CONFIG.replace("normal", "asleep")),
         (lambda lines, names: codec.decode_identity(lines), "Linux sonic 6.1"),
@@ -159,7 +159,7 @@ def test_a_port_that_is_left_out_is_a_desync():
 def test_any_lines_are_a_table_or_a_desync(rows):
     for text in (rows, [*lines(STATUS)[:2], *rows]):
         try:
-            codec.parse_hardware(tuple(text), NAMES)
+            codec.parse_hardware_states(tuple(text), NAMES)
         except ProtocolDesync:
             continue
 
@@ -177,7 +177,7 @@ def spelled_out(text: str) -> list[tuple[int, int]]:
 @given(st.permutations(range(65, 129)), st.integers(0, 64), st.booleans())
 def test_lists_name_exactly_the_pairs(outputs, count, in_order):
     pairs = list(zip(range(1, count + 1), sorted(outputs) if in_order else outputs, strict=False))
-    commands = list(NAMES.format_lists(pairs))
+    commands = list(NAMES.format_pair_lists(pairs))
     assert list(itertools.chain.from_iterable(map(spelled_out, commands))) == pairs
     assert all(len(command) <= MAX_LIST_LENGTH for command in commands)
 
@@ -188,10 +188,10 @@ def test_names_lead_back(port):
 
 
 def test_a_thousand_pairs_fit_into_short_commands():
-    names = Names(1024)
+    names = PortNames(1024)
     pairs = [(source, 1024 + 1 + (source * 389) % 1024) for source in range(1, 1025)]
-    assert max(map(len, names.format_lists(pairs))) <= MAX_LIST_LENGTH
-    assert len(list(names.format_lists((source, source + 1024) for source in range(1, 1025)))) == 1
+    assert max(map(len, names.format_pair_lists(pairs))) <= MAX_LIST_LENGTH
+    assert len(list(names.format_pair_lists((source, source + 1024) for source in range(1, 1025)))) == 1
 
 
 def test_a_version_that_was_cut_off_is_a_desync():

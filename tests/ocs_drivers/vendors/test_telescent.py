@@ -47,7 +47,7 @@ PROMPT = b"\x1b[1;34mquali@ntm>\x1b[0m "
 
 
 def test_published_sequence_of_a_connection():
-    assert [command for command, _ in COMMANDS.connect_commands(123, 321)] == [
+    assert [command for command, _ in COMMANDS.make_connect_commands(123, 321)] == [
         "unlock --force -in 123",
         "unlock --force -out 321",
         "connect --force -in 123 -out 321",
@@ -55,7 +55,7 @@ def test_published_sequence_of_a_connection():
 
 
 def test_published_sequence_of_a_disconnection():
-    assert [command for command, _ in COMMANDS.disconnect_commands(123, 321)] == [
+    assert [command for command, _ in COMMANDS.make_disconnect_commands(123, 321)] == [
         "unlock --force 123",
         "unlock --force 321",
         "unallocate --force -in 123",

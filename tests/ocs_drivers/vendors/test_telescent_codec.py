@@ -11,7 +11,7 @@ from ocs_drivers.vendors.telescent.codec import (
     Cell,
     CommandSet,
     Numbering,
-    Table,
+    OutputTable,
     decode_cells,
     decode_input,
     decode_serial,
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.codec
 COMMANDS = CommandSet()
 
 
-def table(*statuses: str) -> Table:
+def table(*statuses: str) -> OutputTable:
     """Return a row of as many outputs, each with its own input."""
-    return Table(tuple(Cell(status, number) for number, status in enumerate(statuses)), COMMANDS)
+    return OutputTable(tuple(Cell(status, number) for number, status in enumerate(statuses)), COMMANDS)
 
 
 def test_letters_are_states_of_outputs():
     seen = table("UU", "UL", "AL", "CU", "DU", "XX")
-    assert list(seen.outputs.values()) == [
+    assert list(seen.output_states.values()) == [
         PortState.ENABLED,
         PortState.LOCKED,
         PortState.ENABLED,
@@ -44,12 +44,12 @@ def test_letters_are_states_of_outputs():
 def test_what_is_to_be_cleared_is_still_there_and_what_is_to_be_made_not_yet():
     seen = table("AL", "CU", "DU")
     assert seen.connections == CrossConnects({1: 4, 3: 6})
-    assert seen.pending == (PendingMove("connect", (2, 5)), PendingMove("disconnect", (3, 6)))
+    assert seen.pending_moves == (PendingMove("connect", (2, 5)), PendingMove("disconnect", (3, 6)))
 
 
 @pytest.mark.parametrize("number", [0, 7])
 def test_an_input_that_is_reported_twice_or_does_not_exist_makes_no_table(number):
-    seen = Table((Cell("AL", 0), Cell("AL", number)), COMMANDS)
+    seen = OutputTable((Cell("AL", 0), Cell("AL", number)), COMMANDS)
     with pytest.raises(ProtocolDesync, match="the table is inconsistent"):
         assert seen.connections
 
@@ -88,8 +88,8 @@ def test_ports_are_counted_from_nought():
     numbering = Numbering(96)
     assert (numbering.get_name(1), numbering.get_name(97)) == ("0", "0")
     assert numbering.convert_to_device_pair((3, 97)) == (2, 0)
-    assert COMMANDS.connect_commands(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
-    assert COMMANDS.disconnect_commands(0, 5)[-1] == ("unallocate --force -out 5", True)
+    assert COMMANDS.make_connect_commands(0, 5)[-1] == ("connect --force -in 0 -out 5", True)
+    assert COMMANDS.make_disconnect_commands(0, 5)[-1] == ("unallocate --force -out 5", True)
 
 
 def test_a_banner_says_that_a_device_is_simulated():

@@ -68,7 +68,7 @@ def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, sim
     assert [host.name for host in lab.hosts] == [host.name for host in testbed12.hosts]
     assert change.intent.topology_source == STATED
     now = observe_plan(planned, epochs=(3,), revision=testbed12.revision)
-    assert change.observed == now
+    assert change.observed_state == now
     change.check_current(planned, now)
 
 
@@ -77,7 +77,7 @@ def test_a_file_brings_back_the_design_and_the_state(change_file, testbed12, sim
     [
         ({"epochs": (4,)}, "epochs in force", ([3], [4])),
         ({"revision": "other"}, "lab file revision", (None, "other")),
-        ({"token": 7}, "lease token", (None, 7)),
+        ({"lease_token": 7}, "lease token", (None, 7)),
     ],
 )
 def test_another_state_is_refused_with_the_field(change_file, testbed12, planned, changed, field, values):
@@ -85,8 +85,8 @@ def test_another_state_is_refused_with_the_field(change_file, testbed12, planned
     with pytest.raises(PlanStale, match="nothing was sent") as stale:
         read_change(change_file).check_current(planned, replace(now, **changed))
     (difference,) = stale.value.differences
-    assert difference.field == field
-    assert (difference.planned, difference.found) == (
+    assert difference.field_name == field
+    assert (difference.planned_value, difference.current_value) == (
         values[0] or testbed12.revision,
         values[1],
     ) or field == ("lease token")

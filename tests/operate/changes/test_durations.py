@@ -46,7 +46,7 @@ def plan_of(**kinds):
 def test_median_and_nearest_rank_of_what_was_measured(microseconds):
     seconds = [one / 1e6 for one in microseconds]
     expected = parse_durations(row(one) for one in seconds).estimate_step("panel1", step())
-    assert expected.samples == len(seconds)
+    assert expected.sample_count == len(seconds)
     assert expected.median_s == pytest.approx(statistics.median(seconds))
     not_above = sum(one <= expected.p95_s + 1e-9 for one in seconds)
     assert not_above >= 0.95 * len(seconds)
@@ -71,7 +71,7 @@ def test_with_too_few_steps_the_estimate_of_the_driver_stands():
 
 def test_a_clock_that_stepped_back_teaches_nothing():
     durations = parse_durations([row(-3600.0), row(60.0), row(60.0), row(61.0)])
-    assert durations.estimate_step("panel1", step()).samples == 3
+    assert durations.estimate_step("panel1", step()).sample_count == 3
 
 
 def test_only_the_newest_steps_count():
@@ -98,17 +98,17 @@ def test_only_steps_that_their_operation_saw_done_are_learned_from(tmp_path):
     """One that a later read concluded says how long nobody looked, and a failed one how soon it failed."""
     done = Outcome(Status.DONE, {}, Snapshot(DARK, 0.0))
     with open_journal(tmp_path) as journal:
-        with journal.operation("lab") as operation:
+        with journal.open_operation("lab") as operation:
             for ordinal, outcome in enumerate([done, done, done, Outcome(Status.FAILED, {}, None)]):
-                journal.intend(operation, "ocs1", ordinal, "memory://ocs1", step())
-                journal.record(operation, "ocs1", ordinal, outcome)
-        with journal.operation("lab") as operation:
-            journal.intend(operation, "ocs1", 0, "memory://ocs1", step())
+                journal.store_intent(operation, "ocs1", ordinal, "memory://ocs1", step())
+                journal.store_outcome(operation, "ocs1", ordinal, outcome)
+        with journal.open_operation("lab") as operation:
+            journal.store_intent(operation, "ocs1", 0, "memory://ocs1", step())
         (left,) = journal.find_open_steps()
         assert left.operation == operation
         journal.settle("lab", "memory://ocs1", Snapshot(DARK, 0.0))
-    assert learn_durations(tmp_path, "lab").estimate_step("ocs1", step()).samples == 3
-    assert learn_durations(tmp_path, "another").seconds == {}
+    assert learn_durations(tmp_path, "lab").estimate_step("ocs1", step()).sample_count == 3
+    assert learn_durations(tmp_path, "another").durations_by_step_s == {}
 
 
 def test_progress_is_by_seconds_and_the_slowest_switch_counts():
@@ -125,4 +125,4 @@ def test_progress_is_by_seconds_and_the_slowest_switch_counts():
 
 
 def test_where_there_is_no_journal_nothing_is_learned(tmp_path):
-    assert learn_durations(tmp_path / "absent", "lab").seconds == {}
+    assert learn_durations(tmp_path / "absent", "lab").durations_by_step_s == {}

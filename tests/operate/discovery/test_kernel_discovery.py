@@ -40,9 +40,9 @@ def small_lab(lab, hosts, nics):
 @needs("process", "socket")
 def up(testbed12):
     drawn = draw_fibres(small_lab(testbed12, 4, 3), 11, crossed_count=1, dead_count=1)
-    with start_lab(drawn.lab, hosts="kernel", move=True) as lab:
-        for fibre in drawn.dead:
-            send_request(lab.control["plant"], {"do": "cut", "fibre": fibre})
+    with start_lab(drawn.lab, hosts="kernel", may_move=True) as lab:
+        for fibre in drawn.dead_fibre_names:
+            send_request(lab.control_addresses["plant"], {"do": "cut", "fibre": fibre})
         yield lab
 
 
@@ -60,7 +60,7 @@ def run(capsys, *words):
 
 
 def check_against_the_truth(up, path, document):
-    truth = send_request(up.control["plant"], {"do": "fibres"})["fibres"]
+    truth = send_request(up.control_addresses["plant"], {"do": "fibres"})["fibres"]
     said = {
         f"{nic['nic']}:{way}": nic[way]["port"] or nic[way]["verdict"]
         for nic in document["nics"]
@@ -81,7 +81,7 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
     assert (status, document["hosts"], document["uncertain"]) == (2, "kernel", [])
     assert check_against_the_truth(up, output, document) == 24
     assert document["rounds"] <= 12
-    assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == []
+    assert send_request(up.control_addresses["ocs1"], {"do": "truth"})["connections"] == []
     assert output.read_text("utf-8").startswith("# found by nobody yet\n")
     assert run(capsys, "plan", output)[0] == 2
     status, applied = run(capsys, "apply", output, "--runs-dir", runs, "--json")
@@ -92,13 +92,13 @@ def test_discover_then_plan_apply_and_verify(up, bare, tmp_path, capsys):
 
 def _check_again(up, bare, output, runs, capsys):
     """Discover while the circuits of a plan are in use: they stay, and their NICs are named."""
-    before = send_request(up.control["ocs1"], {"do": "truth"})["connections"]
+    before = send_request(up.control_addresses["ocs1"], {"do": "truth"})["connections"]
     status, refused = run(capsys, "discover", bare, "-o", output, "--runs-dir", runs, "--json")
     assert (status, refused["error"]["code"]) == (1, "lab.file")
     words = ("discover", bare, "-o", output, "--force", "--runs-dir", runs, "--json")
     status, document = run(capsys, *words)
     assert (status, len(document["in_use"]["circuits"]), len(document["in_use"]["nics"])) == (2, 8, 8)
-    assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == before
+    assert send_request(up.control_addresses["ocs1"], {"do": "truth"})["connections"] == before
     status, refused = run(capsys, "plan", output, "--runs-dir", runs, "--json")
     assert status == 1, "NICs in use were left out: the stored epoch is of another lab file"
     assert "with 2 NICs, which epoch 1 connects: the file differs from " in refused["error"]["message"]

@@ -97,12 +97,12 @@ def switch(memory_switch):
 def truth(testbed12):
     """Three hosts of two NICs at an 8x8 switch, whose places a seed drew."""
     hosts = tuple(replace(host, nics=host.nics[:2]) for host in testbed12.hosts[:3])
-    switches = (replace(testbed12.switches[0], inputs=8, outputs=8),)
+    switches = (replace(testbed12.switches[0], input_count=8, output_count=8),)
     return draw_fibres(replace(testbed12, hosts=hosts, switches=switches), 5, crossed_count=1)
 
 
 def found_ports(found):
-    return {nic.nic: (nic.transmit.port, nic.receive.port) for nic in found.nics}
+    return {nic.nic: (nic.transmit.port, nic.receive.port) for nic in found.nic_results}
 
 
 def true_ports(lab):
@@ -196,7 +196,7 @@ def test_a_kill_at_any_probe_is_made_good_by_the_next_discovery(truth, switch, t
             assert second.down == set()  # as before the first
             assert DiscoveryRecord(journal, "t").find_unfinished() == ()
             resumed += found.resumed
-            assert first.probes + second.probes <= first.probes + 1 + found.rounds
+            assert first.probes + second.probes <= first.probes + 1 + found.round_count
         kill_at += 1
     assert kill_at >= 5
     assert resumed >= kill_at - 3
@@ -260,7 +260,7 @@ def test_every_circuit_is_in_the_record_before_the_switch_moves(truth, switch, j
     seen = []
 
     def obey(step):
-        with journal.transaction() as connection:
+        with journal.open_transaction() as connection:
             text = connection.exec_driver_sql("select circuits from discoveries").scalar_one()
         seen.append(all(f'["ocs1", {i}], ["ocs1", {o}]' in text for i, o in step.after.pairs))
         return step.after

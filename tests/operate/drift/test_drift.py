@@ -31,7 +31,9 @@ from testbed.operate.session import LabSession
 WIRING = make_wiring(find_topology(12, 4))
 DAY_S = 86400.0
 BEGIN_S = 1_800_000_000.0
-LIT = ReceiverReading(lanes_dbm=(-1.8,), sent_dbm=(0.0,), window=PowerThresholds(-14.0, -11.0, 2.0, 3.0))
+LIT = ReceiverReading(
+    received_lanes_dbm=(-1.8,), sent_lanes_dbm=(0.0,), thresholds=PowerThresholds(-14.0, -11.0, 2.0, 3.0)
+)
 
 
 @pytest.fixture
@@ -59,7 +61,7 @@ def test_each_stretch_of_glass_between_two_monitors_has_its_loss(testbed12, firs
 
 
 def test_dirt_is_in_the_stretch_where_it_is(testbed12, first):
-    dirty = along(testbed12, first, leaving=Power(-4.5), receiver=replace(LIT, lanes_dbm=(-4.8,)))
+    dirty = along(testbed12, first, leaving=Power(-4.5), receiver=replace(LIT, received_lanes_dbm=(-4.8,)))
     assert dirty == {"a/nic1:transmit": (0.3, 0.3), "ocs1:1-53": (4.2, 1.2), "b/nic1:receive": (0.3, 0.3)}
 
 
@@ -77,12 +79,12 @@ def test_without_modules_the_lab_files_laser_stands_for_the_real_one(testbed12, 
 
 
 def test_the_lanes_of_a_module_are_added_up(testbed12, first):
-    lanes = replace(LIT, lanes_dbm=(-1.8 - 10 * math.log10(4),) * 4)
+    lanes = replace(LIT, received_lanes_dbm=(-1.8 - 10 * math.log10(4),) * 4)
     assert along(testbed12, first, receiver=lanes)["b/nic1:receive"] == (0.3, 0.3)
 
 
 def test_dark_glass_has_no_loss(testbed12, first):
-    dark = replace(LIT, lanes_dbm=(-math.inf,))
+    dark = replace(LIT, received_lanes_dbm=(-math.inf,))
     assert "b/nic1:receive" not in along(testbed12, first, receiver=dark)
     nothing = Power(-60, below_floor=True)
     assert along(testbed12, first, entering=nothing, leaving=nothing, receiver=dark) == {}
@@ -90,7 +92,7 @@ def test_dark_glass_has_no_loss(testbed12, first):
 
 def test_what_modules_say_besides_is_found_once_a_host(testbed12, first):
     reading = SwitchReading(Snapshot(CrossConnects({1: 53}), 0.0), {1: Power(-0.3), 53: Power(-1.5)})
-    weak = replace(LIT, lanes_dbm=(-19.8,))
+    weak = replace(LIT, received_lanes_dbm=(-19.8,))
     silent = ReceiverReading(reason="netlink error: Operation not supported")
     receivers = {("b", "nic1"): weak, ("c", "nic1"): silent, ("c", "nic2"): silent}
     found = judge_modules(testbed12, [first], {"ocs1": reading}, receivers)
@@ -106,7 +108,7 @@ def test_what_modules_say_besides_is_found_once_a_host(testbed12, first):
 
 def test_a_receiver_that_stays_dark_behind_a_lit_output_is_found(testbed12, first):
     reading = SwitchReading(Snapshot(CrossConnects({1: 53}), 0.0), {53: Power(-1.5)})
-    receivers = {("b", "nic1"): replace(LIT, lanes_dbm=(-math.inf,))}
+    receivers = {("b", "nic1"): replace(LIT, received_lanes_dbm=(-math.inf,))}
     (found,) = judge_modules(testbed12, [first], {"ocs1": reading}, receivers)
     assert (found.kind, found.subject) == ("no_carrier", "a/nic1 -> b/nic1")
     assert found.detail == "light leaves output 53 of ocs1 and does not reach b/nic1"
@@ -149,7 +151,7 @@ class Bench:
 
     def read(self, after_s=3600.0, **options):
         self.now_s += after_s
-        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, unreachable=self.off)
+        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, unreachable_reasons=self.off)
         return read_drift(session, self.circuits, self.history, self.now_s, **options)
 
 
@@ -236,10 +238,10 @@ def test_a_reading_that_cannot_be_kept_is_judged_all_the_same_and_says_what_to_d
     bench.history = open_history(tmp_path / "runs")
     bench.fleet.received["b", "nic1"] = -4.8
     report = bench.read()
-    assert "free disk space, or choose another directory for runs (--runs-dir)" in report.not_kept
-    assert report.as_json()["not_kept"] == report.not_kept
+    assert "free disk space, or choose another directory for runs (--runs-dir)" in report.storage_error
+    assert report.as_json()["not_kept"] == report.storage_error
     assert kinds(report) == [("excess_loss", "a/nic1 -> b/nic1")]
-    assert {each.verdict.readings for each in report.stretches} == {1}
+    assert {each.verdict.reading_count for each in report.stretches} == {1}
 
 
 @pytest.mark.slow
@@ -253,14 +255,14 @@ def test_readings_kept_before_the_disk_was_full_are_judged_with_the_new_one(benc
     monkeypatch.setattr(bench.history, "append", full)
     bench.fleet.received["b", "nic1"] = -2.8
     report = bench.read()
-    assert (report.not_kept, kinds(report)) == ("no space left", [("sudden_loss", "a/nic1 -> b/nic1")])
-    assert {each.verdict.readings for each in report.stretches} == {13}
+    assert (report.storage_error, kinds(report)) == ("no space left", [("sudden_loss", "a/nic1 -> b/nic1")])
+    assert {each.verdict.reading_count for each in report.stretches} == {13}
 
 
 def test_a_damaged_file_is_told_and_not_a_traceback(bench, tmp_path):
     (tmp_path / "lightbed.sqlite").write_bytes(b"no database" * 100)
     report = bench.read()
-    assert "losses cannot be read in" in report.not_kept
+    assert "losses cannot be read in" in report.storage_error
     assert report.ok
     with pytest.raises(ResultsError, match="losses cannot be stored in"):
         bench.history.append("testbed12", 0.0, [each.loss for each in report.stretches])

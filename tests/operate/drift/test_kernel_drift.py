@@ -46,7 +46,7 @@ class Bench:
 
     def __init__(self, up, fleet, switch, history, lanes):
         self.lab, self.fleet, self.history, self.lanes = up.lab, fleet, history, lanes
-        self.plant, self.now_s = up.control["plant"], 1_800_000_000.0
+        self.plant, self.now_s = up.control_addresses["plant"], 1_800_000_000.0
         self.session = LabSession(up.lab, {"ocs1": switch}, fleet, None)
         self.circuits = list_circuits(up.lab, WIRING)
         switch.apply(CrossConnects({each.input_port: each.output_port for each in self.circuits}))
@@ -63,7 +63,7 @@ class Bench:
 @needs("process", "socket")
 def bench(request, testbed12, tmp_path_factory):
     with (
-        start_lab(three_hosts(testbed12, request.param), hosts="kernel", move=True) as up,
+        start_lab(three_hosts(testbed12, request.param), hosts="kernel", may_move=True) as up,
         SshFleet(up.lab) as fleet,
         open_switch(up.lab.switches[0].address) as switch,
         LossHistory(tmp_path_factory.mktemp("history") / "losses.sqlite") as history,
@@ -75,12 +75,16 @@ def test_every_module_of_the_lab_reads_its_light(bench):
     found = read_receivers(bench.fleet, bench.lab)
     assert len(found) == 6
     for reading in found.values():
-        assert len(reading.lanes_dbm) == bench.lanes
-        assert (reading.power_dbm, reading.laser_dbm) == (
+        assert len(reading.received_lanes_dbm) == bench.lanes
+        assert (reading.power_dbm, reading.sent_power_dbm) == (
             pytest.approx(-1.8, abs=0.02),
             pytest.approx(0, abs=0.02),
         )
-        assert reading.window.low_alarm_dbm < min(reading.lanes_dbm) < reading.window.high_alarm_dbm
+        assert (
+            reading.thresholds.low_alarm_dbm
+            < min(reading.received_lanes_dbm)
+            < reading.thresholds.high_alarm_dbm
+        )
 
 
 def test_1_db_of_dirt_behind_the_switch_is_found_at_once_and_nothing_else(bench):

@@ -30,7 +30,7 @@ def test_a_step_of_1_db_is_found_within_ten_readings(seed, noise_db, before, aft
     found = judge_series(times, losses)
     assert found.kind == "step"
     assert found.change_db == pytest.approx(1.0, abs=0.45)
-    assert abs(found.readings_since - after) <= 6
+    assert abs(found.reading_count_since - after) <= 6
 
 
 @given(seeds, st.sampled_from([0.0, 0.01, 0.02]), st.integers(MIN_READINGS, 300))
@@ -38,7 +38,7 @@ def test_on_quiet_monitors_a_step_of_1_db_is_found_at_its_first_reading(seed, no
     times, losses = healthy(seed, before + 1, noise_db)
     losses[-1] += 1.0
     found = judge_series(times, losses)
-    assert (found.kind, found.readings_since) == ("step", 1)
+    assert (found.kind, found.reading_count_since) == ("step", 1)
 
 
 @given(seeds, noises_db, st.integers(4, 14), st.sampled_from([0.2, 0.3, 0.5]))
@@ -76,7 +76,7 @@ def test_a_loss_that_was_repaired_is_no_step_and_the_next_one_is():
     assert judge_series(times, losses).kind == "steady"
     losses[50:] += 1.0
     found = judge_series(times, losses)
-    assert (found.kind, found.since_s) == ("step", 50 * HOUR_S)
+    assert (found.kind, found.stretch_start_s) == ("step", 50 * HOUR_S)
     assert found.change_db == pytest.approx(1.0)
 
 
@@ -95,7 +95,7 @@ def test_one_wrong_reading_in_the_middle_is_nothing():
 
 def test_a_few_readings_are_no_verdict():
     found = judge_series([0, 1, 2], [1.0, 1.0, 9.0])
-    assert (found.kind, found.level_db, found.readings) == ("learning", 1.0, 3)
+    assert (found.kind, found.level_db, found.reading_count) == ("learning", 1.0, 3)
 
 
 @pytest.mark.parametrize("noise_db", [0.1, 0.2, 0.3])

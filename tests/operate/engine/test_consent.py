@@ -131,7 +131,7 @@ def test_ctrl_c_between_circuits_and_routes_leaves_an_epoch_to_resume(testbed12,
         session.bring_up(build_design(testbed12))
     with stop_on_interrupt(lambda _text: None):
         switch.obey = None
-        assert session.bring_up(build_design(testbed12)).verified.ok, (
+        assert session.bring_up(build_design(testbed12)).verify_report.ok, (
             "an old Ctrl-C does not stop what comes later"
         )
 

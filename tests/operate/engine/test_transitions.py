@@ -14,7 +14,7 @@ from testbed.operate.engine.transitions import (
     StepEvent,
     StepState,
     TransitionError,
-    next_state,
+    find_next_state,
     replay_events,
 )
 
@@ -53,7 +53,7 @@ def test_nothing_follows_a_compensation():
 
 def test_an_event_that_a_state_does_not_have_is_refused():
     with pytest.raises(TransitionError, match="a step that is planned has no event SEND"):
-        next_state(StepState.PLANNED, StepEvent.SEND)
+        find_next_state(StepState.PLANNED, StepEvent.SEND)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_whatever_happens_to_a_step_it_is_sent_only_after_its_intent():
         state, told = StepState.PLANNED, []
         for event in drawn:
             try:
-                state = next_state(state, event)
+                state = find_next_state(state, event)
             except TransitionError:
                 continue
             told.append(event)

@@ -33,7 +33,7 @@ from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
 from testbed.operate.plan import list_circuits
 from testbed.operate.proof.evidence import Evidence
-from testbed.operate.proof.judge import judge
+from testbed.operate.proof.judge import judge_evidence
 from testbed.operate.session import open_lab
 from testbed.operate.unfinished import IncompleteOperation
 
@@ -282,7 +282,7 @@ class World:
         if not self.monitors:
             return SwitchReading(snapshot, {})
         ports = {port for of, port in self.ends.values() if of == name}
-        inputs = self.lab.get_switch(name).inputs
+        inputs = self.lab.get_switch(name).input_count
         power = {
             port: self.input_dbm(name, port) if port <= inputs else self.output_dbm(name, port)[0]
             for port in ports
@@ -302,7 +302,7 @@ class World:
 
     def _received_powers(self, off_hosts):
         return {
-            tuple(name.split("/")): ReceiverReading((self.received(nic)[0],), window=WINDOW)
+            tuple(name.split("/")): ReceiverReading((self.received(nic)[0],), thresholds=WINDOW)
             for name, nic in self.nics.items()
             if self.modules and name.split("/")[0] not in off_hosts
         }
@@ -321,7 +321,7 @@ class World:
 
     def findings(self):
         plan = LabPlan(self.wiring, self.circuits, ())
-        return judge(self.lab, plan, self.routes, self.evidence(), self.left)
+        return judge_evidence(self.lab, plan, self.routes, self.evidence(), self.left)
 
     def told(self):
         return sorted((finding.kind, finding.subject) for finding in self.findings())
@@ -347,7 +347,7 @@ def bench(testbed12, tmp_path_factory):
     lab = replace(testbed12, name=f"proof-{os.getpid()}", hosts=hosts)
     runs = tmp_path_factory.mktemp("runs")
     with (
-        start_lab(lab, hosts="kernel", move=True) as up,
+        start_lab(lab, hosts="kernel", may_move=True) as up,
         open_journal(runs) as journal,
         open_lab(up.lab, journal) as session,
     ):
@@ -358,12 +358,12 @@ def bench(testbed12, tmp_path_factory):
             return done.stdout
 
         def ask(of, do, **details):
-            return send_request(up.control[of], {"do": do, **details})
+            return send_request(up.control_addresses[of], {"do": do, **details})
 
         def told(design=RING):
             return sorted((finding.kind, finding.subject) for finding in session.prove(design).findings)
 
-        assert session.bring_up(RING).verified.findings == ()
+        assert session.bring_up(RING).verify_report.findings == ()
         circuits = session.switches["ocs1"].read().connections
         yield SimpleNamespace(
             lab=up.lab, session=session, runs=runs, on=on, ask=ask, told=told, circuits=circuits, design=RING

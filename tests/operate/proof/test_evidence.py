@@ -12,7 +12,7 @@ from ocs_drivers.model import CrossConnects
 from testbed.errors import HostError
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import evidence
-from testbed.operate.proof.judge import judge, verify_lab
+from testbed.operate.proof.judge import judge_evidence, verify_lab
 from testbed.operate.proof.reach_findings import count_pings
 
 
@@ -33,11 +33,13 @@ def proof(worlds, memory_switch, monkeypatch):
     def gather(meanwhile, fleet=True):
         def probe(_fleet, _lab, _epoch, **_options):
             meanwhile(switch)
-            return world.evidence().probe
+            return world.evidence().probe_report
 
         monkeypatch.setattr(evidence, "probe_links", probe)
         hosts = Hosts(world.lab) if fleet else None
-        return evidence.gather_evidence(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, unreachable={})
+        return evidence.gather_evidence(
+            world.lab, plan, {"ocs1": switch}, hosts, epoch=7, unreachable_reasons={}
+        )
 
     gather.world, gather.switch, gather.plan = world, switch, plan
     return gather
@@ -47,7 +49,7 @@ def test_a_switch_that_holds_still_is_read_before_and_after(proof):
     found = proof(lambda _: None)
     assert proof.switch.reads == 2
     assert found.changing == ()
-    assert len(found.switches["ocs1"].snapshot.connections) == 48
+    assert len(found.reading_by_switch["ocs1"].snapshot.connections) == 48
 
 
 def test_a_switch_that_changed_meanwhile_is_read_again(proof):
@@ -62,7 +64,7 @@ def test_a_switch_that_changed_meanwhile_is_read_again(proof):
     found = proof(meanwhile)
     assert changes == []
     assert found.changing == ()
-    assert dict(found.switches["ocs1"].snapshot.connections) == {1: 53}
+    assert dict(found.reading_by_switch["ocs1"].snapshot.connections) == {1: 53}
 
 
 def test_a_switch_that_never_holds_still_is_said_to_change(proof):
@@ -75,8 +77,8 @@ def test_a_switch_that_never_holds_still_is_said_to_change(proof):
 def test_a_switch_that_does_not_answer_is_one_finding_and_no_error(proof):
     proof.switch.unreachable = True
     found = proof(lambda _: None)
-    assert found.switches == {}
-    assert "nobody answers" in found.unreachable["ocs1"]
+    assert found.reading_by_switch == {}
+    assert "nobody answers" in found.unreachable_reasons["ocs1"]
     report = verify_lab(proof.world.lab, proof.plan, {"ocs1": proof.switch})
     assert [(finding.kind, finding.subject) for finding in report.findings] == [("switch_off", "ocs1")]
 
@@ -120,11 +122,12 @@ class TestHostsThatCannotDoTheirPart:
                 {"ocs1": switch},
                 Hosts(world.lab),
                 epoch=7,
-                unreachable={},
-                pings=count_pings([world.routes]),
+                unreachable_reasons={},
+                ping_count_by_trip=count_pings([world.routes]),
             )
             return [
-                (one.kind, one.subject, one.detail) for one in judge(world.lab, plan, world.routes, found)
+                (one.kind, one.subject, one.detail)
+                for one in judge_evidence(world.lab, plan, world.routes, found)
             ]
 
         return prove

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from testbed.operate.findings import KINDS
+from testbed.operate.findings import FINDING_KINDS
 from testbed.operate.proof.host_findings import MISSING_ROUTE
 
 ROOT = Path(__file__).parents[3]
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_page_has_exactly_the_kinds_of_the_table():
     page = (ROOT / "docs/reference/findings.md").read_text(encoding="utf-8")
     rows = [tuple(row) for row in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", page, re.MULTILINE)]
-    assert rows == [(name, kind.meaning, kind.hint) for name, kind in KINDS.items()]
+    assert rows == [(name, kind.meaning, kind.hint) for name, kind in FINDING_KINDS.items()]
 
 
 def test_every_finding_that_the_code_makes_is_in_the_table():
@@ -22,7 +22,7 @@ def test_every_finding_that_the_code_makes_is_in_the_table():
     for path in (ROOT / "testbed/operate").rglob("*.py"):
         made |= set(re.findall(r'FindingKind\(\s*"(\w+)"', path.read_text(encoding="utf-8")))
     assert len(made) > 20
-    assert made == KINDS.keys()
+    assert made == FINDING_KINDS.keys()
 
 
 def test_a_finding_has_the_hint_of_its_kind_unless_it_has_its_own():

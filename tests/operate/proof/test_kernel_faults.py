@@ -187,7 +187,7 @@ def kill_after(bench, lines):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LabSession, "install_routes", begin)
-        patch.setattr(ApplyRecord, "advance", lambda *_arguments: None)
+        patch.setattr(ApplyRecord, "store_state", lambda *_arguments: None)
         with pytest.raises(Killed):
             bench.session.bring_up(OTHER_RING)
     with sqlite3.connect(bench.runs / "lightbed.sqlite") as connection:
@@ -239,7 +239,7 @@ def test_the_kernels_way_is_the_planned_one_until_a_route_is_changed(ring):
 
     planned = follow_path(ring.session, ring.design, 2, 0)
     assert [(hop.sender, hop.receiver) for hop in planned] == [(h.sender, h.receiver) for h in way().hops]
-    assert not way().differs
+    assert not way().differs_from_plan
     ring.on("c", f"ip route replace blackhole {A}/32 proto 107")
-    assert way().differs
-    assert "c" in way().end
+    assert way().differs_from_plan
+    assert "c" in way().stop_reason

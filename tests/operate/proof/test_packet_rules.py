@@ -80,7 +80,7 @@ HARMLESS = {
 @pytest.mark.parametrize("words", STOPPING)
 def test_what_may_stop_packets_of_the_lab_concerns_it(words):
     (one,) = parse_nft(nft(STOPPING[words]))
-    assert one.words == f"table ip x, chain y (hook forward): {words}"
+    assert one.description == f"table ip x, chain y (hook forward): {words}"
     assert one.concerns(["nic1", "nic2"], LAB)
 
 
@@ -91,12 +91,12 @@ def test_what_is_about_others_does_not(rule):
 
 def test_a_policy_and_a_chain_at_a_nic_are_filters():
     policy = {"type": "filter", "hook": "input", "prio": 0, "policy": "drop"}
-    assert [one.words for one in parse_nft(nft(chain=policy))] == [
+    assert [one.description for one in parse_nft(nft(chain=policy))] == [
         "table ip x, chain y (hook input): policy drop"
     ]
     ingress = {"type": "filter", "hook": "ingress", "prio": 0, "policy": "accept", "dev": "nic2"}
     (one,) = parse_nft(nft([DROP], chain=ingress, family="netdev"))
-    assert (one.nics, one.at_nic) == (("nic2",), True)
+    assert (one.nics, one.is_at_nic) == (("nic2",), True)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "sh: nft: not found", '{"nftables": [{"metainfo": {}}]}'])
@@ -111,13 +111,13 @@ def test_iptables_of_others_are_passed_over():
         "-A OUTPUT ! -d 10.100.1.1 -j DNAT",
     )
     text = "\n".join([*lines, "COMMIT", ""])
-    concerned = [one.words for one in parse_iptables(text) if one.concerns(["nic1"], LAB)]
+    concerned = [one.description for one in parse_iptables(text) if one.concerns(["nic1"], LAB)]
     assert concerned == ["iptables nat: -A OUTPUT ! -d 10.100.1.1 -j DNAT"]
 
 
 def test_rules_are_asked_in_order_until_main():
     rules = parse_policy_rules(RULES)
-    assert [rule.words for rule in rules[1:5]] == [
+    assert [rule.description for rule in rules[1:5]] == [
         "99: from all to 10.100.4.100/32 prohibit",
         "100: from 10.100.1.0/24 iif nic1 lookup 77",
         "101: from all fwmark 0x1 lookup 78",

@@ -16,7 +16,7 @@ from testbed.lab.hosts.kernel_state import Neighbour, Route
 from testbed.lab.hosts.packet_rules import PacketFilter, PolicyRule
 from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
 from testbed.operate.drift.report import judge_modules
-from testbed.operate.findings import KINDS
+from testbed.operate.findings import FINDING_KINDS
 from testbed.operate.model import VerifyReport
 from testbed.operate.proof.host_findings import WRONG_MTU
 
@@ -178,7 +178,7 @@ MAIN = PolicyRule(32766, "all", "all", "main", "", "32766: from all lookup main"
 
 def ask_first(world, rule, *routes):
     """Plant a policy rule before that of the routes, and the table that it asks; it leads packets astray."""
-    world.change("e", rules=(rule, MAIN), tables={rule.table: routes})
+    world.change("e", rules=(rule, MAIN), routes_by_table={rule.table: routes})
     world.dropping.add("e")
 
 
@@ -205,13 +205,14 @@ HOST_FAULTS |= {
         [("wrong_rule", "e")],
     ),
     "a policy rule for what the host itself sends": (
-        lambda w: ask_first(w, rule("iif lo blackhole", action="blackhole", input="lo")),
+        lambda w: ask_first(w, rule("iif lo blackhole", action="blackhole", input_interface="lo")),
         [("wrong_rule", "e")],
     ),
     "no rule that asks the routes": (
         lambda w: (
             w.change(
-                "e", rules=(replace(MAIN, table="default", words="lookup default", looks_up_main=False),)
+                "e",
+                rules=(replace(MAIN, table="default", description="lookup default", looks_up_main=False),),
             ),
             w.dropping.add("e"),
         ),
@@ -223,11 +224,11 @@ HOST_FAULTS |= {
     ),
     "a packet filter that no ping meets": (filtered, [("packet_filter", "e")]),
     "a filter of tc": (
-        lambda w: w.change_interface("e/nic2", queues="clsact", has_ingress_hook=True),
+        lambda w: w.change_interface("e/nic2", queue_notes="clsact", has_ingress_hook=True),
         [("wrong_queue", "e/nic2")],
     ),
     "a queue that delays": (
-        lambda w: w.change_interface("e/nic2", queues="netem 8001:"),
+        lambda w: w.change_interface("e/nic2", queue_notes="netem 8001:"),
         [("wrong_queue", "e/nic2")],
     ),
 }
@@ -237,13 +238,15 @@ OF_OTHERS = {
         "e", rules=(rule("", source="192.0.2.0/24", action="prohibit"), MAIN)
     ),
     "a rule whose table has routes of others": lambda w: w.change(
-        "e", rules=(rule("", table="7"), MAIN), tables={"7": (replace(DEFAULT, target="192.0.2.0/24"),)}
+        "e",
+        rules=(rule("", table="7"), MAIN),
+        routes_by_table={"7": (replace(DEFAULT, target="192.0.2.0/24"),)},
     ),
     "a table with routes back": lambda w: w.change(
-        "e", rules=(rule("", table="7"), MAIN), tables={"7": (replace(DEFAULT, options="throw"),)}
+        "e", rules=(rule("", table="7"), MAIN), routes_by_table={"7": (replace(DEFAULT, options="throw"),)}
     ),
     "a rule of another interface": lambda w: w.change(
-        "e", rules=(rule("", action="prohibit", input="mgmt"), MAIN)
+        "e", rules=(rule("", action="prohibit", input_interface="mgmt"), MAIN)
     ),
     "a rule of marked packets": lambda w: w.change(
         "e", rules=(rule("", action="prohibit", needs_mark=True), MAIN)
@@ -326,7 +329,7 @@ def check(world, plant, expected):
     plant(world)
     told = world.told()
     assert told == sorted(expected)
-    assert all(kind in KINDS and KINDS[kind].hint for kind, _ in told)
+    assert all(kind in FINDING_KINDS and FINDING_KINDS[kind].hint for kind, _ in told)
 
 
 def test_forty_faults_are_planted():
@@ -419,7 +422,7 @@ def test_power_outside_the_modules_window_is_told_where_no_loss_is(worlds):
     first = ("b", "nic1")
     received = {
         **evidence.received,
-        first: replace(evidence.received[first], window=PowerThresholds(-20.0, -18.0, -6.0, -5.0)),
+        first: replace(evidence.received[first], thresholds=PowerThresholds(-20.0, -18.0, -6.0, -5.0)),
     }
     world.evidence = lambda: replace(evidence, received=received)
     (finding,) = world.findings()
@@ -433,7 +436,7 @@ def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
     """Thresholds are of a lane: the four together carry -1.9 dBm, 0.1 dB less than planned."""
     world = worlds()
     evidence = world.evidence()
-    reading = ReceiverReading((-7.0, -7.0, -7.0, -18.5), window=PowerThresholds(-18.0, -17.0, 1.0, 2.0))
+    reading = ReceiverReading((-7.0, -7.0, -7.0, -18.5), thresholds=PowerThresholds(-18.0, -17.0, 1.0, 2.0))
     received = {**evidence.received, ("b", "nic1"): reading}
     world.evidence = lambda: replace(evidence, received=received)
     (finding,) = world.findings()
@@ -441,7 +444,7 @@ def test_one_weak_lane_of_four_is_told_by_proof_and_drift_alike(worlds):
     assert (
         finding.detail == "b/nic1: lane 4 receives -18.5 dBm, less than the -18.0 dBm that its module needs"
     )
-    assert tuple(judge_modules(world.lab, world.circuits, evidence.switches, received)) == (finding,)
+    assert tuple(judge_modules(world.lab, world.circuits, evidence.reading_by_switch, received)) == (finding,)
 
 
 def test_a_dark_lane_of_four_is_no_loss_of_the_fibre(worlds):
@@ -450,7 +453,7 @@ def test_a_dark_lane_of_four_is_no_loss_of_the_fibre(worlds):
     evidence = world.evidence()
     lane_dbm = evidence.received["b", "nic1"].power_dbm - 10 * math.log10(4)
     reading = ReceiverReading(
-        (lane_dbm, lane_dbm, -math.inf, lane_dbm), window=PowerThresholds(-18.0, -17.0, 1.0, 2.0)
+        (lane_dbm, lane_dbm, -math.inf, lane_dbm), thresholds=PowerThresholds(-18.0, -17.0, 1.0, 2.0)
     )
     world.evidence = lambda: replace(evidence, received={**evidence.received, ("b", "nic1"): reading})
     (finding,) = world.findings()
@@ -469,8 +472,8 @@ def test_packets_over_another_way_are_told_where_no_route_explains_it(worlds):
     world = worlds()
     evidence = world.evidence()
     (reached,) = evidence.reached
-    pair = next(pair for pair, hops in reached.hops.items() if hops == 1)
-    reached = (replace(reached, hops={**reached.hops, pair: 2}),)
+    pair = next(pair for pair, hops in reached.hop_count_by_pair.items() if hops == 1)
+    reached = (replace(reached, hop_count_by_pair={**reached.hop_count_by_pair, pair: 2}),)
     world.evidence = lambda: replace(evidence, reached=reached)
     assert world.told() == [("wrong_path", " -> ".join(pair))]
 

@@ -73,12 +73,12 @@ def killed_after_two_hosts(monkeypatch):
 @pytest.mark.long
 def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkeypatch):
     with (
-        start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up,
+        start_lab(four_hosts(testbed12), hosts="kernel", may_move=True) as up,
         open_journal(tmp_path) as journal,
         open_lab(up.lab, journal) as session,
     ):
         lab = session.lab
-        assert session.bring_up(ring()).verified.ok
+        assert session.bring_up(ring()).verify_report.ok
         with killed_after_two_hosts(monkeypatch):
             session.bring_up(ring(simplex=True))
         with sqlite3.connect(journal.path) as connection:
@@ -88,7 +88,7 @@ def test_hosts_that_hold_their_routes_are_left_alone(testbed12, tmp_path, monkey
         here, design = build_intent_design(lab, left.intent)
         resumed = resume(session, left, design)
         assert (resumed.state, resumed.reason) == ("verified", "finished and verified")
-        assert ping_all(session.fleet).missing == ()
+        assert ping_all(session.fleet).missing_pairs == ()
     *_, record = load_operations(tmp_path, lab.name)
     hosts = {host.name: [step.state.value for step in record.list_steps(host.name)] for host in here.hosts}
     assert hosts == {
@@ -108,12 +108,12 @@ def lost(session, design, deadline_s=20.0):
 
 
 def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, tmp_path, monkeypatch, capsys):
-    with start_lab(four_hosts(testbed12), hosts="kernel", move=True) as up:
+    with start_lab(four_hosts(testbed12), hosts="kernel", may_move=True) as up:
         lab_file = tmp_path / "lab.yaml"
         lab_file.write_text(render_lab(up.lab))
         with open_journal(tmp_path) as journal, open_lab(up.lab, journal) as session:
-            assert session.bring_up(ring()).verified.ok
-            send_request(up.control["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
+            assert session.bring_up(ring()).verify_report.ok
+            send_request(up.control_addresses["plant"], {"do": "cut", "fibre": "a/nic1:transmit"})
             planned = lost(session, ring())
             assert planned.repatched_design is None, "no circuit can help where every NIC is in use"
             with killed_after_two_hosts(monkeypatch):
@@ -126,7 +126,7 @@ def test_a_repair_of_routes_alone_is_finished_from_what_is_lost_now(testbed12, t
         assert (resumed["operation"], resumed["state"]) == (left.operation, "verified")
         assert resumed["unfinished"] == []
         with open_lab(up.lab, None) as session:
-            assert ping_all(session.fleet).missing == ()
+            assert ping_all(session.fleet).missing_pairs == ()
     *_, record = load_operations(tmp_path, up.lab.name)
     hosts = {name: [step.state.value for step in record.list_steps(name)] for name in "abcd"}
     assert hosts == {

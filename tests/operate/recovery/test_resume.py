@@ -119,7 +119,7 @@ def test_a_repair_that_was_killed_after_its_detours_is_named_and_finished(
     held = killed("repair")
     (left,) = find_unfinished_operations(tmp_path, testbed12)
     assert "the apply of epoch 2" in left.detail
-    assert (left.intent.topology_source.repairs, left.circuits_stood) == (1, False)
+    assert (left.intent.topology_source.repaired_epoch, left.were_circuits_in_place) == (1, False)
     switch = memory_switch(held=held)
     with open_journal(tmp_path) as journal:
         session = LabSession(testbed12, {"ocs1": switch}, None, journal)
@@ -139,7 +139,7 @@ def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_sw
     session.bring_up(build_design(testbed12, simplex=True))
     confirmations = ConfirmationLog(journal, testbed12.name)
     confirmations.request(2, 1, 60.0)
-    confirmations.change(2, ("requested",), "failed", reason="no answer")
+    confirmations.change_state(2, ("requested",), "failed", reason="no answer")
     switch.held, writes = CrossConnects(), switch.writes
     resumed = resume(session, find_unfinished(tmp_path, testbed12, None), None)
     assert resumed.state == "unknown"

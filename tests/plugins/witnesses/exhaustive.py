@@ -67,7 +67,7 @@ def optimum(problem: Problem) -> Optimum:
             f"{len(points)} strategies on {len(graphs)} topologies are more than {MOST} to try: take fewer servers "
             f"or operators"
         )
-    best = Optimum(math.inf, objective.start(), graphs[0], tried)
+    best = Optimum(math.inf, objective.get_start_point(), graphs[0], tried)
     for topology in graphs:
         costs = Costs(problem, build_paths(topology, problem.rate_gbps))
         for point in points:
@@ -157,7 +157,7 @@ def _candidates(annealer: Annealer) -> Iterator[tuple[float, Strategy, Topology]
     """Yield what there is, with its time in closed form: what is fast comes first, and is the measure of the others."""
     problem = annealer.problem
     spread: list[tuple[Program, Strategy]] = []
-    for count in annealer.list_counts():
+    for count in annealer.list_microbatch_counts():
         objective = annealer.get_objective(count)
         for point in product(*(range(len(known)) for known in objective.shardings)):
             if objective.fits_memory(point):

@@ -84,10 +84,10 @@ def cut_and_repair(
         back_s=back - began,
         repatch_s=brought.routes_s,
         repatch_stall_s=max(loop.gaps(again)),
-        outage_s=brought.apply.outage_s,
+        outage_s=brought.apply_result.outage_s,
         usual_s=statistics.median(loop.gaps(0.0, until=began)),
         rows=loop.rows - first,
-        findings=len(brought.verified.findings),
+        findings=len(brought.verify_report.findings),
         why=planned.repair.reason,
     )
 

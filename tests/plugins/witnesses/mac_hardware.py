@@ -16,7 +16,7 @@ import fpga
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
 from fpga.hdl.design import Design, make_block_design
 from fpga.photonic_mac.cycles import Timing, Trace, calculate_cycles, sum_cycles
-from fpga.photonic_mac.network import LANES, Integers, Network, Optics, count_beats
+from fpga.photonic_mac.network import LANE_COUNT, Integers, Network, Optics, count_beats
 
 _FPGA = Path(fpga.__file__).parent
 WEIGHT_WORDS = 16896
@@ -25,8 +25,8 @@ MAX_LAYERS = 4
 _MARGIN = 8
 """Cycles that are run beyond the end of an inference."""
 _INPUTS = {
-    "weight_write_i": 1, "weight_address_i": 15, "weight_data_i": 9 * LANES, "image_write_i": 1, "image_row_i": 6,
-    "image_data_i": 8 * LANES, "layer_write_i": 1, "layer_address_i": 2, "layer_data_i": 56, "layers_i": 3,
+    "weight_write_i": 1, "weight_address_i": 15, "weight_data_i": 9 * LANE_COUNT, "image_write_i": 1, "image_row_i": 6,
+    "image_data_i": 8 * LANE_COUNT, "layer_write_i": 1, "layer_address_i": 2, "layer_data_i": 56, "layers_i": 3,
     "preamble_i": 8, "limit_i": 32, "sparsity_i": 1, "run_i": 1, "optics_delay_i": 4, "optics_shift_i": 4,
     "optics_gain_i": 9, "optics_noise_i": 1, "optics_seed_i": 32,
 }  # fmt: skip
@@ -39,7 +39,7 @@ _OUTPUTS = {
 def _placed(widths: Mapping[str, int]) -> tuple[Port, ...]:
     ports: list[Port] = []
     for name, width in widths.items():
-        ports.append(Port(name, width, ports[-1].column + ports[-1].words if ports else 0))
+        ports.append(Port(name, width, ports[-1].column + ports[-1].word_count if ports else 0))
     return tuple(ports)
 
 
@@ -79,7 +79,7 @@ def _layer_entry(outputs: int, inputs: int) -> int:
 def _weight_words(weights: Integers) -> Rows:
     """Return the words of a layer as they are sent: sixteen times magnitude and sign (1: not negative)."""
     inputs = weights.shape[1]
-    padded = np.pad(weights, ((0, 0), (0, count_beats(inputs) * LANES - inputs))).reshape(-1, LANES)
+    padded = np.pad(weights, ((0, 0), (0, count_beats(inputs) * LANE_COUNT - inputs))).reshape(-1, LANE_COUNT)
     return _packed(np.abs(padded) | (padded >= 0) << 8, 9)
 
 
@@ -94,7 +94,9 @@ def run_rows(
     if timing.delay != optics.delay:
         raise ValueError(f"light is late by {optics.delay} cycles, not {timing.delay}")
     pixels = np.asarray(image, np.int32).ravel()
-    words = _packed(np.pad(pixels, (0, count_beats(len(pixels)) * LANES - len(pixels))).reshape(-1, LANES), 8)
+    words = _packed(
+        np.pad(pixels, (0, count_beats(len(pixels)) * LANE_COUNT - len(pixels))).reshape(-1, LANE_COUNT), 8
+    )
     cycles = sum_cycles(calculate_cycles(network.shapes, timing))
     rows = _rows(len(words) + cycles + _MARGIN)
     _put(rows, "image_write_i", np.arange(len(rows)) < len(words))
@@ -158,20 +160,20 @@ def _trace(outputs: Rows) -> Trace:
 def _check_size(network: Network) -> None:
     words = sum(outputs * count_beats(inputs) for outputs, inputs in network.shapes)
     widest = max(max(shape) for shape in network.shapes)
-    if words > WEIGHT_WORDS or widest > IMAGE_ROWS * LANES or len(network.layers) > MAX_LAYERS:
+    if words > WEIGHT_WORDS or widest > IMAGE_ROWS * LANE_COUNT or len(network.layers) > MAX_LAYERS:
         raise ValueError(
-            f"the memories hold {WEIGHT_WORDS} words of weights, {IMAGE_ROWS * LANES} activations and {MAX_LAYERS}"
+            f"the memories hold {WEIGHT_WORDS} words of weights, {IMAGE_ROWS * LANE_COUNT} activations and {MAX_LAYERS}"
             f" layers; this network has {words}, {widest} and {len(network.layers)}"
         )
 
 
 def _rows(cycles: int) -> Rows:
-    return np.zeros((cycles, PORTS.input_columns), np.uint64)
+    return np.zeros((cycles, PORTS.input_column_count), np.uint64)
 
 
 def _columns(name: str) -> slice:
     port = PORTS.find_input(name)
-    return slice(port.column, port.column + port.words)
+    return slice(port.column, port.column + port.word_count)
 
 
 def _put(rows: Rows, name: str, values: NDArray[np.generic]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fpga.count_action.ports import Port, Ports, Rows
 from fpga.hdl.design import Design, make_block_design
-from lightning.serving.packets.codec import HEADER, MAGIC, Code, Kind, find_flaw
+from lightning.serving.packets.codec import HEADER, MAGIC, Kind, RefusalCode, find_invalid_field
 
 MAC, ADDRESS, PORT = bytes.fromhex("02a1b2c3d4e5"), bytes([10, 1, 2, 3]), 9000
 MODELS = {0: 3, 1: 784, 2: 1440, 5: 54, 6: 55, 9: 1, 15: 118, 0x80000001: 64}
@@ -43,7 +43,7 @@ _BETWEEN = {"reply_valid": 1, "reply_ready": 1, "reply": 234, "echo": 512, "echo
 def _placed(widths: Mapping[str, int]) -> tuple[Port, ...]:
     ports: list[Port] = []
     for name, width in widths.items():
-        ports.append(Port(name, width, ports[-1].column + ports[-1].words if ports else 0))
+        ports.append(Port(name, width, ports[-1].column + ports[-1].word_count if ports else 0))
     return tuple(ports)
 
 
@@ -156,14 +156,16 @@ def _datagram_fate(client: bytes, datagram: bytes, models: Mapping[int, int]) ->
     magic, version, kind, datatype, code, model, deadline, number, fragment, fragments, length, spare = (
         HEADER.unpack_from(datagram)
     )
-    flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram))
+    flaw = find_invalid_field(
+        magic, version, kind, datatype, code, fragment, fragments, length, spare, len(datagram)
+    )
     if flaw or kind != Kind.REQUEST:
         is_marked = magic == MAGIC and kind == Kind.REQUEST
-        return Fate("malformed", refusal(client, model, number, Code.MALFORMED) if is_marked else b"")
+        return Fate("malformed", refusal(client, model, number, RefusalCode.MALFORMED) if is_marked else b"")
     if model not in models:
-        return Fate("unknown_model", refusal(client, model, number, Code.UNKNOWN_MODEL))
+        return Fate("unknown_model", refusal(client, model, number, RefusalCode.UNKNOWN_MODEL))
     if datatype != 1 or fragments != 1 or length != models[model]:
-        return Fate("refused", refusal(client, model, number, Code.INPUT))
+        return Fate("refused", refusal(client, model, number, RefusalCode.INPUT))
     return Fate(REQUEST, request=Request(client, model, number, deadline, datagram[HEADER.size :]))
 
 
@@ -204,7 +206,18 @@ class Answer:
             return refusal(self.request.client, self.request.model, self.request.number, self.code)
         message = struct.pack(">IIQ", self.chosen, len(self.scores) // 4, self.cycles) + self.scores
         header = HEADER.pack(
-            MAGIC, 1, Kind.ANSWER, 2, 0, self.request.model, 0, self.request.number, 0, 1, len(message), 0
+            MAGIC,
+            1,
+            Kind.ANSWER,
+            2,
+            0,
+            self.request.model,
+            0,
+            self.request.number,
+            0,
+            1,
+            len(message),
+            0,
         )
         return datagram_to(self.request.client, header + message)
 
@@ -269,9 +282,9 @@ class Bench:
         answer_of = answer_of or self._random_answer
         beats = _beats(frames)
         seen = Seen(moments={name: [] for name in ("begin", "end", REQUEST, "answer", "sent")})
-        row = np.zeros((1, PORTS.input_columns), np.uint64)
-        inputs = {port.name: slice(port.column, port.column + port.words) for port in PORTS.inputs}
-        outputs = {port.name: (port.column, port.words, port.width) for port in PORTS.outputs}
+        row = np.zeros((1, PORTS.input_column_count), np.uint64)
+        inputs = {port.name: slice(port.column, port.column + port.word_count) for port in PORTS.inputs}
+        outputs = {port.name: (port.column, port.word_count, port.width) for port in PORTS.outputs}
 
         def put(name: str, value: int) -> None:
             row[0, inputs[name]] = _words(value, inputs[name].stop - inputs[name].start)
@@ -285,7 +298,7 @@ class Bench:
         place, now, model, word, quiet, was_pending, offering = 0, self.now, 0, 0, 0, False, False
         frame = bytearray()
         answer_is_new = begins = opens = True
-        found = np.zeros((1, PORTS.output_columns), np.uint64)
+        found = np.zeros((1, PORTS.output_column_count), np.uint64)
 
         def get(name: str) -> int:
             return int(found[0, outputs[name][0]])

@@ -10,12 +10,12 @@ from fpga.bus import make_simulated_bus
 from fpga.count_action import Count, CountKind, Datapath, Module, Ref, Signal, SignalKind, Target
 from sim.twins.board.__main__ import main
 from sim.twins.board.memory import (
-    FIRMWARE,
+    FIRMWARE_FOLDER,
     AddressSpace,
     BoardFiles,
     BufferRequestError,
     Buffers,
-    NoRegister,
+    NoRegisterError,
     Slot,
 )
 
@@ -44,9 +44,9 @@ def test_datapath_answers_in_its_slot(space, datapath):
 
 @pytest.mark.parametrize("address", [0, 0xFFC, 0x1100])
 def test_nothing_answers_beside_it(space, address):
-    with pytest.raises(NoRegister, match="the datapath is at 0x1000 to 0x10ff"):
+    with pytest.raises(NoRegisterError, match="the datapath is at 0x1000 to 0x10ff"):
         space.read32(address)
-    with pytest.raises(NoRegister):
+    with pytest.raises(NoRegisterError):
         space.write32(address, 1)
 
 
@@ -71,7 +71,7 @@ def test_files_load_the_logic():
     assert (files.exists("/nowhere"), files.read("/nowhere")) == (False, b"")
     files.write(f"{MANAGER}firmware", b"absent.bin\n")
     assert (files.read(f"{MANAGER}state"), loads) == (b"firmware request error\n", [])
-    files.write(f"{FIRMWARE}here.bin", b"bits")
+    files.write(f"{FIRMWARE_FOLDER}here.bin", b"bits")
     files.write(f"{MANAGER}firmware", b"here.bin\n")
     assert (files.read(f"{MANAGER}state"), loads) == (b"operating\n", [1])
 

@@ -79,7 +79,7 @@ class Terminal:
 
     @property
     def closed(self) -> bool:
-        return self._client.closed
+        return self._client.is_closed
 
 
 PROVISIONED, MOVING = "AS=UMA,OS=RDY,OC=OK", "AS=IS,OS=RDY,OC=OK"
@@ -439,16 +439,16 @@ def test_names_and_numbers_are_one_to_one():
     def check(ports: int, parts: list[int]) -> None:
         names, name = PortNames(ports), ".".join(map(str, parts))
         try:
-            number = names.number(name)
+            number = names.parse_name(name)
         except MatrixRefusal:
             met[False] += 1
         else:
             met[True] += 1
             assert 1 <= number <= ports
-            assert names.name(number) == name
+            assert names.format_name(number) == name
 
     check()
-    assert len({PortNames(320).name(number) for number in range(1, 321)}) == 320
+    assert len({PortNames(320).format_name(number) for number in range(1, 321)}) == 320
     assert min(met[True], met[False]) >= 10
 
 

@@ -28,7 +28,7 @@ class Terminal:
 
     @property
     def closed(self) -> bool:
-        return self._client.closed
+        return self._client.is_closed
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.twins.families.glimmerglass import End, Numbering, State, format_circuit_row
+from sim.twins.families.glimmerglass import CircuitEnd, CircuitState, Numbering, format_circuit_row
 from sim.twins.frontends.tl1 import Denial
 from sim.twins.plant import Plant
 
@@ -70,7 +70,7 @@ class Terminal:
 
     @property
     def closed(self) -> bool:
-        return self._client.closed
+        return self._client.is_closed
 
 
 @pytest.fixture
@@ -137,7 +137,9 @@ def test_published_disconnections(device, terminal, command, left):
 
 
 def test_published_row_of_2005():
-    row = format_circuit_row("2005", End(10046, "", -5.873), End(20047, "", -6.762), State("steady"))
+    row = format_circuit_row(
+        "2005", CircuitEnd(10046, "", -5.873), CircuitEnd(20047, "", -6.762), CircuitState("steady")
+    )
     assert row == (
         "GGN:IPORTID=10046,IPORTNAME=,OPORTID=20047,OPORTNAME=,CONNID=0,CONNSTATE=steady,CONNCAUSE=none,"
         "INPWR=-5.873,OUTPWR=-6.762,PWRLOSS=0.889,CONNLOCK=0,CONNLOCKUSER="

@@ -55,15 +55,15 @@ async def perform(device, clock, verb, value):
     matrix = device.matrix
     match verb:
         case "add" | "force":
-            device.change(matrix.plan_connections(*value, "replace" if verb == "force" else None))
+            device.change_connections(matrix.plan_connections(*value, "replace" if verb == "force" else None))
         case "only":
-            device.change(matrix.plan_exact(*value), is_whole=True)
+            device.change_connections(matrix.plan_exact_connections(*value), is_full_configuration=True)
         case "sub":
-            device.change(matrix.plan_removal(value))
+            device.change_connections(matrix.plan_removal(value))
         case "cut ports":
-            device.change(matrix.plan_port_removal([value]))
+            device.change_connections(matrix.plan_port_removal([value]))
         case "clear":
-            device.change(matrix.plan_full_removal(), is_whole=True)
+            device.change_connections(matrix.plan_full_removal(), is_full_configuration=True)
         case "disable" | "enable":
             matrix.check_port(value)
             device.set_disabled({value}, is_disabled=verb == "disable")
@@ -132,7 +132,7 @@ def test_a_renderer_that_fails_does_not_stop_the_mirrors():
         clock, plant = VirtualClock(), Fails()
         device = make(plant, clock)
         with pytest.raises(RuntimeError, match="tc"):
-            device.change({1: 5})
+            device.change_connections({1: 5})
         plant.broken = False
         await clock.advance(0.02)
         await device.wait_idle()
@@ -146,7 +146,7 @@ def test_idle_callbacks():
         clock, called = VirtualClock(), []
         device = make(Plant({}), clock)
         device.call_when_idle(lambda: called.append("at once"))
-        device.change({1: 5})
+        device.change_connections({1: 5})
         device.call_when_idle(lambda: called.append("later"))
         assert called == ["at once"]
         await clock.advance(0.02)
@@ -157,7 +157,7 @@ def test_idle_callbacks():
 
 def test_fates_come_in_their_turn():
     faults = SwitchFaults(close_after_commands=2)
-    assert [faults.take_delivery() for _ in range(3)] == [
+    assert [faults.determine_delivery() for _ in range(3)] == [
         Delivery.ANSWERED,
         Delivery.NOT_ANSWERED,
         Delivery.ANSWERED,

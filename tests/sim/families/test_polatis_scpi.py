@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
 
-from sim.twins.families.polatis.scpi_frontend import LineReader, parse_port_list, show_ports, split_units
+from sim.twins.families.polatis.scpi_frontend import LineReader, format_ports, parse_port_list, split_units
 from sim.twins.frontends.scpi import ErrorQueue, ScpiError, compile_header
 
 NO_ERROR = '0, "No error"'
@@ -313,7 +313,7 @@ def test_byte_by_byte_over_the_wire(client):
 
 @given(st.lists(st.integers(1, 4096), max_size=50))
 def test_lists_are_read_as_they_are_written(ports):
-    assert parse_port_list(show_ports(ports)) == ports
+    assert parse_port_list(format_ports(ports)) == ports
 
 
 @given(st.text(max_size=60))

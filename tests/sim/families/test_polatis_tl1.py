@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from needs import needs
 
 from sim.twins.families.polatis.tl1_frontend import parse_ports
-from sim.twins.frontends.tl1 import CommandReader, Denial, parse
+from sim.twins.frontends.tl1 import CommandReader, Denial, parse_command
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_bytes_in_any_pieces_give_the_same_commands():
 
 
 def test_the_fields_of_a_command():
-    command = parse('set-port-atten:"ocs1":33:c1::a,b:mode=ABSOLUTE,LEVEL=-10.0')
+    command = parse_command('set-port-atten:"ocs1":33:c1::a,b:mode=ABSOLUTE,LEVEL=-10.0')
     assert (command.verb, command.tid, command.aid, command.ctag) == ("SET-PORT-ATTEN", "ocs1", "33", "c1")
     assert command.positional == ("a", "b")
     assert command.keywords == {"MODE": "ABSOLUTE", "LEVEL": "-10.0"}
@@ -243,7 +243,7 @@ def test_the_fields_of_a_command():
 
 @given(st.text(max_size=60))
 def test_no_command_is_too_strange_to_be_parsed(text):
-    assert parse(text).ctag
+    assert parse_command(text).ctag
 
 
 @given(st.lists(st.integers(1, 999), min_size=1, max_size=20))

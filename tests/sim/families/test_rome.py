@@ -393,7 +393,7 @@ def test_a_power_cut_takes_the_queue_and_leaves_the_circuits(rome):
     typist.ask("connection create E2 to W2")
     typist.wait(50)
     typist.world.do("power_cycle")
-    assert typist.client.closed
+    assert typist.client.is_closed
     again = Typist(typist.world)
     assert again.wait(600) == []
     assert again.circuits() == {"E1": "W1"}
@@ -425,9 +425,9 @@ def test_telnet_asks_who_it_is(world):
 def test_an_idle_session_ends(world):
     typist = Typist(world("rome", idle_s="600"))
     typist.world.advance(599)
-    assert not typist.client.closed
+    assert not typist.client.is_closed
     typist.world.advance(2)
-    assert typist.client.closed
+    assert typist.client.is_closed
 
 
 def test_both_fronts_show_one_state(rome):

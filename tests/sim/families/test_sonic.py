@@ -165,7 +165,7 @@ def test_exit_ends_the_shell(typist, line):
     typist.world.settle()
     _, *printed = typist.client.receive().decode().split("\r\n")
     assert printed == (["last", ""] if "echo" in line else [""])
-    assert typist.client.closed
+    assert typist.client.is_closed
 
 
 def test_show_works_with_sudo_too(typist):

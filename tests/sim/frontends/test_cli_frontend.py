@@ -122,7 +122,7 @@ def test_a_backspace_takes_back_and_ctrl_c_drops_the_line(device):
 
 
 def test_no_echo_and_colour(device):
-    ocs = device(CliStyle("ocs> ", echo=False, colour=True))
+    ocs = device(CliStyle("ocs> ", echoes_input=False, has_colour=True))
     client = ocs.attach()
     assert ocs.screen(client) == "\x1b[1;34mocs> \x1b[0m"
     assert ocs.screen(client, b"count 1\r") == "row 0\r\n\x1b[1;34mocs> \x1b[0m"
@@ -145,7 +145,7 @@ def test_leaving(device, word):
     ocs = device()
     client = ocs.attach()
     ocs.screen(client, word + b"\r")
-    assert client.closed
+    assert client.is_closed
 
 
 def test_what_is_announced_goes_to_every_session(device):
@@ -162,13 +162,13 @@ def test_an_idle_session_ends_and_a_working_one_does_not(device):
     idle, busy = ocs.attach(), ocs.attach()
     ocs.screen(idle, b"who\r", seconds=100)
     ocs.screen(busy, b"wait 500\r", seconds=79)
-    assert not idle.closed
+    assert not idle.is_closed
     ocs.run(seconds=2)
-    assert (idle.closed, busy.closed) == (True, False)
+    assert (idle.is_closed, busy.is_closed) == (True, False)
     assert ocs.screen(busy, seconds=420).endswith("waited\r\nocs> ")
-    assert not busy.closed
+    assert not busy.is_closed
     ocs.run(seconds=181)
-    assert busy.closed
+    assert busy.is_closed
 
 
 def test_typing_keeps_a_session_alive(device):
@@ -176,23 +176,23 @@ def test_typing_keeps_a_session_alive(device):
     client = ocs.attach()
     for _ in range(5):
         ocs.screen(client, b"who\r", seconds=170)
-    assert not client.closed
+    assert not client.is_closed
 
 
 def test_expired_sessions_are_ended(device):
     ocs = device()
     clients = [ocs.attach() for _ in range(3)]
     ocs.run()
-    assert (ocs.frontend.session_count, ocs.frontend.expire()) == (3, 3)
+    assert (ocs.frontend.session_count, ocs.frontend.expire_sessions()) == (3, 3)
     ocs.run()
-    assert [client.closed for client in clients] == [True] * 3
+    assert [client.is_closed for client in clients] == [True] * 3
     assert ocs.frontend.session_count == 0
 
 
 class TestFaults:
     @pytest.fixture
     def ocs(self, device):
-        return device(CliStyle("ocs> ", noise="12:00 NOISE"))
+        return device(CliStyle("ocs> ", noise_line="12:00 NOISE"))
 
     @pytest.fixture
     def client(self, ocs):
@@ -225,7 +225,7 @@ class TestFaults:
     def test_a_line_that_closes_within_a_command(self, ocs, client, executes):
         ocs.line_faults.close_after_commands, ocs.line_faults.close_executes = 1, executes
         ocs.screen(client, b"count 3\r")
-        assert client.closed
+        assert client.is_closed
 
 
 class TestTelnet:
@@ -251,7 +251,7 @@ class TestTelnet:
         for _ in range(2):
             assert self.login(ocs, client, b"guess") == "\r\nLogin incorrect\r\nlogin: "
         self.login(ocs, client, b"guess")
-        assert client.closed
+        assert client.is_closed
 
     def test_options_are_no_typing_however_split(self, ocs, client):
         answers = bytes([IAC, DO, ECHO, IAC, WILL, 24, IAC, WONT, 31, IAC, SB, 24, 0, 65, IAC, SE])

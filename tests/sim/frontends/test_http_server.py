@@ -22,12 +22,14 @@ STRANGER = "Authorization: Basic " + b64encode(b"admin:no").decode()
 
 
 async def put(request: Any) -> HttpAnswer:
-    return make_json_answer({"heard": request.json(), "by": request.user}, 201)
+    return make_json_answer({"heard": request.parse_json(), "by": request.user}, 201)
 
 
 ROUTES = [
     Route(
-        "GET", r"/ports/(\d+)", lambda request: make_json_answer([request.captured[0], dict(request.query)])
+        "GET",
+        r"/ports/(\d+)",
+        lambda request: make_json_answer([request.captured_groups[0], dict(request.query)]),
     ),
     Route("PUT", r"/ports/(\d+)", put),
     Route("DELETE", r"/ports/(\d+)", lambda _: HttpAnswer(204)),
@@ -151,7 +153,7 @@ def test_a_401_says_how_to_log_in():
 
 def test_an_account_that_may_only_read():
     asked = (request("GET", "/ports/1", READER), request("DELETE", "/ports/1", READER))
-    assert statuses(serve(*asked, read_only={"viewer"})) == [200, 403]
+    assert statuses(serve(*asked, read_only_users={"viewer"})) == [200, 403]
 
 
 def test_without_accounts_everybody_may():
@@ -175,7 +177,7 @@ def test_too_long_a_body_is_refused():
 
 
 def test_a_login_hands_out_a_cookie_that_stands_for_it():
-    server = HttpServer(ROUTES, accounts={"admin": "root"}, cookie="SID")
+    server = HttpServer(ROUTES, accounts={"admin": "root"}, cookie_name="SID")
     heard = serve_with(server, request("GET", "/ports/1", ADMIN))
     cookie = re.search(r"Set-Cookie: (SID=\w+); Path=/", heard)[1]
     with_cookie = request("GET", "/ports/1", f"Cookie: other=1; {cookie}")

@@ -20,8 +20,11 @@ B = HostSpec("b", "lb000000-b", IPv4Interface("10.97.0.12/24"), 2222, ("nic1",))
 PASSWD = "root:x:0:0:root:/root:/bin/zsh\nsshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n"
 KEY = "ssh-ed25519 AAAA 'quoted' $HOME"
 KEYS = LabKeys(
-    login=KeyPair("private of root\n", "ssh-ed25519 LOGIN root@lab"),
-    servers={"a": KeyPair("private of a\n", "ssh-ed25519 AAA a"), "b": KeyPair("...", "ssh-ed25519 BBB b")},
+    login_key=KeyPair("private of root\n", "ssh-ed25519 LOGIN root@lab"),
+    server_keys={
+        "a": KeyPair("private of a\n", "ssh-ed25519 AAA a"),
+        "b": KeyPair("...", "ssh-ed25519 BBB b"),
+    },
 )
 TOOLS = {"sshd": "/usr/sbin/sshd", "ssh-keygen": "/usr/bin/ssh-keygen", "setpriv": "/usr/bin/setpriv"}
 

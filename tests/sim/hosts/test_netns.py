@@ -37,19 +37,19 @@ def test_a_namespace_is_listed_until_it_is_deleted(name):
 
 
 def test_only_the_entering_thread_is_inside(name):
-    netns.batch("ip", ["link add inside type veth peer name other"], name)
+    netns.run_batch("ip", ["link add inside type veth peer name other"], name)
     assert "inside" in links_of(name)
     assert "inside" not in [link for _, link in socket.if_nameindex()]
 
 
 def test_a_batch_names_the_line_that_failed_and_what_the_tool_said(name):
     with pytest.raises(KernelFault, match=r"`ip link set nowhere up` failed: Cannot find device") as caught:
-        netns.batch("ip", ["link set lo up", "link set nowhere up", "link set lo down"], name)
+        netns.run_batch("ip", ["link set lo up", "link set nowhere up", "link set lo down"], name)
     assert caught.value.code == "kernel"
 
 
 def test_no_lines_start_no_process():
-    netns.batch("ip", [], "a-namespace-that-is-not-there")
+    netns.run_batch("ip", [], "a-namespace-that-is-not-there")
 
 
 def test_an_unknown_namespace_is_named():
@@ -63,7 +63,7 @@ def test_an_exception_inside_comes_out(name):
 
 
 def test_a_socket_listens_inside_and_only_there(name):
-    netns.batch("ip", ["link set lo up"], name)
+    netns.run_batch("ip", ["link set lo up"], name)
     with netns.bind_in_namespace(name, "127.0.0.1", 7) as listener:
         listener.listen()
         netns.call_in_namespace(name, lambda: socket.create_connection(("127.0.0.1", 7), timeout=5).close())
@@ -72,7 +72,7 @@ def test_a_socket_listens_inside_and_only_there(name):
 
 
 def test_an_address_in_use_is_an_error_with_a_code(name):
-    netns.batch("ip", ["link set lo up"], name)
+    netns.run_batch("ip", ["link set lo up"], name)
     with netns.bind_in_namespace(name, "127.0.0.1", 7) as listener:
         listener.listen()
         with pytest.raises(KernelFault, match=r"cannot listen on 127\.0\.0\.1:7") as caught:

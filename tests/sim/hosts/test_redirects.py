@@ -62,7 +62,7 @@ def test_any_change_of_light_leaves_exactly_the_new_redirects_and_carriers():
         kernel = ScriptedKernel()
         for old, new in (({}, before), (before, after)):
             rendering = render_changes(old, new, LINK_OF)
-            for command in (*rendering.down, *rendering.filters, *rendering.up):
+            for command in (*rendering.down_commands, *rendering.filter_commands, *rendering.up_commands):
                 kernel.run(command)
             assert kernel.up == {LINK_OF[receiver] for receiver in new}
             assert kernel.target == {LINK_OF[tx]: LINK_OF[rx] for rx, tx in new.items()}
@@ -77,14 +77,14 @@ def test_any_change_of_light_leaves_exactly_the_new_redirects_and_carriers():
 def test_what_stays_lit_is_not_touched():
     kept = {"b/nic1": "a/nic1"}
     rendering = render_changes(kept, {**kept, "a/nic1": "b/nic1"}, LINK_OF)
-    assert rendering.down == ()
-    assert rendering.up == ("link set f0 up",)
-    assert [line.split()[3] for line in rendering.filters] == ["f2"]
+    assert rendering.down_commands == ()
+    assert rendering.up_commands == ("link set f0 up",)
+    assert [line.split()[3] for line in rendering.filter_commands] == ["f2"]
 
 
 def test_far_ends_are_named_by_place_and_numbered_away_from_the_hosts_own_numbers():
     ends = make_far_ends({"spine-with-a-long-name": ("x-0", ["nic1", "nic2"]), "b": ("x-1", ["nic1"])})
-    assert [(end.nic, end.link, end.index) for end in ends] == [
+    assert [(end.nic, end.link_name, end.link_index) for end in ends] == [
         ("spine-with-a-long-name/nic1", "h0n0", 1001),
         ("spine-with-a-long-name/nic2", "h0n1", 1002),
         ("b/nic1", "h1n0", 1003),
@@ -115,7 +115,7 @@ class Bench:
         self.fabric.build(LinkShape(rate_mbps=100, mtu=9000))
         for host, name in self.namespaces.items():
             netns.set_sysctls(name, {"ipv6/conf/all/disable_ipv6": 1})
-            netns.batch("ip", [f"link set {nic} up" for nic in ("nic1", "nic2")], name)
+            netns.run_batch("ip", [f"link set {nic} up" for nic in ("nic1", "nic2")], name)
             for nic in ("nic1", "nic2"):
                 self.sockets[f"{host}/{nic}"] = netns.call_in_namespace(name, lambda nic=nic: self._tap(nic))
 
@@ -293,7 +293,7 @@ def two_hops():
     netns.add_namespaces(names)
     try:
         joined = ((sender, "nic1", forwarder, "nic1"), (forwarder, "nic2", receiver, "nic1"))
-        netns.batch(
+        netns.run_batch(
             "ip",
             [
                 f"link add {a} netns {ours} type veth peer name {b} netns {theirs}"
@@ -303,10 +303,12 @@ def two_hops():
         ends = [(sender, "nic1", "10.9.1.1", 100), (forwarder, "nic1", "10.9.1.2", 100)]
         ends += [(forwarder, "nic2", "10.9.2.1", 50), (receiver, "nic1", "10.9.2.2", 50)]
         for name, nic, address, rate_mbps in ends:
-            netns.batch("ip", [f"link set {nic} up mtu 9000", f"address add {address}/24 dev {nic}"], name)
-            netns.batch("tc", LinkShape(rate_mbps, 9000).make_queue_commands(nic), name)
-        netns.batch("ip", ["route add default via 10.9.1.2"], sender)
-        netns.batch("ip", ["route add default via 10.9.2.1"], receiver)
+            netns.run_batch(
+                "ip", [f"link set {nic} up mtu 9000", f"address add {address}/24 dev {nic}"], name
+            )
+            netns.run_batch("tc", LinkShape(rate_mbps, 9000).make_queue_commands(nic), name)
+        netns.run_batch("ip", ["route add default via 10.9.1.2"], sender)
+        netns.run_batch("ip", ["route add default via 10.9.2.1"], receiver)
         netns.set_sysctls(forwarder, {"ipv4/ip_forward": 1})
         yield names
     finally:

@@ -10,7 +10,7 @@ import pytest
 
 from sim.twins.rfsoc.kit import KitParameters
 from sim.twins.rfsoc.kit.bench import Bench
-from sim.twins.rfsoc.kit.bench.instrument import Settling
+from sim.twins.rfsoc.kit.bench.instrument import SettlingKnobs
 from sim.twins.rfsoc.kit.knobs import set_knobs
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -112,29 +112,29 @@ def test_the_laser_goes_dark_when_it_has_settled_and_not_before(table):
     laser.tell(":POW:STAT 0")
     assert laser.ask(":POW:STAT?") == "0"
     assert laser.settle() > 0
-    assert not one.state.now.is_lit
+    assert not one.state.snapshot.is_lit
     assert laser.ask(":POW:ACT?") == "-99.0000"
     laser.tell(":POW:STAT 1")
     laser.settle()
-    assert one.state.now.is_lit
+    assert one.state.snapshot.is_lit
 
 
 def test_settings_that_follow_one_another_settle_together():
     """The light follows the last of them, by the clock of whoever schedules."""
     state, calls = KitState(KitParameters()), []
-    settling = Settling(state, lambda seconds, act: calls.append((seconds, act)), 0.02)
-    settling.set(laser=False)
-    settling.set(laser_dbm=3.0)
+    settling = SettlingKnobs(state, lambda seconds, act: calls.append((seconds, act)), 0.02)
+    settling.set_knobs(laser=False)
+    settling.set_knobs(laser_dbm=3.0)
     assert [seconds for seconds, _ in calls] == [0.02, 0.02]
     calls[0][1]()
-    assert not settling.is_done
-    assert state.now.is_lit
+    assert not settling.is_settled
+    assert state.snapshot.is_lit
     assert settling.get_setting("laser_dbm") == 3.0
     calls[1][1]()
-    assert settling.is_done
-    assert not state.now.is_lit
-    assert state.now.parameters.laser_dbm == 3.0
-    assert state.now.version == 1
+    assert settling.is_settled
+    assert not state.snapshot.is_lit
+    assert state.snapshot.parameters.laser_dbm == 3.0
+    assert state.snapshot.version == 1
 
 
 def test_the_shutter_is_closed_by_one_and_opened_by_zero(table):
@@ -142,10 +142,10 @@ def test_the_shutter_is_closed_by_one_and_opened_by_zero(table):
     laser = one.client("laser")
     laser.tell(":POW:SHUT 1")
     laser.settle()
-    assert (laser.ask(":POW:SHUT?"), laser.ask(":POW:STAT?"), one.state.now.is_lit) == ("1", "1", False)
+    assert (laser.ask(":POW:SHUT?"), laser.ask(":POW:STAT?"), one.state.snapshot.is_lit) == ("1", "1", False)
     laser.tell(":POW:SHUT 0")
     laser.settle()
-    assert one.state.now.is_lit
+    assert one.state.snapshot.is_lit
 
 
 def test_power_in_dbm_and_in_mw(table):
@@ -155,7 +155,7 @@ def test_power_in_dbm_and_in_mw(table):
     laser.tell(":POW:UNIT 1;:POW 5")
     assert (laser.ask(":POW:UNIT?"), laser.ask(":POW?")) == ("1", "+5.0000")
     laser.settle()
-    assert one.state.now.parameters.laser_dbm == pytest.approx(10 * math.log10(5))
+    assert one.state.snapshot.parameters.laser_dbm == pytest.approx(10 * math.log10(5))
     laser.tell(":POW:UNIT 0")
     assert laser.ask(":POW?") == "+6.9897"
 
@@ -179,7 +179,7 @@ def test_what_the_laser_refuses_changes_nothing(table, command, error):
     laser.tell(command)
     assert laser.ask(":SYST:ERR?") == error
     assert laser.ask("*OPC?") == "1"
-    assert one.state.now.version == 0
+    assert one.state.snapshot.version == 0
 
 
 def test_a_dropped_laser_says_what_it_was_told_and_gives_no_light(table):
@@ -209,7 +209,7 @@ def test_lists_of_channels_set_and_read(table):
     supply = one.client("bias")
     supply.tell("VOLT 5.1,(@1,3:4)")
     assert supply.ask("VOLT? (@1:4)") == "+5.100000E+00,+3.000000E+00,+5.100000E+00,+5.100000E+00"
-    assert [each.bias_v for each in one.state.now.parameters.modulators] == [5.1, 3.0, 5.1, 5.1]
+    assert [each.bias_v for each in one.state.snapshot.parameters.modulators] == [5.1, 3.0, 5.1, 5.1]
     assert supply.ask("SYST:CHAN:COUN?") == "4"
 
 
@@ -229,7 +229,7 @@ def test_an_output_that_is_off_gives_nothing_and_remembers(table):
     assert (float(supply.ask("VOLT? (@1)")), float(supply.ask("MEAS:VOLT? (@1)"))) == (7.0, 0.0)
     supply.tell("OUTP 1,(@1:2);OUTP ON,(@3)")
     assert supply.ask("*OPC?") == "1"
-    assert [each.bias_v for each in one.state.now.parameters.modulators] == [7.0, 3.0, 3.0, 3.0]
+    assert [each.bias_v for each in one.state.snapshot.parameters.modulators] == [7.0, 3.0, 3.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_the_supply_refuses_changes_nothing(table, command, error):
     supply = one.client("bias")
     supply.tell(command)
     assert supply.ask("SYST:ERR?").split(",")[0] == error
-    assert one.state.now.version == 0
+    assert one.state.snapshot.version == 0
 
 
 # -- power meter

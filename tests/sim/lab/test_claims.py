@@ -19,10 +19,10 @@ def own_claims(tmp_path, monkeypatch):
 
 
 def test_a_claim_is_exclusive_says_who_holds_it_and_leaves_no_file(own_claims):
-    claim = Claim.take("lb000000")
+    claim = Claim.try_acquire("lb000000")
     assert claim is not None
     claim.write(Holder(os.getpid(), "mine", "10.97.0.0/24"))
-    assert Claim.take("lb000000") is None
+    assert Claim.try_acquire("lb000000") is None
     assert find_holder("lb000000") == Holder(os.getpid(), "mine", "10.97.0.0/24")
     claim.release()
     assert list(own_claims.iterdir()) == []
@@ -32,7 +32,7 @@ def test_a_claim_is_exclusive_says_who_holds_it_and_leaves_no_file(own_claims):
 def test_a_file_without_a_lock_is_no_claim(own_claims):
     (own_claims / "lb000000.lock").write_text('{"pid": 1, "lab": "x", "subnet": ""}')
     assert find_holder("lb000000") is None
-    claim = Claim.take("lb000000")
+    claim = Claim.try_acquire("lb000000")
     assert claim is not None
     claim.release()
 

@@ -25,7 +25,7 @@ def test_a_good_document_has_its_defaults(labs):
     raw = labs.document()
     del raw["control"]
     parsed = parse_document(json.dumps(raw))
-    assert (str(parsed.control), str(parsed.root_address)) == ("10.97.0.1:7000", "10.97.0.1")
+    assert (str(parsed.control_address), str(parsed.root_address)) == ("10.97.0.1:7000", "10.97.0.1")
     assert (parsed.link.burst_kb, parsed.link.latency_ms, parsed.switches[0].user) == (128, 50.0, None)
     assert [str(address) for address in parsed.twin_addresses] == ["10.97.0.2"]
 

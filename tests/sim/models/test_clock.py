@@ -76,7 +76,7 @@ def test_the_clock_goes_from_sleeper_to_sleeper():
         stops = []
         while clock.wake_next(2.5):
             stops.append(clock.now())
-        return stops, clock.now(), clock.next_s
+        return stops, clock.now(), clock.next_wake_s
 
     assert asyncio.run(story()) == ([2.0], 2.5, 3.0)
 

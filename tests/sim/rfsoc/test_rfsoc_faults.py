@@ -101,18 +101,18 @@ def test_looks_in_vain_take_longer_and_never_pass_the_news_by_more_than_one():
     clock = DeviceClock()
     looks = 0
     while clock.now_s < 1.0:
-        clock.spend_read(1.0)
+        clock.spend_read_time(1.0)
         looks += 1
     assert looks < 20
     assert clock.now_s <= 1.0 + COUNTER_READ_DURATION_S
     clock.reset_read_time()
     before = clock.now_s
-    clock.spend_read(None)
+    clock.spend_read_time(None)
     assert clock.now_s - before == pytest.approx(COUNTER_READ_DURATION_S)
 
 
 def test_time_that_passed_is_accounted_for_once():
     clock = DeviceClock()
-    clock.spend(0.25)
-    clock.spend(0.5)
-    assert (clock.take_unaccounted(), clock.take_unaccounted(), clock.now_s) == (0.75, 0.0, 0.75)
+    clock.spend_time(0.25)
+    clock.spend_time(0.5)
+    assert (clock.account_for_time(), clock.account_for_time(), clock.now_s) == (0.75, 0.0, 0.75)

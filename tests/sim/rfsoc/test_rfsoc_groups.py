@@ -85,7 +85,7 @@ def test_windows_together_receive_what_they_would_alone(growth):
         timeline = TimeLine(GENERATORS, tracks, [ENVELOPE] * 2)
         firsts = rng.integers(-10, 60, 40) * 8
         together = traces.Traces(Sum(growth), 0)
-        together.begin(0)
+        together.set_epoch(0)
         seen, which = together.receive_windows(timeline, RATE, firsts, 64)
         for first, number in zip(firsts.tolist(), which.tolist(), strict=True):
             assert seen[number].level.tolist() == Sum().receive(0, RATE, first, 64, timeline).level.tolist()
@@ -104,7 +104,7 @@ def test_what_a_run_left_ready_is_dropped_with_its_epoch():
     converter = soc._board.converter
     kept = []
     for epoch in ("one", "one", "two"):
-        readout.traces.begin(epoch)
-        kept.append(readout._find_level(timeline, firsts, 400, converter))
+        readout.traces.set_epoch(epoch)
+        kept.append(readout._find_levels(timeline, firsts, 400, converter))
     assert kept[0] is kept[1]
     assert kept[0] is not kept[2]

@@ -12,7 +12,7 @@ from sim.models.photonics.converter import compute_converter_noise_v2, compute_e
 from sim.models.photonics.pole import compute_standard_error
 from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.processor import PIN_DTYPE
-from sim.twins.rfsoc.signals.conversion import convert, convert_with_numpy
+from sim.twins.rfsoc.signals.conversion import convert_levels, convert_levels_with_numpy
 from sim.twins.rfsoc.signals.decimation import CUTOFF_FREQUENCY, GAIN, count_margin_samples, make_taps
 from sim.twins.rfsoc.signals.level import Levels, Mixing, make_levels
 from sim.twins.rfsoc.signals.readout import (
@@ -145,7 +145,7 @@ def mixing(freq=0, turn=0, source=PRODUCT, windows=1):
     return Mixing(np.full(windows, freq), np.full(windows, turn), np.full(windows, source))
 
 
-BOTH = pytest.mark.parametrize("way", [convert, convert_with_numpy])
+BOTH = pytest.mark.parametrize("way", [convert_levels, convert_levels_with_numpy])
 FIR = make_taps("fir")
 
 
@@ -219,7 +219,7 @@ def test_both_ways_give_the_same_for_the_same_seed():
     )
     one, other = (
         way(np.random.default_rng(8), traces, mixed, bits=12, taps=FIR).astype(int)
-        for way in (convert, convert_with_numpy)
+        for way in (convert_levels, convert_levels_with_numpy)
     )
     assert np.abs(one - other).max() <= 1
     assert (one == other).mean() > 0.999
@@ -307,7 +307,7 @@ def test_neighbouring_samples_are_as_correlated_as_the_plant_says(way, correlati
 
 
 def test_noise_is_drawn_anew_for_each_window():
-    out = convert(
+    out = convert_levels(
         np.random.default_rng(1), level(np.zeros(920), 0.01, windows=2), mixing(windows=2), bits=12, taps=FIR
     )
     assert (out[0] != out[1]).any()

@@ -84,7 +84,7 @@ def test_what_is_lacking_is_refused_by_name(loopback):
 def test_a_refusal_survives_the_wire(kind):
     refusal = pickle.loads(pickle.dumps(kind("QickSoc.arm_mr", "do without")))
     assert type(refusal) is kind
-    assert (refusal.what, refusal.hint) == ("QickSoc.arm_mr", "do without")
+    assert (refusal.feature, refusal.hint) == ("QickSoc.arm_mr", "do without")
 
 
 def test_the_docs_name_what_is_simulated_and_what_is_not():

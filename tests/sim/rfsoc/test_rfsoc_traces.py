@@ -57,7 +57,7 @@ def test_what_is_kept_is_what_the_plant_would_answer(monkeypatch, growth, memory
     rng = np.random.default_rng(11)
     plant = Echo(back=40, growth=growth if memory > 8000 else 0)
     kept = traces.Traces(plant, 0)
-    kept.begin(0)
+    kept.set_epoch(0)
     asked = 0
     for _ in range(60):
         timeline = line(rng)
@@ -77,7 +77,7 @@ def test_a_new_epoch_forgets(monkeypatch):
     kept = traces.Traces(plant, 0)
     timeline = line(np.random.default_rng(1))
     for epoch in (0, 0, 1):
-        kept.begin(epoch)
+        kept.set_epoch(epoch)
         kept.receive(timeline, RATE, 0, 64)
     assert kept.plant_call_count == 2
 
@@ -88,7 +88,7 @@ def test_a_plant_that_answers_too_little_is_told():
             return ReceivedSignal(np.zeros(count - 1), np.zeros(count), 0.0)
 
     kept = traces.Traces(Short(back=0), 0)
-    kept.begin(0)
+    kept.set_epoch(0)
     with pytest.raises(
         ValueError, match=r"a plant returned \(63,\) and \(64,\) where 64 samples were requested"
     ):

@@ -10,7 +10,7 @@ from sim.twins.rfsoc.tproc_v1 import TprocV1, instructions
 
 OPCODES = {instruction.name: opcode for opcode, instruction in instructions.INSTRUCTIONS.items()}
 AND, NOT, LEFT, RIGHT, ADD, SUBTRACT, MULTIPLY = 0, 3, 4, 5, 8, 9, 10
-NO_INPUT = {"read": lambda port, half, tick: pytest.fail("nothing is read here")}
+NO_INPUT = {"read_input": lambda port, half, tick: pytest.fail("nothing is read here")}
 
 
 def word(name, *, page=0, channel=0, oper=0, a=0, b=0, c=0, d=0, e=0, f=0, g=0, imm=0):
@@ -34,13 +34,13 @@ def run(*program, **limits):
 
 def stored(*program):
     """Return what the program stores in memory, one word after the other, with sign."""
-    return run(*program, END).counts["value"].tolist()
+    return run(*program, END).counter_events["value"].tolist()
 
 
 def times(*program):
     """Return the time when its words to channels take effect, in the order of time."""
     result = run(*program, END)
-    return sorted([*result.writes["time"].tolist(), *result.pins["time"].tolist()])
+    return sorted([*result.port_writes["time"].tolist(), *result.pin_events["time"].tolist()])
 
 
 # -------------------------------------------------------------------------------------------- numbers
@@ -90,7 +90,7 @@ def test_pages_do_not_touch_each_other():
 
 def test_addresses_of_data_memory_count_modulo_its_size():
     result = run(word("regwi", a=1, imm=5), word("memwi", c=1, imm=64 + 3), word("memw", c=1, b=1), END)
-    assert result.counts["address"].tolist() == [3, 5]
+    assert result.counter_events["address"].tolist() == [3, 5]
 
 
 def test_a_loop_counter_of_n_minus_1_makes_n_passes():
@@ -125,21 +125,21 @@ def test_a_loop_counter_of_n_minus_1_makes_n_passes():
 def test_what_an_instruction_takes(ticks, instruction):
     result = run(instruction, word("memwi", imm=9), END)
     first_decoding, storing = 1, 2
-    at_9 = result.counts[result.counts["address"] == 9]
+    at_9 = result.counter_events[result.counter_events["address"] == 9]
     assert at_9["time"].tolist() == [first_decoding + ticks + storing]
-    assert result.end == first_decoding + ticks + storing + 1
+    assert result.end_tick == first_decoding + ticks + storing + 1
 
 
 def test_a_loop_back_takes_6_ticks():
     result = run(
         word("regwi", a=1, imm=2), word("memwi", c=1), word("loopnz", oper=ADD, a=1, b=1, imm=1), END
     )
-    assert result.counts["time"].tolist() == [5, 5 + 8, 5 + 16]
+    assert result.counter_events["time"].tolist() == [5, 5 + 8, 5 + 16]
 
 
 def test_popi_takes_4_ticks():
     result = run(word("pushi", b=1, a=1), word("popi", a=1), word("memwi"), END)
-    assert result.counts["time"].tolist() == [1 + 2 + 4 + 2]
+    assert result.counter_events["time"].tolist() == [1 + 2 + 4 + 2]
 
 
 def test_words_take_effect_at_their_time_after_the_offset():
@@ -165,22 +165,24 @@ def test_a_word_whose_time_has_passed_takes_effect_at_once():
     result = run(
         word("waiti", imm=1000), word("seti", channel=1, imm=10), word("seti", channel=1, imm=2000), END
     )
-    assert result.writes["time"].tolist() == [1007, 2000]
+    assert result.port_writes["time"].tolist() == [1007, 2000]
 
 
 def test_wait_lasts_until_its_channel_has_done_what_was_sent_before():
     program = [word("seti", channel=1, imm=700), word("waiti", channel=1, imm=5), word("memwi"), END]
-    assert run(*program).counts["time"].tolist() == [700 + 3 + 3 + 2]  # queue, then on after 3, then stored
+    assert run(*program).counter_events["time"].tolist() == [
+        700 + 3 + 3 + 2
+    ]  # queue, then on after 3, then stored
     elsewhere = [word("seti", channel=1, imm=700), word("waiti", channel=2, imm=5), word("memwi"), END]
-    assert run(*elsewhere).counts["time"].tolist() == [1 + 4 + 7 + 2]
+    assert run(*elsewhere).counter_events["time"].tolist() == [1 + 4 + 7 + 2]
 
 
 def test_a_full_queue_stops_the_program_until_the_oldest_word_leaves():
     """Fifteen words wait in the queue and one beside it: the seventeenth enters when the first has gone."""
     sixteen = [word("seti", channel=1, imm=10_000)] * 16
-    assert run(*sixteen, word("memwi"), END).counts["time"].tolist() == [1 + 16 * 4 + 2]
+    assert run(*sixteen, word("memwi"), END).counter_events["time"].tolist() == [1 + 16 * 4 + 2]
     # the first takes effect at 10,000, the second leaves the queue 3 later; fetch, decoding, storing
-    assert run(*sixteen, sixteen[0], word("memwi"), END).counts["time"].tolist() == [10_003 + 2 + 2]
+    assert run(*sixteen, sixteen[0], word("memwi"), END).counter_events["time"].tolist() == [10_003 + 2 + 2]
 
 
 def test_a_negative_time_is_far_in_the_future():
@@ -204,26 +206,26 @@ def test_a_wide_word_has_160_bits_and_a_narrow_one_32():
     fill = [word("regwi", a=number, imm=number * 11) for number in range(1, 7)]
     wide = word("set", channel=4, c=6, b=1, d=2, e=3, f=4, g=5)
     result = run(*fill, wide, word("seti", channel=5, b=1, imm=90), END)
-    assert result.writes["port"].tolist() == [4, 5]
-    assert result.writes["words"].tolist() == [[11, 22, 33, 44, 55, 0], [11, 0, 0, 0, 0, 0]]
+    assert result.port_writes["port"].tolist() == [4, 5]
+    assert result.port_writes["words"].tolist() == [[11, 22, 33, 44, 55, 0], [11, 0, 0, 0, 0, 0]]
 
 
 def test_words_to_data_ports_are_levels_of_pins():
     high = [word("regwi", a=1, imm=1 << 14), word("seti", b=1, imm=100), word("seti", imm=110)]
     result = run(*high, word("seti", channel=7, b=1, imm=50), END, data_ports={0, 7})
-    assert len(result.writes) == 0
-    assert result.pins.tolist() == [(0, 7, 50, 1 << 14), (0, 0, 100, 1 << 14), (0, 0, 110, 0)]
+    assert len(result.port_writes) == 0
+    assert result.pin_events.tolist() == [(0, 7, 50, 1 << 14), (0, 0, 100, 1 << 14), (0, 0, 110, 0)]
 
 
 def test_events_are_in_the_order_of_their_times():
     result = run(*[word("seti", channel=1 + n % 7, imm=900 - 20 * n) for n in range(30)], END)
-    assert len(result.writes) == 30
-    assert (np.diff(result.writes["time"]) >= 0).all()
+    assert len(result.port_writes) == 30
+    assert (np.diff(result.port_writes["time"]) >= 0).all()
 
 
 def test_values_in_memory_have_a_sign():
     made = processor(word("regwi", a=1, imm=-3), word("memwi", c=1, imm=2), END)
-    assert made.run(**NO_INPUT).counts["value"].tolist() == [-3]
+    assert made.run(**NO_INPUT).counter_events["value"].tolist() == [-3]
     assert made.read_mem("dmem", 3).tolist() == [0, 0, -3]
 
 
@@ -241,7 +243,7 @@ def test_inputs_are_read_by_port_half_and_tick():
         *[word("memwi", c=register) for register in (1, 2, 3)],
         END,
     )
-    assert made.run(read).counts["value"].tolist() == [-5, -8, 0]
+    assert made.run(read).counter_events["value"].tolist() == [-5, -8, 0]
     assert asked == [(0, 0, 2), (3, 1, 4)]
 
 
@@ -260,9 +262,9 @@ def test_who_answers_a_read_sees_what_was_sent_before():
         return 0
 
     complete = made.run(read)
-    assert seen[0].writes["time"].tolist() == [300]
-    assert seen[0].end == 5
-    assert complete.writes["time"].tolist() == [300, 400]
+    assert seen[0].port_writes["time"].tolist() == [300]
+    assert seen[0].end_tick == 5
+    assert complete.port_writes["time"].tolist() == [300, 400]
     with pytest.raises(ProgramError, match="no program is running"):
         made.collect_events()
 
@@ -270,9 +272,9 @@ def test_who_answers_a_read_sees_what_was_sent_before():
 # ------------------------------------------------------------------------------- what outlives a run
 def test_registers_and_stack_hold_until_reset():
     made = processor(word("mathi", oper=ADD, a=1, b=1, imm=1), word("pushi", b=1), word("memwi", c=1), END)
-    assert [made.run(**NO_INPUT).counts["value"].tolist() for _ in range(3)] == [[1], [2], [3]]
+    assert [made.run(**NO_INPUT).counter_events["value"].tolist() for _ in range(3)] == [[1], [2], [3]]
     made.load_bin_program([word("popi", a=2), word("memwi", c=2), END])
-    assert [made.run(**NO_INPUT).counts["value"].tolist() for _ in range(2)] == [[3], [2]]
+    assert [made.run(**NO_INPUT).counter_events["value"].tolist() for _ in range(2)] == [[3], [2]]
     made.reset()
     with pytest.raises(ProgramError, match="empty stack"):
         made.run(**NO_INPUT)
@@ -309,7 +311,7 @@ def test_data_memory_is_written_and_read_from_outside():
     made = processor(word("memri", a=1, imm=8), word("memwi", c=1, imm=9), END)
     made.load_mem("dmem", np.array([-2, 2**31 - 1], np.int32), 8)
     made.reload_mem()
-    assert made.run(**NO_INPUT).counts["value"].tolist() == [-2]
+    assert made.run(**NO_INPUT).counter_events["value"].tolist() == [-2]
     assert made.read_mem("dmem", 2, 8).tolist() == [-2, -2]
     assert made.read_mem("dmem", 2, 8).dtype == np.int32
 
@@ -347,7 +349,7 @@ def test_all_opcodes_but_the_23_are_unknown():
 
 
 def test_an_unknown_opcode_that_is_never_reached_does_no_harm():
-    assert run(END, 0xFF << 56).end == 2
+    assert run(END, 0xFF << 56).end_tick == 2
 
 
 def test_running_past_the_program_is_refused():
@@ -384,7 +386,7 @@ def test_an_endless_program_is_refused_after_the_limit_of_instructions():
         ProgramError, match=r"address 0.*not ended after 1000 instructions.*instruction_limit=10000"
     ):
         run(word("condj", oper=4, imm=0), instruction_limit=1000)
-    assert run(*[word("synci")] * 1000, END, instruction_limit=1000).end == 3002
+    assert run(*[word("synci")] * 1000, END, instruction_limit=1000).end_tick == 3002
 
 
 def test_an_endless_program_is_refused_after_the_limit_of_events():
@@ -426,7 +428,11 @@ def test_a_million_passes_are_counted_one_by_one():
     ]
     made = processor(word("regwi", a=1, imm=10**6 - 1), *body, END)
     result = made.run(**NO_INPUT)
-    assert (len(result.pins), len(result.writes), result.counts["value"][-1]) == (10**6, 10**6, 10**6)
+    assert (len(result.pin_events), len(result.port_writes), result.counter_events["value"][-1]) == (
+        10**6,
+        10**6,
+        10**6,
+    )
 
 
 def test_machine_code_that_cannot_be_kept_on_disk_is_made_all_the_same(monkeypatch):

@@ -72,7 +72,7 @@ def run(program, read=lambda *_: 0):
 
 def gains(run, port=1):
     """Return the gains of version 6 of the generator: the fourth part of the word."""
-    return run.writes["words"][run.writes["port"] == port][:, 3].tolist()
+    return run.port_writes["words"][run.port_writes["port"] == port][:, 3].tolist()
 
 
 class Loopback(AveragerProgram):
@@ -97,17 +97,17 @@ def test_averager_sends_pulses_triggers_and_counts_its_shots(soccfg):
     result, processor = run(Loopback(soccfg, {"reps": 5}))
     period = 280 + 400  # the readout ends last, at 180 + 100
     starts = [200 + period * shot for shot in range(5)]
-    assert result.writes["port"].tolist() == [1, 2] * 5
-    assert result.writes["time"].tolist() == np.repeat(starts, 2).tolist()
+    assert result.port_writes["port"].tolist() == [1, 2] * 5
+    assert result.port_writes["time"].tolist() == np.repeat(starts, 2).tolist()
     mode = 0b01001 << 16 | 100  # no phase reset, back to zero, once, of the oscillator
-    assert result.writes["words"][0].tolist() == [1 << 30, FIFTH_OF_TURN, 0, 20000, mode, 0]
+    assert result.port_writes["words"][0].tolist() == [1 << 30, FIFTH_OF_TURN, 0, 20000, mode, 0]
     assert gains(result, port=2) == [10000] * 5
-    assert result.pins["time"].tolist() == [s + t for s in starts for t in (180, 190)]
-    assert result.pins["word"].tolist() == [0b11 << 14 | 1 << 2, 0] * 5
-    assert result.counts["value"].tolist() == [1, 2, 3, 4, 5]
-    assert set(result.counts["address"].tolist()) == {1}
-    assert (result.counts["time"] > [s + 280 for s in starts]).all()
-    assert (result.counts["time"] < [s + 300 for s in starts]).all()
+    assert result.pin_events["time"].tolist() == [s + t for s in starts for t in (180, 190)]
+    assert result.pin_events["word"].tolist() == [0b11 << 14 | 1 << 2, 0] * 5
+    assert result.counter_events["value"].tolist() == [1, 2, 3, 4, 5]
+    assert set(result.counter_events["address"].tolist()) == {1}
+    assert (result.counter_events["time"] > [s + 280 for s in starts]).all()
+    assert (result.counter_events["time"] < [s + 300 for s in starts]).all()
     assert processor.read_mem("dmem", 1, 1).tolist() == [5]
 
 
@@ -120,11 +120,11 @@ def test_pulses_for_which_there_is_no_time_come_late(soccfg):
     """Between two shots the loop takes longer than the delay of 5 ticks: the second pulse is behind its time."""
     result, _ = run(TooClose(soccfg, {"reps": 4}))
     planned = [200 + 285 * shot for shot in range(4)]
-    late = result.writes["time"] - planned
+    late = result.port_writes["time"] - planned
     assert late[0] == 0
     assert (late[1:] > 0).all()
     assert (late < 60).all()
-    triggers = result.pins["time"][result.pins["word"] != 0]
+    triggers = result.pin_events["time"][result.pin_events["word"] != 0]
     assert (triggers - planned).tolist() == [180] * 4  # these have time enough
 
 
@@ -151,8 +151,8 @@ def test_raverager_sweeps_in_its_outer_loop(soccfg):
         == np.repeat(program.get_expt_pts(), 3).tolist()
         == [5000] * 3 + [3500] * 3 + [2000] * 3 + [500] * 3
     )
-    assert result.counts["value"].tolist() == list(range(1, 13))
-    assert np.diff(result.writes["time"]).tolist() == [270 + 50 + 500] * 11
+    assert result.counter_events["value"].tolist() == list(range(1, 13))
+    assert np.diff(result.port_writes["time"]).tolist() == [270 + 50 + 500] * 11
 
 
 class Plane(NDAveragerProgram):
@@ -174,9 +174,9 @@ class Plane(NDAveragerProgram):
 def test_ndaverager_sweeps_a_plane(soccfg):
     result, _ = run(Plane(soccfg, {"reps": 2}))
     assert gains(result) == [1000, 2000, 3000, 4000] * 3 * 2
-    turns = result.writes["words"][:, 1] / 2**32
+    turns = result.port_writes["words"][:, 1] / 2**32
     assert turns == pytest.approx(np.tile(np.repeat([0, 1 / 8, 1 / 4], 4), 2), abs=1e-6)
-    assert result.counts["value"].tolist() == list(range(1, 25))
+    assert result.counter_events["value"].tolist() == list(range(1, 25))
 
 
 class Segments(QickProgram):
@@ -193,9 +193,9 @@ class Segments(QickProgram):
 
 def test_segments_of_a_flat_top_follow_each_other_for_the_generator_to_join(soccfg):
     result, _ = run(Segments(soccfg))
-    assert result.writes["port"].tolist() == [3, 3, 3]
-    assert result.writes["time"].tolist() == [600, 603, 606]
-    words = result.writes["words"]
+    assert result.port_writes["port"].tolist() == [3, 3, 3]
+    assert result.port_writes["time"].tolist() == [600, 603, 606]
+    words = result.port_writes["words"]
     assert words[:, 2].tolist() == [0, 0, 32]  # address of the envelope: up, none, down
     assert words[:, 3].tolist() == [30000, 15000, 30000]
     assert (words[:, 4] & 0xFFFF).tolist() == [32, 80, 32]
@@ -234,10 +234,12 @@ class EveryInstruction(QickProgram):
 
 def test_the_assembler_and_the_processor_mean_the_same(soccfg):
     result, _ = run(EveryInstruction(soccfg), read=lambda port, half, tick: [7, 9][half] * port)
-    stored = dict(zip(result.counts["address"].tolist(), result.counts["value"].tolist(), strict=True))
+    stored = dict(
+        zip(result.counter_events["address"].tolist(), result.counter_events["value"].tolist(), strict=True)
+    )
     assert stored == {10: -(2**31) + 5, 12: 4, 13: 8, 14: 99, 15: 12, 16: 0}
-    assert result.writes["words"][0].tolist() == [2**31 + 5, 12, 4, 4, 4, 0]
-    assert result.writes["time"].tolist() == [600 + 3 + 2 + 2]  # after the wait, which lasts until 600
+    assert result.port_writes["words"][0].tolist() == [2**31 + 5, 12, 4, 4, 4, 0]
+    assert result.port_writes["time"].tolist() == [600 + 3 + 2 + 2]  # after the wait, which lasts until 600
 
 
 def test_a_changed_gain_changes_the_words(soccfg):
@@ -245,4 +247,4 @@ def test_a_changed_gain_changes_the_words(soccfg):
     other, _ = run(Ramp(soccfg, {"reps": 1, "expts": 1, "start": 101, "step": 0}))
     assert gains(one) == [100]
     assert gains(other) == [101]
-    assert one.end == other.end
+    assert one.end_tick == other.end_tick

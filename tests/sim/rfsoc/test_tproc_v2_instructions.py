@@ -44,7 +44,7 @@ def raw(*words):
 
 
 def pins(run):
-    return [(int(p["kind"]), int(p["port"]), int(p["time"]), int(p["word"])) for p in run.pins]
+    return [(int(p["kind"]), int(p["port"]), int(p["time"]), int(p["word"])) for p in run.pin_events]
 
 
 # ------------------------------------------------------------------------------------------ registers
@@ -125,7 +125,7 @@ def test_a_return_pays_no_heed_to_its_condition():
         "CALL SUB\nREG_WR r2 imm #7\nJUMP LAST\nSUB:\nRET -if(Z)\nREG_WR r1 imm #1\nLAST:\nNOP"
     )
     assert (made.registers["r1"], made.registers["r2"]) == (0, 7)
-    assert run.end > 0
+    assert run.end_tick > 0
 
 
 def test_the_wave_memory_is_read_before_it_is_written():
@@ -133,8 +133,8 @@ def test_the_wave_memory_is_read_before_it_is_written():
     made, run = carried_out("REG_WR w0 imm #77\nREG_WR r_wave wmem [&0] -ww -wp(wmem) p3")
     assert made.registers["w0"] == 1
     assert made.read_mem("wmem", 1)[0].tolist() == [77, 0, 0, 0, 0, 0]
-    assert run.writes[0]["words"].tolist() == [1, 2, 3, 4, 5, 6]
-    assert run.writes[0]["port"] == 3
+    assert run.port_writes[0]["words"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert run.port_writes[0]["port"] == 3
 
 
 @pytest.mark.parametrize("place", ["[&1]", "[&9]", "[r1]"])
@@ -142,7 +142,7 @@ def test_a_place_of_the_wave_memory(place):
     """By literal or register; the memory of eight waves repeats itself beyond its end."""
     lines = "REG_WR r1 imm #1\nREG_WR w3 imm #99\nWMEM_WR [&1]\nREG_WR w3 imm #0\nWPORT_WR p0 wmem "
     _, run = carried_out(lines + place)
-    assert run.writes["words"][0].tolist() == [0, 0, 0, 99, 0, 0]
+    assert run.port_writes["words"][0].tolist() == [0, 0, 0, 99, 0, 0]
 
 
 def test_memory_keeps_168_bits_of_a_wave():
@@ -219,20 +219,20 @@ def test_without_a_literal_the_time_is_that_of_s_out_time():
 
 def test_wmem_wr_takes_its_time_from_s_out_time_whatever_the_assembler_was_told():
     _, run = carried_out("REG_WR s14 imm #500\nWMEM_WR [&1] -wp(r_wave) p2 @900")
-    assert run.writes["time"].tolist() == [500]
+    assert run.port_writes["time"].tolist() == [500]
 
 
 def test_words_of_one_port_leave_three_ticks_apart_and_in_order():
     _, run = carried_out("\n".join(f"WPORT_WR p2 wmem [&0] @{t}" for t in (100, 100, 90, 500)))
-    assert run.writes["time"].tolist() == [100, 103, 106, 500]
+    assert run.port_writes["time"].tolist() == [100, 103, 106, 500]
 
 
 def test_ports_do_not_wait_for_each_other():
     _, run = carried_out(
         "TRIG p0 set @100\nTRIG p1 set @100\nDPORT_WR p0 imm 1 @100\nWPORT_WR p0 wmem [&0] @100"
     )
-    assert [p["time"] for p in run.pins] == [100, 100, 100]
-    assert run.writes["time"].tolist() == [100]
+    assert [p["time"] for p in run.pin_events] == [100, 100, 100]
+    assert run.port_writes["time"].tolist() == [100]
 
 
 def test_a_late_word_leaves_when_the_core_comes_to_it():
@@ -243,9 +243,9 @@ def test_a_late_word_leaves_when_the_core_comes_to_it():
 def test_a_full_queue_holds_the_core_until_its_oldest_word_has_left():
     text = "\n".join(f"TRIG p0 set @{t}" for t in (1000, 2000, 3000, 4000)) + "\nREG_WR s12 imm #1"
     _, run = carried_out(text, fifo_depth=4, ticks_per_cycle=1)
-    assert 1000 <= run.counts["time"][0] < 1010
+    assert 1000 <= run.counter_events["time"][0] < 1010
     _, free = carried_out(text, fifo_depth=5, ticks_per_cycle=1)
-    assert free.counts["time"][0] < 30
+    assert free.counter_events["time"][0] < 30
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1, 2.1504])
@@ -253,12 +253,12 @@ def test_a_full_queue_holds_the_core_until_its_oldest_word_has_left():
 def test_a_wait_ends_at_its_time(ratio, start):
     _, run = carried_out(f"TIME set_ref #{start}\nWAIT time @3000\nREG_WR s12 imm #1", ticks_per_cycle=ratio)
     asked = start + 3000 - Assembler.WAIT_TIME_OFFSET
-    assert asked <= run.counts["time"][0] <= asked + 15 * max(ratio, 1)
+    assert asked <= run.counter_events["time"][0] <= asked + 15 * max(ratio, 1)
 
 
 def test_a_wait_for_a_time_that_has_passed_is_none():
     _, run = carried_out("WAIT time @-100\nREG_WR s12 imm #1", ticks_per_cycle=1)
-    assert run.counts["time"][0] < 20
+    assert run.counter_events["time"][0] < 20
 
 
 def test_a_wait_by_a_jump_to_itself():
@@ -268,14 +268,14 @@ def test_a_wait_by_a_jump_to_itself():
         "JUMP [s15] -if(S) -op(s11 - r3) -uf\nREG_WR s12 imm #1"
     )
     _, run = carried_out(text, ticks_per_cycle=1)
-    assert 100_000_000 <= run.counts["time"][0] <= 100_000_010
+    assert 100_000_000 <= run.counter_events["time"][0] <= 100_000_010
 
 
 def test_a_loop_that_does_more_than_wait_is_not_skipped():
     lines = "TEST -op(r1 - #1)\nL:\nREG_WR r1 op -op(r1 + #1)\nJUMP L -if(S) -op(s11 - #1000) -uf"
     made, run = carried_out(lines, ticks_per_cycle=1)
     assert made.registers["r1"] == pytest.approx(1000 / 4, abs=3)
-    assert run.end == pytest.approx(1000, abs=10)
+    assert run.end_tick == pytest.approx(1000, abs=10)
 
 
 def test_the_clock_reads_the_time_since_the_reference():
@@ -313,7 +313,7 @@ def test_the_clock_reads_the_time_since_the_reference():
 def test_instructions_take_a_cycle_and_the_stalls_of_the_pipeline(lines, cycles):
     """After `qcore_ctrl_hazard.sv`. A NOP stands before them; REG_WR s12 behind them, written a cycle after its own."""
     _, run = carried_out(lines.replace("NEXT", "OVER") + "\nOVER:\nREG_WR s12 imm #1", ticks_per_cycle=1)
-    assert run.counts["time"].tolist() == [1 + cycles + 1]
+    assert run.counter_events["time"].tolist() == [1 + cycles + 1]
 
 
 def test_inputs_are_read_at_the_time_of_the_instruction():
@@ -332,8 +332,8 @@ def test_inputs_are_read_at_the_time_of_the_instruction():
 
 def test_both_registers_are_seen_from_outside():
     _, run = carried_out("REG_WR s12 imm #5\nREG_WR s13 imm #-1\nREG_WR s12 op -op(s12 + #1)")
-    assert [(c["address"], c["value"]) for c in run.counts] == [(1, 5), (2, 2**32 - 1), (1, 6)]
-    assert sorted(run.counts["time"].tolist()) == run.counts["time"].tolist()
+    assert [(c["address"], c["value"]) for c in run.counter_events] == [(1, 5), (2, 2**32 - 1), (1, 6)]
+    assert sorted(run.counter_events["time"].tolist()) == run.counter_events["time"].tolist()
 
 
 def test_the_host_writes_two_registers():
@@ -467,7 +467,7 @@ def test_programs_that_cannot_go_on(text, reason):
 def test_the_limit_counts_instructions(limit):
     made = processor("NOP\nNOP\nNOP\nNOP\nJUMP HERE", instruction_limit=limit)
     if limit == 6:
-        assert made.run(SILENT).end > 0
+        assert made.run(SILENT).end_tick > 0
         return
     with pytest.raises(ProgramError, match=r"at address 5: the program has not ended after 5 instructions"):
         made.run(SILENT)
@@ -476,9 +476,9 @@ def test_the_limit_counts_instructions(limit):
 def test_a_run_repeats_itself():
     made = processor("REG_WR r1 op -op(r1 + #1)\nTRIG p0 set @100\nREG_WR s12 op -op(r1)\nJUMP HERE")
     first, second = made.run(SILENT), made.run(SILENT)
-    assert first.counts.tolist() == second.counts.tolist()
-    assert first.pins.tolist() == second.pins.tolist()
-    assert first.end == second.end
+    assert first.counter_events.tolist() == second.counter_events.tolist()
+    assert first.pin_events.tolist() == second.pin_events.tolist()
+    assert first.end_tick == second.end_tick
 
 
 def test_seven_calls_nest():
@@ -519,7 +519,7 @@ def test_without_numba_the_machine_goes_on_as_it_is(monkeypatch):
         "REG_WR r1 imm #100\nL:\nREG_WR r1 op -op(r1 - #1) -uf\nJUMP L -if(NZ)\nREG_WR s12 imm #1"
     )
     assert made.registers["r1"] == 0
-    assert run.counts["value"].tolist() == [1]
+    assert run.counter_events["value"].tolist() == [1]
 
 
 def test_more_records_than_fit_are_taken_away_in_between():
@@ -527,6 +527,6 @@ def test_more_records_than_fit_are_taken_away_in_between():
         "REG_WR r1 imm #3000\nL:\nTIME inc_ref #10\nTRIG p0 set @1000\nREG_WR s12 op -op(r1)\n"
         "REG_WR r1 op -op(r1 - #1) -uf\nJUMP L -if(NZ)"
     )
-    assert len(run.pins) == len(run.counts) == 3000
-    assert (np.diff(run.pins["time"]) >= 10).all()
-    assert run.counts["value"].tolist() == list(range(3000, 0, -1))
+    assert len(run.pin_events) == len(run.counter_events) == 3000
+    assert (np.diff(run.pin_events["time"]) >= 10).all()
+    assert run.counter_events["value"].tolist() == list(range(3000, 0, -1))

@@ -47,12 +47,12 @@ def carried_out(program, read=lambda port, half, tick: 0):
 
 
 def of_port(run, port):
-    return run.writes[run.writes["port"] == port]
+    return run.port_writes[run.port_writes["port"] == port]
 
 
 def set_times(run, port):
     """Return the time when a trigger port went high."""
-    pins = run.pins[(run.pins["kind"] == 1) & (run.pins["port"] == port)]
+    pins = run.pin_events[(run.pin_events["kind"] == 1) & (run.pin_events["port"] == port)]
     return pins["time"][pins["word"] == 1]
 
 
@@ -153,7 +153,7 @@ def test_a_pulse_at_a_swept_time(soccfg):
 def test_triggers_last_as_long_as_asked(board):
     _, run = carried_out(Shot(board, REPS, 0.5, cfg={"width": 0.5}))
     for port in (1, 10):
-        pins = run.pins[run.pins["port"] == port]
+        pins = run.pin_events[run.pin_events["port"] == port]
         assert pins["word"].tolist() == [1, 0] * REPS
         assert (pins["time"][1::2] - pins["time"][::2] == int(0.5 * 430.08)).all()
 
@@ -171,12 +171,12 @@ def test_shots_follow_at_the_length_of_the_readout_and_the_delay(soccfg):
 
 def test_shots_are_counted_after_their_readout(board):
     _, run = carried_out(Shot(board, REPS, 0.5, cfg=swept({})))
-    assert run.counts["address"].tolist() == [1] * (REPS * STEPS + 1)
-    assert run.counts["value"].tolist() == list(range(REPS * STEPS + 1))
+    assert run.counter_events["address"].tolist() == [1] * (REPS * STEPS + 1)
+    assert run.counter_events["value"].tolist() == list(range(REPS * STEPS + 1))
     readouts = set_times(run, 10) + int(100 * 430.08)
-    assert (run.counts["time"][1:] >= readouts - 10).all()
-    assert (run.counts["time"][1:] <= readouts + 200).all()
-    assert run.end >= run.counts["time"][-1]
+    assert (run.counter_events["time"][1:] >= readouts - 10).all()
+    assert (run.counter_events["time"][1:] <= readouts + 200).all()
+    assert run.end_tick >= run.counter_events["time"][-1]
 
 
 def test_the_readout_gets_its_configuration_first(board):
@@ -193,7 +193,7 @@ def test_without_waits_the_core_runs_ahead_until_a_queue_is_full(soccfg):
     program = Shot(soccfg, 2000, 0.5, final_wait=None, cfg={})
     _, run = carried_out(program)
     pulses = of_port(run, 0)["time"]
-    done = run.counts["time"][1:]
+    done = run.counter_events["time"][1:]
     assert done[100] < pulses[5]
     depth = soccfg["tprocs"][0]["fifo_depth"]
     lead = np.searchsorted(pulses, done)
@@ -289,7 +289,7 @@ class Loaded(Shot):
 
 def test_data_memory_comes_with_the_program(board):
     _, run = carried_out(Loaded(board, 2, 0.5, cfg={}))
-    second = run.counts[run.counts["address"] == 2]
+    second = run.counter_events[run.counter_events["address"] == 2]
     assert second["value"].tolist() == [2**32 - 22] * 2
 
 
@@ -323,5 +323,5 @@ def test_waits_of_milliseconds_cost_nothing(soccfg):
     """The core would spin ten million times; the machine goes on at the time waited for."""
     program = Shot(soccfg, 20, 50_000, final_wait=49_000, cfg={})
     _, run = carried_out(program)
-    assert run.end > 19 * int(50_000 * 430.08)
+    assert run.end_tick > 19 * int(50_000 * 430.08)
     assert len(of_port(run, 0)) == 20

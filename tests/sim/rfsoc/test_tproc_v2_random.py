@@ -406,8 +406,8 @@ def loaded(generator, seed):
 def sent(run):
     """Return what a run sent, in the shape of the reference's list: per port in the order of times."""
     kinds = ("data", "trig")
-    waves = [(("wave", int(w["port"])), int(w["time"]), tuple(w["words"].tolist())) for w in run.writes]
-    pins = [((kinds[p["kind"]], int(p["port"])), int(p["time"]), int(p["word"])) for p in run.pins]
+    waves = [(("wave", int(w["port"])), int(w["time"]), tuple(w["words"].tolist())) for w in run.port_writes]
+    pins = [((kinds[p["kind"]], int(p["port"])), int(p["time"]), int(p["word"])) for p in run.pin_events]
     return sorted(waves + pins, key=lambda item: (item[0], item[1]))
 
 
@@ -421,7 +421,7 @@ def compare(generator, seed):
     assert {n: registers[n] for n in names} == {n: plain.reg[n] % 2**32 for n in names}
     assert [registers[n] for n in WAVE] == [plain.reg[n] % 2**32 for n in WAVE]
     assert sent(run) == sorted(plain.out, key=lambda item: (item[0], item[1]))
-    assert [(int(c["address"]), int(c["value"])) for c in run.counts] == plain.counts
+    assert [(int(c["address"]), int(c["value"])) for c in run.counter_events] == plain.counts
     assert processor.read_mem("dmem", 4096).tolist() == [plain.dmem[n] for n in range(4096)]
     assert (processor.read_mem("wmem", 8).view(np.uint32).tolist()) == [plain.wmem[n] for n in range(8)]
     return done
@@ -484,5 +484,5 @@ def test_the_compiled_machine_is_the_same_machine(seed):
     execution.collect_records()
     fast = execution.make_run()
     slow = loaded(generator, seed).run(lambda port, half, tick: 0)
-    for name in ("writes", "pins", "counts", "end"):
+    for name in ("port_writes", "pin_events", "counter_events", "end_tick"):
         assert np.array_equal(getattr(fast, name), getattr(slow, name)), name

@@ -20,11 +20,11 @@ ROWS = {
 def stated(name: str) -> tuple[str, str]:
     """Default and meaning that the page gives for a knob."""
     knob = KNOBS[name]
-    if knob.modulator is None:
+    if knob.modulator_index is None:
         return ROWS[name]
-    default, about = ROWS[f"{knob.field}_0"]
+    default, about = ROWS[f"{knob.field_name}_0"]
     each = default.split(", ")
-    return each[knob.modulator % len(each)], about
+    return each[knob.modulator_index % len(each)], about
 
 
 @pytest.mark.parametrize("name", KNOBS)

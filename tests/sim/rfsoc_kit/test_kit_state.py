@@ -23,9 +23,9 @@ def other_value(name: str):
     """Return a value that a knob may have and does not have by default."""
     knob = KNOBS[name]
     now = knob.read(KitParameters())
-    if knob.kind == "bool":
+    if knob.value_type == "bool":
         return not now
-    if knob.kind == "Noise":
+    if knob.value_type == "Noise":
         return "constant"
     if now == float("inf"):
         return 1.0
@@ -142,7 +142,7 @@ def test_without_drift_time_changes_nothing():
     kit = make_kit({"drift": "off"})
     kit.elapse(1e6)
     assert kit.version == 0
-    assert kit.state.now.drift_v == (0.0,) * 4
+    assert kit.state.snapshot.drift_v == (0.0,) * 4
 
 
 def test_the_same_seed_drifts_alike():
@@ -151,7 +151,7 @@ def test_the_same_seed_drifts_alike():
         kit = make_kit({"seed": seed})
         for _ in range(5):
             kit.elapse(60.0)
-        drifts.append(kit.state.now.drift_v)
+        drifts.append(kit.state.snapshot.drift_v)
     assert drifts[0] == drifts[1] != drifts[2]
 
 
@@ -202,7 +202,7 @@ def test_a_reader_never_sees_half_a_change():
     turning = threading.Thread(target=turn)
     turning.start()
     while turning.is_alive():
-        one = kit.state.now.parameters.modulators[0]
+        one = kit.state.snapshot.parameters.modulators[0]
         torn.append(one.bias_v != one.null_v)
     turning.join()
     assert torn
@@ -214,7 +214,7 @@ def test_a_reader_never_sees_half_a_change():
 
 
 def test_a_varied_make_is_its_own_and_the_same_again():
-    one, again, other = (make_kit({"vary": "yes", "seed": seed}).state.now.parameters for seed in "778")
+    one, again, other = (make_kit({"vary": "yes", "seed": seed}).state.snapshot.parameters for seed in "778")
     assert one == again
     assert one.modulators != other.modulators
     assert len({modulator.v_pi for modulator in one.modulators}) == 4
@@ -224,7 +224,7 @@ def test_a_varied_make_stays_within_its_data_sheet():
     makes = [
         modulator
         for seed in range(300)
-        for modulator in make_kit({"vary": "yes", "seed": str(seed)}).state.now.parameters.modulators
+        for modulator in make_kit({"vary": "yes", "seed": str(seed)}).state.snapshot.parameters.modulators
     ]
     assert np.std([make.v_pi for make in makes]) == pytest.approx(0.2, rel=0.1)
     assert all(4.5 <= make.v_pi <= 5.5 for make in makes)

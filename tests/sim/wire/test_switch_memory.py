@@ -108,7 +108,7 @@ def test_disconnecting_ends_the_session_of_this_client_only():
         with pytest.raises(ConnectionResetError, match="this end is closed"):
             one.send(b"hello\n")
         await clock.advance(0.0)
-        assert (one.closed, other.closed) == (True, False)
+        assert (one.is_closed, other.is_closed) == (True, False)
         assert await ask(other, clock) == b"HELLO\n"
 
     story(tell)
@@ -142,7 +142,7 @@ def test_dropped_clients_are_told_and_can_come_again():
         client = twin.attach("shout")
         await clock.advance(0.0)
         await set_fault(twin, "close_connection")
-        assert client.closed
+        assert client.is_closed
         with pytest.raises(ConnectionResetError, match="the device has closed the connection"):
             client.send(b"hello\n")
         assert await fired(twin) == {("close_connection", 1)}
@@ -157,7 +157,7 @@ def test_a_power_cycle_drops_refuses_and_comes_back():
         await clock.advance(0.0)
         cycle = asyncio.create_task(twin.power_cycle(5.0))
         await clock.advance(4.9)
-        assert client.closed
+        assert client.is_closed
         with pytest.raises(ConnectionRefusedError):
             twin.attach("shout")
         await clock.advance(0.1)
@@ -173,7 +173,7 @@ def test_a_connection_that_ends_with_a_command(executed, asked):
         client = twin.attach("shout")
         await set_fault(twin, "close_connection", after_commands=1, executed=executed)
         assert await ask(client, clock) == b""
-        assert client.closed
+        assert client.is_closed
         assert await fired(twin) == {("close_connection", 1)}
 
     assert story(tell) == asked
@@ -184,7 +184,7 @@ def test_a_connection_that_ends_within_an_answer():
         client = twin.attach("shout")
         await set_fault(twin, "close_connection", after_bytes=3)
         assert await ask(client, clock) == b"HEL"
-        assert client.closed
+        assert client.is_closed
 
     story(tell)
 
@@ -222,7 +222,7 @@ def test_a_half_open_line_stays_open_and_hears_nothing():
         await set_fault(twin, "half_open")
         assert await ask(client, clock) == b""
         await clock.advance(1000.0)
-        assert (client.receive(), client.closed) == (b"", False)
+        assert (client.receive(), client.is_closed) == (b"", False)
         assert await fired(twin) == {("half_open", 1)}
         await do(twin, "clear_fault", fault="half_open")
         assert client.receive() == b""
@@ -236,7 +236,7 @@ def test_a_limit_of_clients():
         await set_fault(twin, "max_sessions", count=1)
         first, second = twin.attach("shout"), twin.attach("shout")
         await clock.advance(0.0)
-        assert (first.closed, second.closed) == (False, True)
+        assert (first.is_closed, second.is_closed) == (False, True)
         assert await fired(twin) == {("max_sessions", 1)}
         first.close()
         await clock.advance(0.0)
@@ -249,7 +249,7 @@ def test_closing_the_twin_ends_every_session():
     async def tell(twin, clock):
         client = twin.attach("shout")
         await twin.close()
-        assert client.closed
+        assert client.is_closed
         with pytest.raises(ConnectionRefusedError):
             twin.attach("shout")
 
@@ -261,7 +261,7 @@ def test_closing_the_twin_ends_every_session():
 
 async def lit(twin, clock):
     """Return two circuits at rest."""
-    twin.device.change({1: 5, 2: 6})
+    twin.device.change_connections({1: 5, 2: 6})
     await clock.advance(0.02)
     assert twin.device.lit_connections == {1: 5, 2: 6}
 
@@ -308,7 +308,7 @@ def test_the_dark_fibre_goes_where_it_is_plugged():
 
 def test_a_fibre_is_swapped_with_one_other_at_most():
     async def tell(twin, clock):
-        twin.device.change({1: 5, 2: 6, 3: 7})
+        twin.device.change_connections({1: 5, 2: 6, 3: 7})
         await clock.advance(0.02)
         await set_fault(twin, "swap_fibres", pair=[1, 2])
         await set_fault(twin, "swap_fibres", pair=[2, 3])
@@ -339,7 +339,7 @@ def test_what_unfit_ports_refuse_is_counted():
             with pytest.raises(Exception, match=f"port {port} "):
                 matrix.plan_connections([port], [5])
         await set_fault(twin, "stuck", pair=[4, 8])
-        assert twin.device.change({4: 8}) is None
+        assert twin.device.change_connections({4: 8}) is None
         assert await fired(twin) == {("fail_port", 1), ("lock_port", 1), ("disable_port", 1), ("stuck", 1)}
 
     story(tell)
@@ -348,7 +348,7 @@ def test_what_unfit_ports_refuse_is_counted():
 def test_wear_counts_every_move_of_a_port():
     async def tell(twin, clock):
         for after in ({1: 5}, {1: 6}, {}, {1: 6}):
-            twin.device.change(after)
+            twin.device.change_connections(after)
         assert (await do(twin, "truth"))["wear"] == {"1": 5, "5": 2, "6": 3}
 
     story(tell)
@@ -358,9 +358,9 @@ def test_a_reported_change_names_what_was_made_and_what_removed():
     async def tell(twin, clock):
         changes = []
         twin.device.add_listener(changes.append)
-        twin.device.change({1: 5, 2: 6})
-        twin.device.change({1: 6, 3: 7})
-        assert [(set(change.removed), set(change.added)) for change in changes] == [
+        twin.device.change_connections({1: 5, 2: 6})
+        twin.device.change_connections({1: 6, 3: 7})
+        assert [(set(change.removed_pairs), set(change.added_pairs)) for change in changes] == [
             (set(), {(1, 5), (2, 6)}),
             ({(1, 5), (2, 6)}, {(1, 6), (3, 7)}),
         ]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from fpga.count_action.ports import WORD_BITS
 
-_SINGLE_BITS = 2
+_MAX_SINGLE_BITS = 2
 """Largest number of bits of a word that are added one by one; more are counted by one instruction."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class BitField:
     """`width` bits, from bit `low` on, of a concatenation of words (expressions). A field without words is 0."""
 
     words: tuple[str, ...]
@@ -26,19 +26,19 @@ class Field:
     is_word: bool = False
     """True if the field is one complete word."""
 
-    def slice_bits(self, begin: int, width: int) -> Field:
+    def slice_bits(self, begin: int, width: int) -> BitField:
         """Return `width` bits of this field, from bit `begin` on."""
-        return self if (begin, width) == (0, self.width) else Field(self.words, self.low + begin, width)
+        return self if (begin, width) == (0, self.width) else BitField(self.words, self.low + begin, width)
 
 
-def make_field(expression: str, width: int) -> Field:
+def make_field(expression: str, width: int) -> BitField:
     """Return the field of an expression whose value is known to fit in `width` bits."""
-    return Field((expression,), 0, width, is_word=True)
+    return BitField((expression,), 0, width, is_word=True)
 
 
-def make_zeros(width: int) -> Field:
+def make_zeros(width: int) -> BitField:
     """Return a field of constant zeros."""
-    return Field((), 0, width)
+    return BitField((), 0, width)
 
 
 def write_literal(value: int) -> str:
@@ -51,10 +51,10 @@ def write_literal(value: int) -> str:
     return str(value - (value >> (WORD_BITS - 1) << WORD_BITS))
 
 
-def mask_field(field: Field) -> str:
+def mask_field(field: BitField) -> str:
     """Return the expression of a field (at most 64 bits) as an unsigned number.
 
-    >>> mask_field(Field(("a", "b"), 3, 5)), mask_field(Field(("a", "b"), 60, 8))
+    >>> mask_field(BitField(("a", "b"), 3, 5)), mask_field(BitField(("a", "b"), 60, 8))
     ('(a >> 3 & 31)', '((a >> 60 & 15 | b << 4) & 255)')
     """
     if field.is_word:
@@ -72,10 +72,10 @@ def mask_field(field: Field) -> str:
     return f"(({two_words}) & {mask})" if field.width < WORD_BITS else f"({two_words})"
 
 
-def write_number(field: Field, *, signed: bool) -> str:
+def write_number(field: BitField, *, signed: bool) -> str:
     """Return the expression of the number in a field, two's complement if `signed`.
 
-    >>> write_number(Field(("a",), 16, 16), signed=True)
+    >>> write_number(BitField(("a",), 16, 16), signed=True)
     '(a << 32 >> 48)'
     """
     if not signed:
@@ -85,8 +85,8 @@ def write_number(field: Field, *, signed: bool) -> str:
     if unused_bits >= 0:
         shifted_word = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
         return f"({shifted_word} >> {WORD_BITS - field.width})"
-    top = write_literal(1 << (field.width - 1))
-    return f"(({mask_field(field)} ^ {top}) - {top})"
+    sign_bit = write_literal(1 << (field.width - 1))
+    return f"(({mask_field(field)} ^ {sign_bit}) - {sign_bit})"
 
 
 def join_or(bits: Iterable[str]) -> str:
@@ -99,15 +99,15 @@ def join_and(bits: Iterable[str]) -> str:
     return " & ".join(dict.fromkeys(bit for bit in bits if bit != "1")) or "1"
 
 
-def pack(fields: Iterable[Field]) -> list[str]:
+def pack(fields: Iterable[BitField]) -> list[str]:
     """Return the concatenation of fields, the first lowest, as one expression for each 64-bit word.
 
-    >>> pack([make_field("x", 4), make_zeros(2), Field(("a", "b"), 60, 8)])
+    >>> pack([make_field("x", 4), make_zeros(2), BitField(("a", "b"), 60, 8)])
     ['x | ((a >> 60 & 15 | b << 4) & 255) << 6']
     """
     words: list[list[str]] = []
     position = 0
-    for field in merge(fields):
+    for field in merge_fields(fields):
         begin = 0
         while begin < field.width:
             word, shift = divmod(position, WORD_BITS)
@@ -118,36 +118,38 @@ def pack(fields: Iterable[Field]) -> list[str]:
                 bits = mask_field(field.slice_bits(begin, width))
                 words[word].append(f"{bits} << {shift}" if shift else bits)
             begin, position = begin + width, position + width
-    return [" | ".join(parts) or "0" for parts in words]
+    return [" | ".join(word_terms) or "0" for word_terms in words]
 
 
-def merge(fields: Iterable[Field]) -> list[Field]:
+def merge_fields(fields: Iterable[BitField]) -> list[BitField]:
     """Return the fields; consecutive fields that are neighbours in the same words are joined."""
-    runs: list[Field] = []
+    merged_fields: list[BitField] = []
     for field in fields:
-        previous_run = runs[-1] if runs else None
+        previous_run = merged_fields[-1] if merged_fields else None
         if (
             previous_run
             and previous_run.words == field.words
             and previous_run.low + previous_run.width == field.low
             and not field.is_word
         ):
-            runs[-1] = Field(previous_run.words, previous_run.low, previous_run.width + field.width)
+            merged_fields[-1] = BitField(
+                previous_run.words, previous_run.low, previous_run.width + field.width
+            )
         else:
-            runs.append(field)
-    return runs
+            merged_fields.append(field)
+    return merged_fields
 
 
-def write_negation(bit: str) -> str:
+def write_bit_mask(bit: str) -> str:
     """Return the mask expression of a bit: all ones if the bit is 1, otherwise 0."""
     return f"-{bit}" if bit.isidentifier() else f"-({bit})"
 
 
 def count_ones(word: str, mask: int) -> str:
     """Return the expression for the number of ones among the masked bits of a word."""
-    if mask.bit_count() > _SINGLE_BITS:
+    if mask.bit_count() > _MAX_SINGLE_BITS:
         return f"ones({word} & {write_literal(mask)})"
-    return " + ".join(mask_field(Field((word,), bit, 1)) for bit in range(WORD_BITS) if mask >> bit & 1)
+    return " + ".join(mask_field(BitField((word,), bit, 1)) for bit in range(WORD_BITS) if mask >> bit & 1)
 
 
 def pack_bits(bits: Iterable[str]) -> str:
@@ -160,6 +162,6 @@ def pack_bits(bits: Iterable[str]) -> str:
     for index, bit in enumerate(bits):
         masks[bit] = masks.get(bit, 0) | 1 << index
     return join_or(
-        write_literal(mask) if bit == "1" else f"{write_negation(bit)} & {write_literal(mask)}"
+        write_literal(mask) if bit == "1" else f"{write_bit_mask(bit)} & {write_literal(mask)}"
         for bit, mask in masks.items()
     )

@@ -31,7 +31,7 @@ CompiledLoop = Callable[[Any, Any, Any], None]
 
 _WORD_TYPE = ir.IntType(64)
 _POINTER_TYPE = _WORD_TYPE.as_pointer()
-_INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
+_INPUT, _OUTPUT_PATTERN = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
 _CALL_TYPE = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
 _FUNCTION_NAME = "run"
 _PROGRAM_NUMBERS = itertools.count()
@@ -68,18 +68,18 @@ def _make_machine() -> binding.TargetMachine:
 
 def _load_object_code(program: CycleProgram) -> bytes:
     """Return the object file of a program, from the cache or newly compiled."""
-    key = hashlib.sha256(repr(program).encode()).hexdigest()
+    program_hash = hashlib.sha256(repr(program).encode()).hexdigest()
     try:
-        path = _make_cache_folder() / f"{key[:32]}.o"
+        path = _make_cache_folder() / f"{program_hash[:32]}.o"
     except OSError:
-        return _translate(program)
+        return _compile_to_object_code(program)
     with suppress(OSError):
         content = path.read_bytes()
         digest, code = content[:32], content[32:]
         if hashlib.sha256(code).digest() == digest:  # LLVM ends the process if it reads a damaged file
             os.utime(path)
             return code
-    code = _translate(program)
+    code = _compile_to_object_code(program)
     with suppress(OSError):
         _write_cache(path, hashlib.sha256(code).digest() + code)
     return code
@@ -89,8 +89,8 @@ def _load_object_code(program: CycleProgram) -> bytes:
 def _make_cache_folder() -> Path:
     """Return the cache folder for this version of the compiler and this processor. Raise `OSError` if there is none."""
     machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    key = hashlib.sha256(repr(machine).encode() + compute_digest(Path(__file__)))
-    return make_folder(f"count-action-{key.hexdigest()[:24]}")
+    machine_hash = hashlib.sha256(repr(machine).encode() + compute_digest(Path(__file__)))
+    return make_folder(f"count-action-{machine_hash.hexdigest()[:24]}")
 
 
 def _write_cache(path: Path, content: bytes) -> None:
@@ -105,7 +105,7 @@ def _write_cache(path: Path, content: bytes) -> None:
             oldest_file.unlink(missing_ok=True)
 
 
-def _translate(program: CycleProgram) -> bytes:
+def _compile_to_object_code(program: CycleProgram) -> bytes:
     """Compile a program, and return its object file."""
     module = ir.Module()
     function = ir.Function(
@@ -127,22 +127,23 @@ class _LoopEmitter:
 
     def __init__(self, builder: Any, program: CycleProgram) -> None:
         self._builder, self._program = builder, program
-        self._tree = ast.parse("\n".join(program.statements))
-        names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - {"ones"}
-        names -= program.arrays.keys()
+        self._syntax_tree = ast.parse("\n".join(program.statements))
+        names = {node.id for node in ast.walk(self._syntax_tree) if isinstance(node, ast.Name)} - {"ones"}
+        names -= program.array_word_counts.keys()
         self._slots = {
-            name: builder.alloca(_WORD_TYPE, name=name) for name in sorted(names | program.registers.keys())
+            name: builder.alloca(_WORD_TYPE, name=name)
+            for name in sorted(names | program.initial_registers.keys())
         }
         self._arrays: dict[str, Any] = {}
 
-    def emit(self, state: Any, rows: Any, outputs: Any, cycles: Any) -> None:
+    def emit(self, state: Any, rows: Any, outputs: Any, cycle_count: Any) -> None:
         """Emit the loading of the registers, the loop, and the storing of the registers."""
         builder = self._builder
-        index = len(self._program.registers)
-        for name, words in self._program.arrays.items():
+        index = len(self._program.initial_registers)
+        for name, words in self._program.array_word_counts.items():
             self._arrays[name] = self._find_element(state, index)
             index += words
-        for index, name in enumerate(self._program.registers):
+        for index, name in enumerate(self._program.initial_registers):
             self._copy(self._find_element(state, index), self._slots[name])
         entry_block = builder.block
         head, body, end = (builder.append_basic_block(name) for name in ("head", "body", "end"))
@@ -150,19 +151,19 @@ class _LoopEmitter:
         builder.position_at_end(head)
         cycle = builder.phi(_WORD_TYPE)
         cycle.add_incoming(_WORD_TYPE(0), entry_block)
-        builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
+        builder.cbranch(builder.icmp_signed("<", cycle, cycle_count), body, end)
         builder.position_at_end(body)
-        row_in = self._find_row(rows, cycle, self._program.input_columns)
-        row_out = self._find_row(outputs, cycle, self._program.output_columns)
+        row_in = self._find_row(rows, cycle, self._program.input_column_count)
+        row_out = self._find_row(outputs, cycle, self._program.output_column_count)
         for name, column in self._find_columns(_INPUT):
             self._copy(self._find_element(row_in, column), self._slots[name])
-        self._emit_block(self._tree.body)
-        for name, column in self._find_columns(_OUTPUT):
+        self._emit_block(self._syntax_tree.body)
+        for name, column in self._find_columns(_OUTPUT_PATTERN):
             self._copy(self._slots[name], self._find_element(row_out, column))
         cycle.add_incoming(builder.add(cycle, _WORD_TYPE(1)), builder.block)
         builder.branch(head)
         builder.position_at_end(end)
-        for index, name in enumerate(self._program.registers):
+        for index, name in enumerate(self._program.initial_registers):
             self._copy(self._slots[name], self._find_element(state, index))
         builder.ret_void()
 
@@ -173,8 +174,8 @@ class _LoopEmitter:
     def _find_element(self, base: Any, index: int) -> Any:
         return self._builder.gep(base, [_WORD_TYPE(index)])
 
-    def _find_row(self, base: Any, index: Any, columns: int) -> Any:
-        return self._builder.gep(base, [self._builder.mul(index, _WORD_TYPE(columns))])
+    def _find_row(self, base: Any, index: Any, column_count: int) -> Any:
+        return self._builder.gep(base, [self._builder.mul(index, _WORD_TYPE(column_count))])
 
     def _copy(self, source: Any, destination: Any) -> None:
         self._builder.store(self._builder.load(source), destination)

@@ -29,16 +29,16 @@ class Simulator:
             from fpga.count_action.simulate.compiled.native import compile_program
         except ImportError as error:
             raise ImportError(f"the fast simulator needs numba: {describe_extra('fpga')}") from error
-        self._run = compile_program(program)
-        self._reset = np.array(list(program.registers.values()), np.int64)
-        self._outputs = {key: position for position, key in enumerate(Graph(datapath).drivers)}
-        self._register_places = {name: position for position, name in enumerate(program.registers)}
-        self._arrays, position = {}, len(self._reset)
-        for name, number in program.arrays.items():
-            self._arrays[name] = position
-            position += number
-        words = np.zeros(position - len(self._reset), np.int64)
-        self._state = np.concatenate([self._reset, words])
+        self._run_loop = compile_program(program)
+        self._reset_values = np.array(list(program.initial_registers.values()), np.int64)
+        self._output_positions = {key: position for position, key in enumerate(Graph(datapath).drivers)}
+        self._register_positions = {name: position for position, name in enumerate(program.initial_registers)}
+        self._array_positions, position = {}, len(self._reset_values)
+        for name, word_count in program.array_word_counts.items():
+            self._array_positions[name] = position
+            position += word_count
+        words = np.zeros(position - len(self._reset_values), np.int64)
+        self._state = np.concatenate([self._reset_values, words])
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.
@@ -47,13 +47,13 @@ class Simulator:
         ValueError for rows of another width, and for an `out` of another shape or type.
         """
         inputs = check_inputs(self.ports, rows)
-        shape = (len(inputs), self.ports.output_columns)
+        shape = (len(inputs), self.ports.output_column_count)
         outputs = np.empty(shape, np.uint64) if out is None else out
         if outputs.shape != shape or outputs.dtype != np.uint64 or not outputs.flags.c_contiguous:
             raise ValueError(
                 f"out is {outputs.dtype}{list(outputs.shape)}, not a contiguous uint64{list(shape)}."
             )
-        self._run(self._state, inputs.view(np.int64), outputs.view(np.int64))
+        self._run_loop(self._state, inputs.view(np.int64), outputs.view(np.int64))
         return outputs
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
@@ -63,18 +63,18 @@ class Simulator:
         """
         action = find_memory(self.datapath, module, memory)
         if 0 <= address < action.words:
-            array = self._arrays[f"a{self._outputs[module, memory]}"]
+            array = self._array_positions[f"a{self._output_positions[module, memory]}"]
             self._state[array + address] = word & (1 << action.width) - 1
 
-    def reset(self, shadow: int | None = None) -> None:
+    def reset(self, shadow_bank: int | None = None) -> None:
         """Reset all registers, but not the words of memories (R12, R25).
 
-        With `shadow`, commit these targets, as hardware does in reset.
+        With `shadow_bank`, commit these targets, as hardware does in reset.
         """
-        self._state[: len(self._reset)] = self._reset
-        if shadow is not None:
-            for index, value in enumerate(split_targets(self.datapath, shadow).values()):
-                self._state[self._register_places[f"t{index}"]] = value
+        self._state[: len(self._reset_values)] = self._reset_values
+        if shadow_bank is not None:
+            for index, value in enumerate(split_targets(self.datapath, shadow_bank).values()):
+                self._state[self._register_positions[f"t{index}"]] = value
 
 
 def compile_datapath(datapath: Datapath) -> Simulator:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from fpga.count_action.arbitration import find_pick_formula
 from fpga.count_action.expressions import (
-    STORED,
+    STORED_OPERATORS,
     concatenate,
     decode_number,
     evaluate_operation,
@@ -23,7 +23,7 @@ from fpga.count_action.model import (
     Ref,
     Signal,
     SignalKind,
-    is_value,
+    is_formula_ref,
 )
 from fpga.count_action.simulate.bit_slices import (
     BitSlice,
@@ -36,38 +36,38 @@ from fpga.count_action.simulate.bit_slices import (
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State, apply_buffers, has_space
 
 
-class Wiring:
+class ConnectionCache:
     """Connections of a datapath, cached because they are the same in every cycle."""
 
     def __init__(self, datapath: Datapath) -> None:
         self.datapath = datapath
         self.graph = Graph(datapath)
-        self.order = sort_by_stalls(self.graph)
-        self.consumed = datapath.consumed
-        self._slices: dict[Ref, BitSlice] = {}
-        self._streams: dict[Ref, bool] = {}
-        self._beats: dict[Ref, tuple[Ref, ...]] = {}
+        self.modules_in_stall_order = sort_by_stalls(self.graph)
+        self.consumed_streams = datapath.consumed
+        self._slice_by_ref: dict[Ref, BitSlice] = {}
+        self._is_stream_by_ref: dict[Ref, bool] = {}
+        self._streams_by_ref: dict[Ref, tuple[Ref, ...]] = {}
 
     def get_slice(self, ref: Ref) -> BitSlice:
         """Return the bits of a sample, flag or number."""
-        if ref not in self._slices:
-            self._slices[ref] = find_sample_slice(self.graph, ref)
-        return self._slices[ref]
+        if ref not in self._slice_by_ref:
+            self._slice_by_ref[ref] = find_sample_slice(self.graph, ref)
+        return self._slice_by_ref[ref]
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether a reference is a stream."""
-        if ref not in self._streams:
-            self._streams[ref] = self.graph.is_stream(ref)
-        return self._streams[ref]
+        if ref not in self._is_stream_by_ref:
+            self._is_stream_by_ref[ref] = self.graph.is_stream(ref)
+        return self._is_stream_by_ref[ref]
 
     def find_streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose beats must move for a sample to be counted (R11)."""
-        if ref not in self._beats:
-            self._beats[ref] = self.graph.find_streams(ref)
-        return self._beats[ref]
+        if ref not in self._streams_by_ref:
+            self._streams_by_ref[ref] = self.graph.find_streams(ref)
+        return self._streams_by_ref[ref]
 
     @cached_property
-    def rivals(self) -> dict[PartOfModule, tuple[Count, ...]]:
+    def rivals_by_count(self) -> dict[PartOfModule, tuple[Count, ...]]:
         """For each count, the preceding level counts that take one of the count's streams (R26)."""
         return {
             (module.name, count.name): self.graph.find_rivals(module, count)
@@ -75,7 +75,7 @@ class Wiring:
         }
 
     @cached_property
-    def clears(self) -> dict[PartOfModule, list[PartOfModule]]:
+    def clearing_counts(self) -> dict[PartOfModule, list[PartOfModule]]:
         """The counts whose fires clear each count."""
         clears: dict[PartOfModule, list[PartOfModule]] = {}
         for module in self.datapath.modules:
@@ -91,14 +91,14 @@ Stream = tuple[str | None, str, int]
 class Evaluation:
     """One cycle before its clock edge."""
 
-    def __init__(self, wiring: Wiring, state: State, inputs: Mapping[str, int]) -> None:
+    def __init__(self, wiring: ConnectionCache, state: State, inputs: Mapping[str, int]) -> None:
         self.wiring, self.state, self.inputs = wiring, state, inputs
         self._buffered_inputs = apply_buffers(wiring.datapath, state.buffers, inputs)
         self._stalled: dict[str, bool] = {}
         self.counts: dict[PartOfModule, CountCycle] = {}
         # The stall of a module depends on the stalls and level counts of the readers of its streams: the readers come
         # first.
-        for module in wiring.order:
+        for module in wiring.modules_in_stall_order:
             self._stalled[module.name] = any(
                 self.is_backpressured(beat) for beat in find_driven_streams(module)
             )
@@ -108,28 +108,32 @@ class Evaluation:
 
     # Signals and streams (R7)
 
-    def _read_bits(self, bits: BitSlice) -> int:
-        word = self._buffered_inputs.get(bits.port, 0) if bits.port else self.state.outputs[bits.register]
-        return word >> bits.low & (1 << bits.width) - 1
+    def _read_bits(self, bit_slice: BitSlice) -> int:
+        word = (
+            self._buffered_inputs.get(bit_slice.port, 0)
+            if bit_slice.port
+            else self.state.outputs[bit_slice.register]
+        )
+        return word >> bit_slice.low & (1 << bit_slice.width) - 1
 
     def _is_valid(self, ref: Ref) -> bool:
         if ref.module is not None:
-            return self.state.valid[ref.module, ref.name]
+            return self.state.valid_bits[ref.module, ref.name]
         return bool(self._read_bits(find_valid_slice(ref)))
 
     def _is_ready(self, stream: Stream) -> bool:
         """Return whether the takers of a stream are ready: a level count fires or, without one, no taker stalls."""
         module, name, _ = stream
-        if module is not None and (module, name) not in self.wiring.consumed:
+        if module is not None and (module, name) not in self.wiring.consumed_streams:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
-        takers = self.wiring.graph.takers.get(stream, ())
-        level_takers = [taker for taker in takers if taker[1].kind is CountKind.LEVEL]
-        if level_takers:
+        consumers = self.wiring.graph.consumers.get(stream, ())
+        level_consumers = [consumer for consumer in consumers if consumer[1].kind is CountKind.LEVEL]
+        if level_consumers:
             return any(
                 self.fires(taker.name, count.name) and self._takes(count, stream)
-                for taker, count in level_takers
+                for taker, count in level_consumers
             )
-        return not any(self._stalled[taker.name] for taker, _ in takers)
+        return not any(self._stalled[taker.name] for taker, _ in consumers)
 
     def moves(self, ref: Ref) -> bool:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
@@ -137,7 +141,7 @@ class Evaluation:
 
     def is_backpressured(self, beat: PartOfModule) -> bool:
         """Return whether a module has a beat that is not taken in this cycle (R7)."""
-        return self.state.valid[beat] and not self._is_ready((*beat, 0))
+        return self.state.valid_bits[beat] and not self._is_ready((*beat, 0))
 
     def fires(self, module: str, count: str) -> bool:
         """Return whether a count fires in this cycle (R1)."""
@@ -152,28 +156,28 @@ class Evaluation:
 
     def _compare_count(self, module: Module, count: Count) -> CountCycle:
         key = (module.name, count.name)
-        is_first = not any(self.fires(module.name, rival.name) for rival in self.wiring.rivals[key])
+        is_first = not any(self.fires(module.name, rival.name) for rival in self.wiring.rivals_by_count[key])
         enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
         increment = self._compute_increment(count) if enabled and not stalled else 0
-        base = self.state.counts[key]
+        start_value = self.state.counts[key]
         formula_value = None if count.aim is None else self.read_sample(count.aim)
         target = self.state.targets[module.name, count.target] if formula_value is None else formula_value
-        value = base + increment
-        reach = module.target(count.target)
+        value = start_value + increment
+        target_settings = module.target(count.target)
         fires = increment != 0 and value == target != 0
-        if reach.at_least:
+        if target_settings.at_least:
             fires = increment != 0 and 0 < target <= value
         is_accumulating = count.kind is CountKind.ACCUMULATE
         remainder = value
         if fires:
-            remainder = value - target if reach.carry else 0
-        limited_value = min(max(remainder, 0), self._compute_limit(count)) if increment else base
+            remainder = value - target if target_settings.carry else 0
+        limited_value = min(max(remainder, 0), self._compute_limit(count)) if increment else start_value
         return CountCycle(
             module=module.name,
             count=count.name,
-            enabled=enabled,
-            stalled=stalled,
-            base=base,
+            is_enabled=enabled,
+            is_stalled=stalled,
+            start_value=start_value,
             increment=increment,
             value=value,
             target=target,
@@ -185,8 +189,8 @@ class Evaluation:
 
     def _compute_limit(self, count: Count) -> int:
         """Return the largest possible value of a count: the maximum of its register, or a smaller bound (R10, R17)."""
-        largest = (1 << count.width) - 1
-        return largest if count.bound is None else min(largest, self.read_sample(count.bound))
+        max_value = (1 << count.width) - 1
+        return max_value if count.bound is None else min(max_value, self.read_sample(count.bound))
 
     def _is_enabled(self, count: Count) -> bool:
         return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
@@ -222,7 +226,7 @@ class Evaluation:
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
             return int(self._is_valid(first_operand))
-        if isinstance(first_operand, Ref) and operand.operator in STORED:
+        if isinstance(first_operand, Ref) and operand.operator in STORED_OPERATORS:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
             return registers[first_operand.module or "", first_operand.name]
         values = [self._evaluate(part) for part in operand.operands]
@@ -252,8 +256,8 @@ class Evaluation:
                 ready_bits = [self._accepts(signal, index) for index in range(signal.size)]
                 yield f"{signal.name}_ready_o", pack((bit, 1) for bit in ready_bits)
         for (module, name), value in self.state.outputs.items():
-            if (module, name) in self.state.valid:
-                yield f"{module}_{name}_valid_o", int(self.state.valid[module, name])
+            if (module, name) in self.state.valid_bits:
+                yield f"{module}_{name}_valid_o", int(self.state.valid_bits[module, name])
                 yield f"{module}_{name}_data_o", value
             else:
                 yield f"{module}_{name}_o", value
@@ -265,8 +269,14 @@ class Evaluation:
             "count_o",
             pack((self.state.counts[module, count], width) for module, count, width in counts),
         )
-        yield "overshoot_o", pack((self.state.overshoot[module, count], 1) for module, count, _ in counts)
-        yield "saturated_o", pack((self.state.saturated[module, count], 1) for module, count, _ in counts)
+        yield (
+            "overshoot_o",
+            pack((self.state.overshoot_flags[module, count], 1) for module, count, _ in counts),
+        )
+        yield (
+            "saturated_o",
+            pack((self.state.saturation_flags[module, count], 1) for module, count, _ in counts),
+        )
 
     def _accepts(self, signal: Signal, index: int) -> bool:
         """Return the ready bit at the port; for a buffered stream, whether its buffer has room (R20)."""
@@ -276,10 +286,10 @@ class Evaluation:
 
     def read_sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""
-        if is_value(ref):
+        if is_formula_ref(ref):
             return self._evaluate(self.wiring.graph.find_formula(ref))
-        bits = self.wiring.get_slice(ref)
-        return decode_number(self._read_bits(bits), bits.width, signed=bits.signed)
+        bit_slice = self.wiring.get_slice(ref)
+        return decode_number(self._read_bits(bit_slice), bit_slice.width, signed=bit_slice.signed)
 
 
 def pack(fields: Iterable[tuple[int, int]]) -> int:

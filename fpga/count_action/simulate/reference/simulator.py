@@ -18,7 +18,7 @@ from fpga.count_action.model import Count, Datapath, Module, Ref
 from fpga.count_action.ports import Rows, make_ports, split_targets
 from fpga.count_action.simulate.bit_slices import PartOfModule
 from fpga.count_action.simulate.port_values import check_inputs, pack_row, unpack_row
-from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
+from fpga.count_action.simulate.reference.evaluation import ConnectionCache, Evaluation
 from fpga.count_action.simulate.reference.state import Cycle, State, compute_next_buffers, make_reset_state
 
 
@@ -32,18 +32,18 @@ class ReferenceSimulator:
         """
         self.datapath = datapath
         self.ports = make_ports(datapath)
-        self._wiring = Wiring(datapath)
+        self._wiring = ConnectionCache(datapath)
         self.state = make_reset_state(datapath)
 
-    def reset(self, shadow: int | None = None) -> None:
+    def reset(self, shadow_bank: int | None = None) -> None:
         """Reset all registers, but not the words of memories (R12, R25).
 
-        With `shadow`, commit these targets, as hardware does in reset.
+        With `shadow_bank`, commit these targets, as hardware does in reset.
         """
         previous_state = self.state
         self.state = make_reset_state(self.datapath, previous_state)
-        if shadow is not None:
-            self.state = replace(self.state, targets=split_targets(self.datapath, shadow))
+        if shadow_bank is not None:
+            self.state = replace(self.state, targets=split_targets(self.datapath, shadow_bank))
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
         """Load a word of a memory without a cycle; ignore an address beyond the memory (R25).
@@ -52,8 +52,10 @@ class ReferenceSimulator:
         """
         action = find_memory(self.datapath, module, memory)
         if 0 <= address < action.words:
-            words = {**self.state.memories[module, memory], address: word & (1 << action.width) - 1}
-            self.state = replace(self.state, memories={**self.state.memories, (module, memory): words})
+            words = {**self.state.action_states[module, memory], address: word & (1 << action.width) - 1}
+            self.state = replace(
+                self.state, action_states={**self.state.action_states, (module, memory): words}
+            )
 
     def run(self, rows: Rows) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.
@@ -62,7 +64,7 @@ class ReferenceSimulator:
         """
         inputs = check_inputs(self.ports, rows)
         outputs = [pack_row(self.ports.outputs, cycle.outputs) for cycle in self.iterate_cycles(inputs)]
-        return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)
+        return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_column_count)
 
     def iterate_cycles(self, rows: Rows) -> Iterator[Cycle]:
         """Run the rows, and yield every cycle."""
@@ -96,15 +98,15 @@ class ClockEdge:
 
     def make_state(self) -> State:
         """Return the registers after the edge."""
-        cycle, previous_state = self._evaluation, self._evaluation.state
-        must_keep_status = not cycle.inputs.get("clear_status_i", 0)
-        datapath = cycle.wiring.datapath
-        outputs, memories = dict(previous_state.outputs), dict(previous_state.memories)
+        evaluation, previous_state = self._evaluation, self._evaluation.state
+        must_keep_status = not evaluation.inputs.get("clear_status_i", 0)
+        datapath = evaluation.wiring.datapath
+        outputs, action_states = dict(previous_state.outputs), dict(previous_state.action_states)
         for module in datapath.modules:
             for action in module.actions:
                 key = (module.name, action.output)
                 if action.kind.drives:
-                    memories[key] = KINDS[action.kind].keep(self, module, action)
+                    action_states[key] = KINDS[action.kind].keep(self, module, action)
                     value = KINDS[action.kind].drive(self, module, action)
                     outputs[key] = outputs[key] if value is None else value
         return State(
@@ -112,19 +114,24 @@ class ClockEdge:
                 (module.name, count.name): self._compute_next_count(module, count)
                 for module, count in datapath.list_counts()
             },
-            overshoot={
-                key: count.overshoots or (previous_state.overshoot[key] and must_keep_status)
-                for key, count in cycle.counts.items()
+            overshoot_flags={
+                key: count.overshoots or (previous_state.overshoot_flags[key] and must_keep_status)
+                for key, count in evaluation.counts.items()
             },
-            saturated={
-                key: count.saturates or (previous_state.saturated[key] and must_keep_status)
-                for key, count in cycle.counts.items()
+            saturation_flags={
+                key: count.saturates or (previous_state.saturation_flags[key] and must_keep_status)
+                for key, count in evaluation.counts.items()
             },
             targets=self._compute_next_targets(),
-            valid={beat: self._sends(beat) or cycle.is_backpressured(beat) for beat in previous_state.valid},
+            valid_bits={
+                beat: self._sends_beat(beat) or evaluation.is_backpressured(beat)
+                for beat in previous_state.valid_bits
+            },
             outputs=outputs,
-            memories=memories,
-            buffers=compute_next_buffers(datapath, previous_state.buffers, cycle.inputs, cycle.moves),
+            action_states=action_states,
+            buffers=compute_next_buffers(
+                datapath, previous_state.buffers, evaluation.inputs, evaluation.moves
+            ),
         )
 
     def _compute_next_count(self, module: Module, count: Count) -> int:
@@ -137,7 +144,7 @@ class ClockEdge:
     def _is_cleared(self, key: PartOfModule) -> bool:
         return any(
             self._evaluation.fires(*clearing_count)
-            for clearing_count in self._evaluation.wiring.clears.get(key, ())
+            for clearing_count in self._evaluation.wiring.clearing_counts.get(key, ())
         )
 
     def _compute_next_targets(self) -> dict[PartOfModule, int]:
@@ -148,7 +155,7 @@ class ClockEdge:
             self._evaluation.wiring.datapath, self._evaluation.inputs.get("target_shadow_i", 0)
         )
 
-    def _sends(self, beat: PartOfModule) -> bool:
+    def _sends_beat(self, beat: PartOfModule) -> bool:
         module = self._evaluation.wiring.datapath.module(beat[0])
         return any(self.fires(module, driver.on) for driver in module.list_drivers(beat[1]))
 
@@ -163,12 +170,12 @@ class ClockEdge:
         key = (module.name, count)
         return not module.count(count).accumulates or self._evaluation.fires(*key) or self._is_cleared(key)
 
-    def adds(self, module: Module, count: str) -> bool:
+    def is_counting(self, module: Module, count: str) -> bool:
         """Return whether a count is enabled and its module is not stalled."""
         count_cycle = self._evaluation.counts[module.name, count]
-        return count_cycle.enabled and not count_cycle.stalled
+        return count_cycle.is_enabled and not count_cycle.is_stalled
 
-    def moves(self, ref: Ref) -> bool:
+    def are_beats_moving(self, ref: Ref) -> bool:
         """Return whether every beat on which a sample depends moves (R7)."""
         return all(self._evaluation.moves(stream) for stream in self._evaluation.wiring.find_streams(ref))
 
@@ -180,6 +187,6 @@ class ClockEdge:
         """Return the current value of an output: the bits of a beat, a flag or a number."""
         return self._evaluation.state.outputs[module.name, name]
 
-    def read_memory(self, module: Module, name: str) -> Any:
+    def read_action_state(self, module: Module, name: str) -> Any:
         """Return the state that an action keeps between cycles besides its output."""
-        return self._evaluation.state.memories[module.name, name]
+        return self._evaluation.state.action_states[module.name, name]

@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Datapath, Ref, Signal
-from fpga.count_action.ports import split_buffer
+from fpga.count_action.ports import list_buffer_ports
 from fpga.count_action.simulate.bit_slices import PartOfModule, find_driven_streams
 
 Beat: TypeAlias = tuple[int, ...]
 """The bits of each port of a beat: samples, `last` and `keep`."""
-Element: TypeAlias = tuple[str, int]
+StreamElement: TypeAlias = tuple[str, int]
 """A stream and its index."""
 Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
 """The waiting beats, oldest first, and the beat at the output (the previous beat if none waits)."""
 
-BUFFER_BEATS = 2
+BUFFER_CAPACITY_BEATS = 2
 """Largest number of beats in a buffer."""
 
 
@@ -29,50 +29,52 @@ def find_buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
             yield from ((signal, index) for index in range(signal.size))
 
 
-def make_empty_buffers(datapath: Datapath) -> dict[Element, Buffer]:
+def make_empty_buffers(datapath: Datapath) -> dict[StreamElement, Buffer]:
     """Return the buffers after reset."""
-    buffers: dict[Element, Buffer] = {}
+    buffers: dict[StreamElement, Buffer] = {}
     for signal, index in find_buffered_streams(datapath):
-        buffers[signal.name, index] = ((), (0,) * sum(1 for _ in split_buffer(datapath, signal)))
+        buffers[signal.name, index] = ((), (0,) * sum(1 for _ in list_buffer_ports(datapath, signal)))
     return buffers
 
 
 def apply_buffers(
-    datapath: Datapath, buffers: Mapping[Element, Buffer], inputs: Mapping[str, int]
+    datapath: Datapath, buffers: Mapping[StreamElement, Buffer], inputs: Mapping[str, int]
 ) -> Mapping[str, int]:
     """Return the inputs with the ports of buffered streams replaced by the outputs of the buffers."""
     if not buffers:
         return inputs
-    modules_inputs = dict(inputs)
+    module_inputs = dict(inputs)
     for signal, index in find_buffered_streams(datapath):
         waiting_beats, beat = buffers[signal.name, index]
-        ports = [(f"{signal.name}_valid_i", 1), *split_buffer(datapath, signal)]
+        ports = [(f"{signal.name}_valid_i", 1), *list_buffer_ports(datapath, signal)]
         for (port, width), value in zip(ports, (int(bool(waiting_beats)), *beat), strict=True):
             mask = (1 << width) - 1 << index * width
-            modules_inputs[port] = modules_inputs.get(port, 0) & ~mask | value << index * width
-    return modules_inputs
+            module_inputs[port] = module_inputs.get(port, 0) & ~mask | value << index * width
+    return module_inputs
 
 
 def has_space(buffer: Buffer) -> bool:
     """Return whether a buffer can accept a beat."""
-    return len(buffer[0]) < BUFFER_BEATS
+    return len(buffer[0]) < BUFFER_CAPACITY_BEATS
 
 
 def compute_next_buffers(
     datapath: Datapath,
-    buffers: Mapping[Element, Buffer],
+    buffers: Mapping[StreamElement, Buffer],
     inputs: Mapping[str, int],
     is_taken: Callable[[Ref], bool],
-) -> dict[Element, Buffer]:
+) -> dict[StreamElement, Buffer]:
     """Return the buffers after the clock edge; `is_taken` tells whether the modules take the first beat of a stream."""
     updated_buffers = {}
     for signal, index in find_buffered_streams(datapath):
         waiting_beats, beat = buffers[signal.name, index]
-        arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_space((waiting_beats, beat))
+        has_arrival = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_space(
+            (waiting_beats, beat)
+        )
         if is_taken(Ref(signal.name, index=index)):
             waiting_beats = waiting_beats[1:]
-        if arrives:
-            parts = split_buffer(datapath, signal)
+        if has_arrival:
+            parts = list_buffer_ports(datapath, signal)
             waiting_beats += (
                 tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
             )
@@ -85,17 +87,17 @@ class State:
     """Every register, by module and name. Values are unsigned and fit their widths."""
 
     counts: Mapping[PartOfModule, int]
-    overshoot: Mapping[PartOfModule, bool]
-    saturated: Mapping[PartOfModule, bool]
+    overshoot_flags: Mapping[PartOfModule, bool]
+    saturation_flags: Mapping[PartOfModule, bool]
     targets: Mapping[PartOfModule, int]
     """The targets in force."""
-    memories: Mapping[PartOfModule, Any]
+    action_states: Mapping[PartOfModule, Any]
     """State of actions besides their outputs, such as sums and extreme samples since the last fire."""
-    valid: Mapping[PartOfModule, bool]
+    valid_bits: Mapping[PartOfModule, bool]
     """True while a beat waits at the output."""
     outputs: Mapping[PartOfModule, int]
     """Beats, flags, pulses and numbers, by module and output."""
-    buffers: Mapping[Element, Buffer]
+    buffers: Mapping[StreamElement, Buffer]
     """Buffers of buffered streams."""
 
 
@@ -105,9 +107,9 @@ class CountCycle:
 
     module: str
     count: str
-    enabled: bool
-    stalled: bool
-    base: int
+    is_enabled: bool
+    is_stalled: bool
+    start_value: int
     increment: int
     """0 if the count is not enabled or its module is stalled."""
     value: int
@@ -139,16 +141,16 @@ def make_reset_state(datapath: Datapath, previous_state: State | None = None) ->
     }
     return State(
         counts=dict.fromkeys(counts, 0),
-        overshoot=dict.fromkeys(counts, False),
-        saturated=dict.fromkeys(counts, False),
+        overshoot_flags=dict.fromkeys(counts, False),
+        saturation_flags=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.list_targets()},
-        memories={
-            key: previous_state.memories[key]
+        action_states={
+            key: previous_state.action_states[key]
             if previous_state is not None and KINDS[action.kind].count_array_words(action)
             else KINDS[action.kind].reset(action)
             for key, action in outputs.items()
         },
-        valid=dict.fromkeys(
+        valid_bits=dict.fromkeys(
             (beat for module in datapath.modules for beat in find_driven_streams(module)), False
         ),
         outputs=dict.fromkeys(outputs, 0),

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quote
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, quote, suggest_name
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, make_ports
 from fpga.count_action.simulate.port_values import pack_row
-from fpga.count_action.simulate.signals import Wire, find_by_name
+from fpga.count_action.simulate.signals import Wire, map_wires_by_name
 
 EXPECT_PREFIX = "expect:"
 MAX_CYCLES = 10_000_000
@@ -55,17 +55,17 @@ def make_idle_rows(datapath: Datapath, cycles: int) -> Rows:
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
-class Collector:
+class StimulusCollector:
     """Collects cycles in order, and records their errors."""
 
     def __init__(self, datapath: Datapath, file: str) -> None:
         self.datapath, self.file = datapath, file
-        self._inputs = find_by_name(datapath, inputs=True)
-        self._outputs = find_by_name(datapath, inputs=False)
-        self._ports = make_ports(datapath).inputs
-        self._idle = _make_idle_inputs(datapath)
-        self._words = array("Q")
-        self._cycles = 0
+        self._input_wires = map_wires_by_name(datapath, is_input=True)
+        self._output_wires = map_wires_by_name(datapath, is_input=False)
+        self._input_ports = make_ports(datapath).inputs
+        self._idle_values = _make_idle_inputs(datapath)
+        self._input_words = array("Q")
+        self._cycle_count = 0
         self._expectations: list[Expectation] = []
         self._errors: list[Diagnostic] = []
 
@@ -88,12 +88,12 @@ class Collector:
         """Return the wire of a name, or None after recording an error if the name is unknown."""
         is_expectation = name.startswith(EXPECT_PREFIX)
         plain_name = name.removeprefix(EXPECT_PREFIX).strip()
-        wires = self._outputs if is_expectation else self._inputs
+        wires = self._output_wires if is_expectation else self._input_wires
         if plain_name in wires:
             return wires[plain_name], is_expectation
-        other_wires = self._inputs if is_expectation else self._outputs
+        other_wires = self._input_wires if is_expectation else self._output_wires
         direction = "output" if is_expectation else "input"
-        hint = did_you_mean(plain_name, (wire for wire in wires if not wire.endswith(("_i", "_o"))))
+        hint = suggest_name(plain_name, (wire for wire in wires if not wire.endswith(("_i", "_o"))))
         if plain_name in other_wires and not is_expectation:
             hint = f"It is an output: write {quote(EXPECT_PREFIX + plain_name)} to expect a value."
         self.add_error(line, column, f"there is no {direction} {quote(plain_name)}", hint)
@@ -118,26 +118,26 @@ class Collector:
 
     def add_cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
         """Add one cycle. A cell is (wire, whether it is an expectation, value, column in the file)."""
-        values = dict(self._idle)
+        values = dict(self._idle_values)
         for wire, is_expectation, value, column in cells:
-            if not wire.fits(value):
+            if not wire.can_hold(value):
                 message = f"{value} does not fit in {quote(wire.name)}, which has {wire.width} bits"
-                self.add_error(line, column, message, f"Write {wire.range}.")
+                self.add_error(line, column, message, f"Write {wire.range_text}.")
                 continue
             bits = value & (1 << wire.width) - 1
             if is_expectation:
-                self._expectations.append(Expectation(self._cycles, wire, bits, line))
+                self._expectations.append(Expectation(self._cycle_count, wire, bits, line))
             else:
                 values[wire.port.name] = values.get(wire.port.name, 0) & ~wire.mask | bits << wire.low
-        if self._cycles == MAX_CYCLES:
+        if self._cycle_count == MAX_CYCLES:
             hint = "Cut it with --cycles, or use numpy rows and `simulate` instead."
             raise self.make_error(line, 1, f"the stimulus has more than {MAX_CYCLES} cycles", hint)
-        self._words.extend(pack_row(self._ports, values))
-        self._cycles += 1
+        self._input_words.extend(pack_row(self._input_ports, values))
+        self._cycle_count += 1
 
     def make_stimulus(self) -> Stimulus:
         """Return the stimulus. Raise `CountActionError` if errors were recorded."""
         self.raise_errors()
-        columns = make_ports(self.datapath).input_columns
-        rows = np.array(self._words, np.uint64).reshape(self._cycles, columns)
+        columns = make_ports(self.datapath).input_column_count
+        rows = np.array(self._input_words, np.uint64).reshape(self._cycle_count, columns)
         return Stimulus(rows, tuple(self._expectations))

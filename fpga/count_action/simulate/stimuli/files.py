@@ -29,10 +29,10 @@ from fpga.count_action.simulate.reference import ReferenceSimulator
 from fpga.count_action.simulate.signals import Wire, list_input_wires, list_output_wires
 from fpga.count_action.simulate.stimuli.collector import (
     EXPECT_PREFIX,
-    Collector,
     Expectation,
     NamedWire,
     Stimulus,
+    StimulusCollector,
 )
 
 CYCLE_COLUMN = "cycle"
@@ -44,12 +44,12 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
 
     Raise `CountActionError` with the location of every error, or if there are more than `MAX_CYCLES` cycles.
     """
-    readers: dict[str, Callable[[Collector, Path, int | None], None]] = {
+    readers: dict[str, Callable[[StimulusCollector, Path, int | None], None]] = {
         ".csv": _read_csv,
         ".npz": _read_npz,
         ".py": _read_python,
     }
-    collector = Collector(datapath, str(path))
+    collector = StimulusCollector(datapath, str(path))
     if path.suffix.lower() not in readers:
         hint = f"Use {', '.join(readers)}."
         raise collector.make_error(1, 1, f"unknown stimulus format {quote(path.suffix)}", hint)
@@ -65,7 +65,7 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
 # -------------------------------------------------------------------------------------------------- CSV
 
 
-def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
+def _read_csv(collector: StimulusCollector, path: Path, cycles: int | None) -> None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -84,7 +84,7 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
     (header_line, header), *data_lines = lines
     columns = _read_header(collector, header_line, header)
     collector.raise_errors()
-    for number, (line, cells) in enumerate(data_lines[:cycles]):
+    for cycle, (line, cells) in enumerate(data_lines[:cycles]):
         if len(cells) > len(header):
             collector.add_error(
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
@@ -92,14 +92,14 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
             continue
         # Every line is one cycle, so that numbers with gaps, or from another start, would be wrong.
         for column_index, (name, number_cell) in enumerate(zip(header, cells, strict=False)):
-            if name.strip().lower() == CYCLE_COLUMN and number_cell.strip() not in {"", str(number)}:
-                message = f"{quote(number_cell.strip())} under {quote(name.strip())}, but this line is cycle {number}"
+            if name.strip().lower() == CYCLE_COLUMN and number_cell.strip() not in {"", str(cycle)}:
+                message = f"{quote(number_cell.strip())} under {quote(name.strip())}, but this line is cycle {cycle}"
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
                 raise collector.make_error(line, column_index + 1, message, hint)
         collector.add_cycle(_read_cells(collector, columns, line, cells), line)
 
 
-def _read_header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
+def _read_header(collector: StimulusCollector, line: int, names: list[str]) -> list[NamedWire]:
     columns: list[NamedWire] = []
     earlier_names: set[str] = set()
     for column_index, name in enumerate(column_name.strip() for column_name in names):
@@ -114,7 +114,7 @@ def _read_header(collector: Collector, line: int, names: list[str]) -> list[Name
 
 
 def _read_cells(
-    collector: Collector, columns: list[NamedWire], line: int, cells: list[str]
+    collector: StimulusCollector, columns: list[NamedWire], line: int, cells: list[str]
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     for column_index, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if column is None or not cell.strip():
@@ -131,7 +131,7 @@ def _read_cells(
 # -------------------------------------------------------------------------------------------------- NPZ
 
 
-def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
+def _read_npz(collector: StimulusCollector, path: Path, cycles: int | None) -> None:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
@@ -159,7 +159,7 @@ def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
 # ----------------------------------------------------------------------------------------------- Python
 
 
-def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
+def _read_python(collector: StimulusCollector, path: Path, cycles: int | None) -> None:
     """Run the user's file. Its generator may be endless, so it is read one cycle at a time."""
     path.read_bytes()  # raises OSError here, so that an unreadable file is not reported as a failing program
     try:
@@ -169,9 +169,9 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
                 1, 1, "has no function `stimulus`", "Write `def stimulus(ports): yield {...}`."
             )
         cycles_of_file = make_cycles(make_ports(collector.datapath))
-        for number, cells in enumerate(islice(cycles_of_file, cycles)):
+        for cycle, cells in enumerate(islice(cycles_of_file, cycles)):
             line = _find_current_line(path, cycles_of_file)
-            collector.add_cycle(_read_cycle(collector, number, cells, line), line)
+            collector.add_cycle(_read_cycle(collector, cycle, cells, line), line)
             collector.raise_errors()
     except CountActionError:
         raise
@@ -187,7 +187,7 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
 
 
 def _read_cycle(
-    collector: Collector, cycle: int, cells: Any, line: int
+    collector: StimulusCollector, cycle: int, cells: Any, line: int
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     if not isinstance(cells, Mapping):
         message = f"cycle {cycle} is {quote(repr(cells))}, not a dictionary"
@@ -225,20 +225,20 @@ def make_example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     omitted_prefixes = ("target_shadow", "clear_status", *load_prefixes)
     wires = [wire for wire in list_input_wires(datapath) if not wire.name.startswith(omitted_prefixes)]
     rows = [_make_example_row(wires, cycle) for cycle in range(cycles)]
-    collector = Collector(datapath, "<example>")
+    collector = StimulusCollector(datapath, "<example>")
     for row in rows:
         collector.add_cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
     cycle_states = list(ReferenceSimulator(datapath).iterate_cycles(collector.make_stimulus().rows))
     fires = [f"{EXPECT_PREFIX}fire[{count.module}.{count.count}]" for count in cycle_states[0].counts]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["cycle", *(_shorten(wire.name) for wire in wires), *fires])
+    writer.writerow(["cycle", *(_shorten_port_name(wire.name) for wire in wires), *fires])
     for cycle, (row, cycle_state) in enumerate(zip(rows, cycle_states, strict=True)):
         writer.writerow([cycle, *row, *(int(count.fires) for count in cycle_state.counts)])
     return buffer.getvalue()
 
 
-def _shorten(name: str) -> str:
+def _shorten_port_name(name: str) -> str:
     port, bracket, suffix = name.partition("[")
     return f"{port[:-2]}{bracket}{suffix}"
 
@@ -262,50 +262,54 @@ _WINDOW_CYCLES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class UnmetExpectation:
     """An expectation that a run does not meet."""
 
-    expected: Expectation
-    actual: int
+    expectation: Expectation
+    actual_value: int
 
     def __str__(self) -> str:
-        wire, cycle = self.expected.wire, self.expected.cycle
-        return f"cycle {cycle}: {wire.name} is {self.actual}, expected {self.expected.value}"
+        wire, cycle = self.expectation.wire, self.expectation.cycle
+        return f"cycle {cycle}: {wire.name} is {self.actual_value}, expected {self.expectation.value}"
 
 
-def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
+def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[UnmetExpectation, ...]:
     """Return every unmet expectation, in the order of cycles."""
-    series: dict[Wire, list[int]] = {}
+    values_by_wire: dict[Wire, list[int]] = {}
     failures = []
     for expectation in stimulus.expectations:
-        if expectation.wire not in series:
-            series[expectation.wire] = expectation.wire.read_series(outputs)
-        actual = series[expectation.wire][expectation.cycle] & (1 << expectation.wire.width) - 1
-        if actual != expectation.value:
-            failures.append(Failure(expectation, actual))
-    return tuple(sorted(failures, key=lambda failure: failure.expected.cycle))
+        if expectation.wire not in values_by_wire:
+            values_by_wire[expectation.wire] = expectation.wire.read_series(outputs)
+        actual_value = values_by_wire[expectation.wire][expectation.cycle] & (1 << expectation.wire.width) - 1
+        if actual_value != expectation.value:
+            failures.append(UnmetExpectation(expectation, actual_value))
+    return tuple(sorted(failures, key=lambda failure: failure.expectation.cycle))
 
 
-def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
+def tabulate_window(
+    datapath: Datapath, inputs: Rows, outputs: Rows, failure: UnmetExpectation
+) -> Iterator[str]:
     """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
-    first_cycle = max(0, min(failure.expected.cycle - _WINDOW_CYCLES // 2, len(inputs) - _WINDOW_CYCLES))
-    span = slice(first_cycle, first_cycle + _WINDOW_CYCLES)
+    first_cycle = max(0, min(failure.expectation.cycle - _WINDOW_CYCLES // 2, len(inputs) - _WINDOW_CYCLES))
+    cycle_slice = slice(first_cycle, first_cycle + _WINDOW_CYCLES)
     cycles = range(first_cycle, min(first_cycle + _WINDOW_CYCLES, len(inputs)))
-    table = [("cycle", [f"*{cycle}" if cycle == failure.expected.cycle else str(cycle) for cycle in cycles])]
-    table += _tabulate((wire, wire.read_series(inputs[span])) for wire in list_input_wires(datapath))
-    table += _tabulate((wire, wire.read_series(outputs[span])) for wire in list_output_wires(datapath))
-    expected_cells = [
-        str(failure.expected.value) if cycle == failure.expected.cycle else "" for cycle in cycles
+    table = [
+        ("cycle", [f"*{cycle}" if cycle == failure.expectation.cycle else str(cycle) for cycle in cycles])
     ]
-    table.append((f"{failure.expected.wire.name} (expected)", expected_cells))
-    return _align(table)
+    table += _tabulate((wire, wire.read_series(inputs[cycle_slice])) for wire in list_input_wires(datapath))
+    table += _tabulate((wire, wire.read_series(outputs[cycle_slice])) for wire in list_output_wires(datapath))
+    expected_cells = [
+        str(failure.expectation.value) if cycle == failure.expectation.cycle else "" for cycle in cycles
+    ]
+    table.append((f"{failure.expectation.wire.name} (expected)", expected_cells))
+    return _align_columns(table)
 
 
 def _tabulate(series: Iterable[tuple[Wire, list[int]]]) -> list[tuple[str, list[str]]]:
     return [(wire.name, [str(value) for value in values]) for wire, values in series if any(values)]
 
 
-def _align(table: list[tuple[str, list[str]]]) -> Iterator[str]:
+def _align_columns(table: list[tuple[str, list[str]]]) -> Iterator[str]:
     name_width = max(len(name) for name, _ in table)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells in table), strict=True)]
     for name, cells in table:

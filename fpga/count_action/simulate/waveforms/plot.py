@@ -13,14 +13,16 @@ from lightbed.wording import describe_extra
 
 MAX_WIRES = 32
 MAX_CYCLES = 64
-_INPUT, _COUNT, _FIRE, _OUTPUT = "#5b6b7b", "#3a6ea5", "#d1495b", "#2e8b6f"
+_INPUT, _COUNT, _FIRE, _OUTPUT_COLOUR = "#5b6b7b", "#3a6ea5", "#d1495b", "#2e8b6f"
 _TRACE_HEIGHT = 0.62
 
 Trace = tuple[Wire, list[int], str]
 """A wire, its values, and its colour."""
 
 
-def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first_cycle: int = 0) -> None:
+def draw_waveforms(
+    datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first_cycle: int = 0
+) -> None:
     """Write a PNG of up to 64 cycles and the 32 most active wires.
 
     Raise ImportError if matplotlib is not installed, and OSError if the file cannot be written.
@@ -30,15 +32,17 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first_c
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(f"a plot needs matplotlib: {describe_extra('hdl')}") from error
-    span = slice(first_cycle, first_cycle + MAX_CYCLES)
-    traces = choose_traces(datapath, inputs[span], outputs[span])
-    cycles = max(1, len(inputs[span]))
-    figure = Figure(figsize=(2.6 + 0.34 * max(cycles, 16), 0.7 + 0.36 * len(traces)), layout="constrained")
+    cycle_slice = slice(first_cycle, first_cycle + MAX_CYCLES)
+    traces = choose_traces(datapath, inputs[cycle_slice], outputs[cycle_slice])
+    cycle_count = max(1, len(inputs[cycle_slice]))
+    figure = Figure(
+        figsize=(2.6 + 0.34 * max(cycle_count, 16), 0.7 + 0.36 * len(traces)), layout="constrained"
+    )
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for row, trace in enumerate(traces):
         _draw_trace(axes, -row, trace)
-    _draw_axes(axes, datapath, traces, first_cycle, cycles)
+    _draw_axes(axes, datapath, traces, first_cycle, cycle_count)
     save_figure(figure, path)
 
 
@@ -48,7 +52,8 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
     wires += [(wire, outputs, _choose_colour(wire)) for wire in list_output_wires(datapath)]
     activities = [(index, _measure_activity(wire, rows)) for index, (wire, rows, _) in enumerate(wires)]
     ranked_traces = sorted(
-        activities, key=lambda activity: (-_rank(wires[activity[0]][0]) if activity[1] else 0, -activity[1])
+        activities,
+        key=lambda activity: (-_get_priority(wires[activity[0]][0]) if activity[1] else 0, -activity[1]),
     )
     shown_indices = sorted(index for index, changes in ranked_traces[:MAX_WIRES] if changes) or [
         index for index, _ in ranked_traces[:4]
@@ -65,7 +70,7 @@ def _measure_activity(wire: Wire, rows: Rows) -> float:
     return float(find_changes(wire, rows).sum()) or 0.5 * is_steady
 
 
-def _rank(wire: Wire) -> int:
+def _get_priority(wire: Wire) -> int:
     """Return the priority of a wire: 3 for fires and counts, 1 for data, 2 for others."""
     return 3 if wire.name.startswith(("fire_o", "count_o")) else 1 if "_data_" in wire.name else 2
 
@@ -73,51 +78,53 @@ def _rank(wire: Wire) -> int:
 def _choose_colour(wire: Wire) -> str:
     if wire.name.startswith(("fire_o", "overshoot_o", "saturated_o")):
         return _FIRE
-    return _COUNT if wire.name.startswith("count_o") else _OUTPUT
+    return _COUNT if wire.name.startswith("count_o") else _OUTPUT_COLOUR
 
 
-def _draw_trace(axes: Any, base: float, trace: Trace) -> None:
+def _draw_trace(axes: Any, base_y: float, trace: Trace) -> None:
     wire, values, colour = trace
     if wire.width == 1:
-        _draw_bit(axes, base, values, colour)
+        _draw_bit(axes, base_y, values, colour)
     else:
-        _draw_bus(axes, base, values, colour)
+        _draw_bus(axes, base_y, values, colour)
 
 
-def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
+def _draw_bit(axes: Any, base_y: float, values: list[int], colour: str) -> None:
     edges = range(len(values) + 1)
-    levels = [base + _TRACE_HEIGHT * value for value in [*values, values[-1]]]
+    levels = [base_y + _TRACE_HEIGHT * value for value in [*values, values[-1]]]
     axes.step(edges, levels, where="post", color=colour, linewidth=1.4)
-    axes.fill_between(edges, base, levels, step="post", color=colour, alpha=0.18, linewidth=0)
+    axes.fill_between(edges, base_y, levels, step="post", color=colour, alpha=0.18, linewidth=0)
 
 
-def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
+def _draw_bus(axes: Any, base_y: float, values: list[int], colour: str) -> None:
     """Draw a lozenge for every run of equal values, with the value in it if there is room; 0 is a plain line."""
     begin = 0
     for end in range(1, len(values) + 1):
         if end < len(values) and values[end] == values[begin]:
             continue
         if values[begin] == 0:
-            axes.plot([begin, end], [base, base], color=colour, linewidth=1, alpha=0.6)
+            axes.plot([begin, end], [base_y, base_y], color=colour, linewidth=1, alpha=0.6)
         else:
-            _draw_lozenge(axes, base, (begin, end), colour)
+            _draw_lozenge(axes, base_y, (begin, end), colour)
             text = str(values[begin])
             if len(text) <= 3.2 * (end - begin):
                 axes.text(
-                    (begin + end) / 2, base + _TRACE_HEIGHT / 2, text, ha="center", va="center", fontsize=7
+                    (begin + end) / 2, base_y + _TRACE_HEIGHT / 2, text, ha="center", va="center", fontsize=7
                 )
         begin = end
 
 
-def _draw_lozenge(axes: Any, base: float, span: tuple[int, int], colour: str) -> None:
+def _draw_lozenge(axes: Any, base_y: float, span: tuple[int, int], colour: str) -> None:
     begin, end = span
-    slope, middle, top = 0.12, base + _TRACE_HEIGHT / 2, base + _TRACE_HEIGHT
+    slope, middle, top = 0.12, base_y + _TRACE_HEIGHT / 2, base_y + _TRACE_HEIGHT
     x_values = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
-    y_values = [middle, top, top, middle, base, base]
+    y_values = [middle, top, top, middle, base_y, base_y]
     axes.fill(x_values, y_values, facecolor=colour + "22", edgecolor=colour, linewidth=1)
 
 
-def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first_cycle: int, cycles: int) -> None:
+def _draw_axes(
+    axes: Any, datapath: Datapath, traces: list[Trace], first_cycle: int, cycle_count: int
+) -> None:
     """Add the names of wires, the numbers of cycles, and a shaded band for each fire."""
     for row, (wire, values, _) in enumerate(traces):
         if wire.name.startswith("fire_o"):
@@ -129,12 +136,13 @@ def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first_cycle: 
     )
     for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
         label.set(color=colour, fontsize=8, fontfamily="monospace")
-    step = 1 if cycles <= 32 else 4
+    step = 1 if cycle_count <= 32 else 4
     axes.set_xticks(
-        [cycle + 0.5 for cycle in range(0, cycles, step)], range(first_cycle, first_cycle + cycles, step)
+        [cycle + 0.5 for cycle in range(0, cycle_count, step)],
+        range(first_cycle, first_cycle + cycle_count, step),
     )
     axes.tick_params(axis="both", length=0, labelsize=8)
-    axes.set_xlim(0, cycles)
+    axes.set_xlim(0, cycle_count)
     axes.set_ylim(-len(traces) + 0.7, 1)
     axes.spines[:].set_visible(False)
     axes.set_title(f"{datapath.name}, cycle by cycle", loc="left", fontsize=10, fontweight="bold")

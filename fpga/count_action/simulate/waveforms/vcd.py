@@ -30,8 +30,8 @@ def format_vcd(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     for (wire, rows), code in zip(wires, codes, strict=True):
         for cycle, value in _list_changes(wire, rows):
             changes[2 * cycle].append(_format_change(wire, value, code))
-    half = _PERIOD_NS // 2
-    body = (f"#{half * time}\n" + "\n".join(lines) for time, lines in changes.items())
+    half_period_ns = _PERIOD_NS // 2
+    body = (f"#{half_period_ns * time}\n" + "\n".join(lines) for time, lines in changes.items())
     return "\n".join([*header, *body, f"#{_PERIOD_NS * len(inputs)}"]) + "\n"
 
 
@@ -39,14 +39,16 @@ def _write_header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> It
     yield "$timescale 1 ns $end"
     yield f"$scope module {datapath.name} $end"
     yield f"$var wire 1 {_make_code(0)} clk $end"
-    owners = dict.fromkeys(wire.owner for wire in sorted(wires, key=lambda wire: wire.owner != ""))
-    for owner in owners:
-        if owner:
-            yield f"$scope module {owner} $end"
+    module_names = dict.fromkeys(
+        wire.module_name for wire in sorted(wires, key=lambda wire: wire.module_name != "")
+    )
+    for module_name in module_names:
+        if module_name:
+            yield f"$scope module {module_name} $end"
         for wire, code in zip(wires, codes, strict=True):
-            if wire.owner == owner:
+            if wire.module_name == module_name:
                 yield f"$var wire {wire.width} {code} {_make_plain_name(wire)}{_format_range(wire)} $end"
-        if owner:
+        if module_name:
             yield "$upscope $end"
     yield "$upscope $end"
     yield "$enddefinitions $end"
@@ -56,9 +58,9 @@ def _make_plain_name(wire: Wire) -> str:
     """Return the name of a wire in its scope, with letters, digits and underscores only."""
     port, _, label = wire.name.partition("[")
     label = label.rstrip("]")
-    if wire.owner and label.startswith(f"{wire.owner}."):
-        return f"{label.removeprefix(wire.owner + '.')}_{port[:-2]}"
-    name = port.removeprefix(f"{wire.owner}_") if wire.owner else port
+    if wire.module_name and label.startswith(f"{wire.module_name}."):
+        return f"{label.removeprefix(wire.module_name + '.')}_{port[:-2]}"
+    name = port.removeprefix(f"{wire.module_name}_") if wire.module_name else port
     return re.sub(r"\W", "_", f"{name}_{label}" if label else name)
 
 

@@ -72,16 +72,16 @@ def switch_laser_on(bench: Bench) -> Outcome:
         return Outcome(
             "laser", True, "no laser is connected by VISA", "on", "switch it on by hand", skipped=True
         )
-    source = bench.instruments.laser
-    if not source.is_on():
-        source.turn_on()
-    output, setpoint = source.read_output_dbm(), source.read_power_setpoint_dbm()
-    bench.conditions.update(laser_dbm=output, wavelength_nm=source.read_wavelength_nm())
+    laser = bench.instruments.laser
+    if not laser.is_on():
+        laser.turn_on()
+    output_dbm, setpoint_dbm = laser.read_output_dbm(), laser.read_power_setpoint_dbm()
+    bench.conditions.update(laser_dbm=output_dbm, wavelength_nm=laser.read_wavelength_nm())
     return make_outcome(
         "laser",
-        source.is_on() and output > setpoint - 1.0,
-        f"{output:.2f} dBm",
-        f"at most 1 dB below the setpoint of {setpoint:.2f} dBm",
+        laser.is_on() and output_dbm > setpoint_dbm - 1.0,
+        f"{output_dbm:.2f} dBm",
+        f"at most 1 dB below the setpoint of {setpoint_dbm:.2f} dBm",
         "check its interlock and its shutter; wait until it has settled",
     )
 
@@ -91,16 +91,16 @@ def measure_delay(bench: Bench) -> Outcome:
     arrivals: list[Arrival] = []
     for index in range(4):
         arrivals.append(_measure_arrival(bench, index))
-        if arrivals[-1].quality < MIN_CORRELATION:
+        if arrivals[-1].correlation < MIN_CORRELATION:
             break
-    lowest_quality = min(arrival.quality for arrival in arrivals)
-    spread = float(np.ptp([arrival.ticks for arrival in arrivals]))
-    is_passed = lowest_quality >= MIN_CORRELATION and spread <= MAX_SPREAD_TICKS
+    lowest_correlation = min(arrival.correlation for arrival in arrivals)
+    arrival_spread_ticks = float(np.ptp([arrival.ticks for arrival in arrivals]))
+    is_passed = lowest_correlation >= MIN_CORRELATION and arrival_spread_ticks <= MAX_SPREAD_TICKS
     bench.arrivals = tuple(arrivals) if is_passed else ()
     return make_outcome(
         "delay",
         is_passed,
-        f"correlation {lowest_quality:.3f}, arrivals {spread:.2f} ticks apart",
+        f"correlation {lowest_correlation:.3f}, arrivals {arrival_spread_ticks:.2f} ticks apart",
         f"correlation of {MIN_CORRELATION} or more, arrivals within {MAX_SPREAD_TICKS} ticks",
         "check that the laser is on, the fibres are connected, and each generator drives its modulator;"
         " `lightning scope` shows the waveform",
@@ -123,21 +123,21 @@ def measure_light(bench: Bench) -> Outcome:
 def check_polarisation(bench: Bench) -> Outcome:
     """Call `turn_paddles` to maximise the light, then measure it with both modulators of the first pair open."""
     words = np.array([[*(clip_word(bench.rough_curves[i].peak) for i in (0, 1)), 0, 0]])
-    rows = bench.make_reader()
+    reader = bench.make_reader()
 
     def read_brightness() -> float:
-        return float(rows.read(words, shots=bench.shots).levels[0]) / bench.full_scale
+        return float(reader.read(words, shots=bench.shots).levels[0]) / bench.full_scale
 
     if bench.turn_paddles is not None:
         bench.turn_paddles(read_brightness)
-    share = read_brightness()
-    bench.conditions["brightness"] = share
+    brightness = read_brightness()
+    bench.conditions["brightness"] = brightness
     if bench.instruments.meter is not None:
         bench.conditions["meter_dbm"] = bench.instruments.meter.read_power_dbm()
     return make_outcome(
         "polarisation",
-        share >= BRIGHTNESS_RANGE[0],
-        f"a full product fills {share:.1%} of the converter",
+        brightness >= BRIGHTNESS_RANGE[0],
+        f"a full product fills {brightness:.1%} of the converter",
         f"{BRIGHTNESS_RANGE[0]:.0%} or more",
         "turn the paddles of the polarisation controller until this is greatest (`lightning scope` shows it);"
         " then raise the laser's power or the amplifier's gain",
@@ -147,14 +147,14 @@ def check_polarisation(bench: Bench) -> Outcome:
 def set_bias_points(bench: Bench) -> Outcome:
     """Bias every modulator to its null at word 0 if there is a supply, then check the nulls of the rough curves."""
     if bench.instruments.bias is not None:
-        points = [find_null(bench.make_reader(), bench.instruments.bias, index) for index in range(4)]
-        for index, point in enumerate(points):
+        bias_points = [find_null(bench.make_reader(), bench.instruments.bias, index) for index in range(4)]
+        for index, point in enumerate(bias_points):
             bench.conditions[f"bias_{index}_v"] = point.null_v
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
         bench.rough_curves = find_coarse_curves(bench.make_reader())
-    offsets = [curve.null / curve.half_wave for curve in bench.rough_curves]
-    largest_offset = max(offsets, key=abs)
-    offsets_text = ", ".join(f"{offset:+.1%}" for offset in offsets)
+    null_offsets = [curve.null / curve.half_wave for curve in bench.rough_curves]
+    largest_offset = max(null_offsets, key=abs)
+    offsets_text = ", ".join(f"{offset:+.1%}" for offset in null_offsets)
     return Outcome(
         "bias",
         abs(largest_offset) <= MAX_NULL_OFFSET,
@@ -175,8 +175,8 @@ def _measure_arrival(bench: Bench, index: int) -> Arrival:
             candidate = find_arrival(
                 bench.soc, index, (own_word, partner_word), channels=bench.channels, readout=bench.readout
             )
-            best_arrival = max(best_arrival, candidate, key=lambda arrival: arrival.quality)
-            if best_arrival.quality >= MIN_CORRELATION:
+            best_arrival = max(best_arrival, candidate, key=lambda arrival: arrival.correlation)
+            if best_arrival.correlation >= MIN_CORRELATION:
                 return best_arrival
     return best_arrival
 
@@ -206,13 +206,13 @@ class BiasPoint:
     quadrature_v: float
     peak_v: float
     half_wave_v: float
-    before_v: float
+    initial_v: float
     """The voltage before the sweep."""
     visibility: float
     """Ratio of the swing of the light over the sweep to the residuals of its fit."""
 
 
-def find_null(rows: RowReader, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
+def find_null(reader: RowReader, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
     """Sweep the bias of modulator `index`, set it to the null, and return the bias point.
 
     The sweep tries several words for the partner and uses the word with the greatest swing. Restore the old voltage
@@ -223,7 +223,7 @@ def find_null(rows: RowReader, supply: Supply, index: int, *, shots: int = 4) ->
     low = min(max(0.0, start_v - BIAS_SPAN_V / 2), max(0.0, supply.limit_v - BIAS_SPAN_V))
     volts = np.linspace(low, min(supply.limit_v, low + BIAS_SPAN_V), BIAS_POINT_COUNT)
     try:
-        levels = _sweep_bias(rows, supply, index, volts, shots)
+        levels = _sweep_bias(reader, supply, index, volts, shots)
         curve = fit_fringe(volts - start_v, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
         point = _make_bias_point(curve, start_v, supply.limit_v)
     except ValueError:
@@ -233,22 +233,22 @@ def find_null(rows: RowReader, supply: Supply, index: int, *, shots: int = 4) ->
     return point
 
 
-def _sweep_bias(rows: RowReader, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
+def _sweep_bias(reader: RowReader, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
     """Return the detector counts (volts, words of the partner) with the modulator at word 0, idle level included."""
     table = np.zeros((len(GUESS_WORDS), 4), dtype=np.int64)
     table[:, PARTNERS[index]] = GUESS_WORDS
     levels = np.empty((volts.size, len(GUESS_WORDS)))
     for row, voltage in enumerate(volts):
         supply.set_voltage_v(index + 1, float(voltage))
-        readings = rows.read(table, shots=shots)
-        levels[row] = readings.levels + readings.idle
+        readings = reader.read(table, shots=shots)
+        levels[row] = readings.levels + readings.idle_level
     return levels
 
 
-def _make_bias_point(curve: Fringe, start_v: float, limit: float) -> BiasPoint:
+def _make_bias_point(curve: Fringe, start_v: float, limit_v: float) -> BiasPoint:
     """Return the bias point of a fringe in volts relative to `start_v`.
 
-    Raise `ValueError` if the sweep shows no fringe, or no null lies between 0 V and `limit`.
+    Raise `ValueError` if the sweep shows no fringe, or no null lies between 0 V and `limit_v`.
     """
     visibility = curve.amplitude / max(curve.rms, 1e-12)
     if visibility < 10:
@@ -257,9 +257,9 @@ def _make_bias_point(curve: Fringe, start_v: float, limit: float) -> BiasPoint:
         )
     period = 2 * curve.half_wave
     nulls = [start_v + curve.null + n * period for n in (-1, 0, 1)]
-    reachable_nulls = [null for null in nulls if 0.0 <= null <= limit]
+    reachable_nulls = [null for null in nulls if 0.0 <= null <= limit_v]
     if not reachable_nulls:
-        raise ValueError(f"there is no null between 0 V and {limit:.1f} V")
+        raise ValueError(f"there is no null between 0 V and {limit_v:.1f} V")
     null = min(reachable_nulls, key=lambda candidate: abs(candidate - start_v))
     half_wave = curve.half_wave
     return BiasPoint(null, null + half_wave / 2, null + half_wave, half_wave, start_v, visibility)
@@ -285,16 +285,16 @@ def find_arrival(
     best_arrival = Arrival(0.0, 0.0, 0.0)
     for window_number in range(MAX_WINDOWS):
         offset = window_number * window_step
-        pulse = ((channels[index], channels[PARTNERS[index]]), words, (offset, length))
-        program = _load_program_class()(soc, {"reps": 1, "rounds": ROUND_COUNT}, pulse, readout)
+        pulse_spec = ((channels[index], channels[PARTNERS[index]]), words, (offset, length))
+        program = _load_program_class()(soc, {"reps": 1, "rounds": ROUND_COUNT}, pulse_spec, readout)
         # Mean counts of all rounds: first I, then Q.
         samples = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = samples.reshape(2, -1)[0]
         arrival = locate_pattern(trace)
-        if arrival.quality > best_arrival.quality:
+        if arrival.correlation > best_arrival.correlation:
             start = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
-            best_arrival = Arrival(arrival.ticks + start, arrival.swing, arrival.quality)
-        if best_arrival.quality > SUFFICIENT_CORRELATION:
+            best_arrival = Arrival(arrival.ticks + start, arrival.swing, arrival.correlation)
+        if best_arrival.correlation > SUFFICIENT_CORRELATION:
             break
     return best_arrival
 
@@ -326,8 +326,8 @@ def _load_program_class() -> Any:
     class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """One generator plays the pattern while its partner holds a modulator open."""
 
-        def __init__(self, soccfg: Any, cfg: dict[str, Any], played: _PulseSpec, readout: int) -> None:
-            self.played, self.words, (self.offset, self.length) = played
+        def __init__(self, soccfg: Any, cfg: dict[str, Any], pulse_spec: _PulseSpec, readout: int) -> None:
+            self.played, self.words, (self.offset, self.length) = pulse_spec
             self.readout = readout
             super().__init__(soccfg, cfg)
 

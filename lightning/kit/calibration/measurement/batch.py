@@ -61,29 +61,29 @@ class Window:
     """Decimated samples averaged into one reading."""
     offset: int = 190
     """Delay of the readout trigger after the nominal start of the pulses."""
-    lead: int = 40
+    lead_ticks: int = 40
     """Time by which the pulses exceed the window at each end."""
     delays: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Delay of each generator, so that all act at the same time."""
     relax_us: float = 1.0
 
     @classmethod
-    def for_arrival(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
-        """Return the window for light that arrives `arrival` ticks after the pulses, one number per generator.
+    def for_arrival(cls, arrival_ticks: Sequence[float], *, length: int = 16) -> Window:
+        """Return the window for light that arrives `arrival_ticks` ticks after the pulses, one number per generator.
 
         >>> Window.for_arrival((146.0, 146.2, 140.0, 146.1)).delays
         (0, 0, 6, 0)
         """
-        latest = max(arrival)
-        delay_0, delay_1, delay_2, delay_3 = (round(latest - ticks) for ticks in arrival)
+        latest_ticks = max(arrival_ticks)
+        delay_0, delay_1, delay_2, delay_3 = (round(latest_ticks - ticks) for ticks in arrival_ticks)
         return cls(
-            length, math.ceil(latest) + SETTLE_TICKS, SETTLE_TICKS, (delay_0, delay_1, delay_2, delay_3)
+            length, math.ceil(latest_ticks) + SETTLE_TICKS, SETTLE_TICKS, (delay_0, delay_1, delay_2, delay_3)
         )
 
     @property
-    def pulse(self) -> int:
+    def pulse_length(self) -> int:
         """Length of the pulses, in ticks of the readout."""
-        return self.length + 2 * self.lead
+        return self.length + 2 * self.lead_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,18 +92,18 @@ class Readings:
 
     levels: Floats
     """(rows,) mean counts above the idle level."""
-    idle: float
+    idle_level: float
     """Counts with all words zero."""
-    singles: Floats
+    single_readings: Floats
     """(rows, shots) each reading above the idle level, in the order of time."""
 
     @property
-    def peak(self) -> float:
+    def peak_level(self) -> float:
         """Greatest level at the converter, which includes the idle level."""
-        return float(self.levels.max(initial=0.0)) + self.idle
+        return float(self.levels.max(initial=0.0)) + self.idle_level
 
 
-class Reader:
+class TableReader:
     """Measurement of rows of gain words on one device.
 
     `soc` is the result of `lightning.connect`, or a `QickSoc`. Every call has a deadline, so a lost board raises
@@ -128,11 +128,11 @@ class Reader:
         self.window = window or Window()
 
     @property
-    def capacity(self) -> int:
+    def row_capacity(self) -> int:
         """Number of rows that fit in one table besides its idle rows."""
-        memory = (int(self.soc["tprocs"][0]["dmem_size"]) - TABLE_ADDRESS) // 4
-        buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
-        return min(memory, buffer) - 2 * IDLE_ROW_COUNT
+        memory_rows = (int(self.soc["tprocs"][0]["dmem_size"]) - TABLE_ADDRESS) // 4
+        buffer_rows = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
+        return min(memory_rows, buffer_rows) - 2 * IDLE_ROW_COUNT
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times.
@@ -145,16 +145,16 @@ class Reader:
             table = np.clip(table[:, None, :] + DITHER_STEPS[:, None], -32768, 32767).reshape(-1, 4)
             run_shots = shots // DITHER_STEPS.size
         readings = [
-            self._run(table[start : start + self.capacity], run_shots)
-            for start in range(0, len(table), self.capacity)
+            self._run_table(table[start : start + self.row_capacity], run_shots)
+            for start in range(0, len(table), self.row_capacity)
         ]
-        singles = np.concatenate([table_readings.singles for table_readings in readings]).reshape(
-            row_count, shots
-        )
-        idle = float(np.mean([table_readings.idle for table_readings in readings]))
-        return Readings(singles.mean(axis=1), idle, singles)
+        single_readings = np.concatenate(
+            [table_readings.single_readings for table_readings in readings]
+        ).reshape(row_count, shots)
+        idle_level = float(np.mean([table_readings.idle_level for table_readings in readings]))
+        return Readings(single_readings.mean(axis=1), idle_level, single_readings)
 
-    def _run(self, rows: npt.NDArray[np.int32], shots: int) -> Readings:
+    def _run_table(self, rows: npt.NDArray[np.int32], shots: int) -> Readings:
         """Run one table, in as many passes as the accumulating buffer needs."""
         idle_rows = np.zeros((IDLE_ROW_COUNT, 4), dtype=np.int32)
         table = np.concatenate([idle_rows, rows, idle_rows])
@@ -162,21 +162,21 @@ class Reader:
         shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
         raw = np.concatenate([self._run_pass(table, count) for count in shots_by_pass], axis=1)
         idle_level = float(np.concatenate([raw[:IDLE_ROW_COUNT], raw[-IDLE_ROW_COUNT:]]).mean())
-        singles = raw[IDLE_ROW_COUNT:-IDLE_ROW_COUNT] - idle_level
-        return Readings(singles.mean(axis=1), idle_level, singles)
+        single_readings = raw[IDLE_ROW_COUNT:-IDLE_ROW_COUNT] - idle_level
+        return Readings(single_readings.mean(axis=1), idle_level, single_readings)
 
     def _run_pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
         """Return the raw readings in counts per decimated sample, (rows, shots)."""
-        program = self.make_program(rows=len(table), shots=shots)
+        program = self.make_program(row_count=len(table), shots=shots)
         self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=TABLE_ADDRESS)
         program.acquire(self.soc, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(len(table), shots, -1, 2)
-        singles: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0] / self.window.length
-        return singles
+        single_readings: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0] / self.window.length
+        return single_readings
 
-    def make_program(self, *, rows: int, shots: int) -> Any:
-        """Return the compiled program for a table of `rows` rows, including idle rows."""
-        config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
+    def make_program(self, *, row_count: int, shots: int) -> Any:
+        """Return the compiled program for a table of `row_count` rows, including idle rows."""
+        config = {"expts": row_count, "reps": shots, "start": 0, "step": 1}
         return _load_program_class()(self.soc, config, self.channels, self.readout, self.window)
 
 
@@ -195,10 +195,11 @@ def to_generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) ->
 
 def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
     """Raise `ProgramError` or `WrongChannel` if this firmware cannot measure tables."""
-    kind, device = soc["tprocs"][0]["type"], str(getattr(soc, "identity", ""))
-    if kind != "axis_tproc64x32_x8":
+    processor_type, device = soc["tprocs"][0]["type"], str(getattr(soc, "identity", ""))
+    if processor_type != "axis_tproc64x32_x8":
         raise errors.ProgramError(
-            f"tables are measured by the timed processor of version 1 (axis_tproc64x32_x8); this firmware has {kind}",
+            "tables are measured by the timed processor of version 1 (axis_tproc64x32_x8); this firmware has"
+            f" {processor_type}",
             device=device,
             hint="load the kit's firmware, or measure row by row with LightningControl",
         )
@@ -246,7 +247,7 @@ def _load_program_class() -> Any:
         def initialize(self) -> None:
             self.declare_readout(ch=self.readout, length=self.window.length, freq=0, sel="input")
             for index, (channel, address, _) in enumerate(self.channel_registers):
-                length = to_generator_ticks(self.soccfg, self.readout, channel, self.window.pulse)
+                length = to_generator_ticks(self.soccfg, self.readout, channel, self.window.pulse_length)
                 self.declare_gen(ch=channel, nqz=1)
                 self.set_pulse_registers(ch=channel, style="const", freq=0, phase=0, gain=0, length=length)
                 self.regwi(self.ch_page(channel), address, TABLE_ADDRESS + index)

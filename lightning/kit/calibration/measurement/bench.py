@@ -16,7 +16,7 @@ from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.batch import (
     DEFAULT_CHANNELS,
     READOUT,
-    Reader,
+    TableReader,
     Window,
     check_firmware,
 )
@@ -54,31 +54,31 @@ class Bench:
     """Turns the polarisation controller; its argument is a function that reads the light."""
     window: Window = field(default_factory=Window)
     full_scale: float = DEFAULT_FULL_SCALE
-    idle: float = 0.0
+    idle_level: float = 0.0
     arrivals: tuple[Arrival, ...] = ()
     rough_curves: tuple[Fringe, ...] = ()
     sweeps: dict[int, Sweep] = field(default_factory=dict)
     encoders: pairs.Encoders | None = None
     decoder: Decoder | None = None
     noise: NoiseModel | None = None
-    raw: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    raw_data: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     conditions: dict[str, float | str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the firmware now: QICK would report a mismatch only during a step."""
         check_firmware(self.soc, self.channels, self.readout)
 
-    def make_reader(self, length: int | None = None) -> Reader:
+    def make_reader(self, length: int | None = None) -> TableReader:
         """Return a reader of rows on this device, with windows of `length` decimated samples."""
         window = (
-            Window.for_arrival(self.ticks, length=length or self.window.length)
+            Window.for_arrival(self.arrival_ticks, length=length or self.window.length)
             if self.arrivals
             else self.window
         )
-        return Reader(self.soc, channels=self.channels, readout=self.readout, window=window)
+        return TableReader(self.soc, channels=self.channels, readout=self.readout, window=window)
 
     @property
-    def ticks(self) -> tuple[float, float, float, float]:
+    def arrival_ticks(self) -> tuple[float, float, float, float]:
         """Arrival of each modulator's light, in ticks after the pulses."""
         ticks_0, ticks_1, ticks_2, ticks_3 = (arrival.ticks for arrival in self.arrivals)
         return ticks_0, ticks_1, ticks_2, ticks_3

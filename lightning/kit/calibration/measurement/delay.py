@@ -30,7 +30,7 @@ class Arrival:
     """Time from the first received sample to the first chip."""
     swing: float
     """Counts between a low and a high chip; negative if the light is the inverse of the pattern."""
-    quality: float
+    correlation: float
     """Correlation of the received trace with the pattern, 0..1."""
 
 
@@ -53,28 +53,32 @@ def make_pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
     return np.repeat(make_chips(), CHIP_TICKS * samples_per_tick)
 
 
-def locate_pattern(received: npt.ArrayLike) -> Arrival:
+def locate_pattern(samples: npt.ArrayLike) -> Arrival:
     """Return the position of the pattern in a trace of one sample per tick, to a small fraction of a sample.
 
     Raise `ValueError` unless the trace is at least two samples longer than the pattern.
     """
-    trace = np.asarray(received, dtype=float)
+    trace = np.asarray(samples, dtype=float)
     sent_pattern = make_pattern().astype(float)
     if trace.size < sent_pattern.size + 2:
         raise ValueError(f"a trace of {trace.size} samples cannot hold the pattern of {sent_pattern.size}")
-    centred, shape = trace - trace.mean(), sent_pattern - sent_pattern.mean()
-    scores = np.correlate(centred, shape, mode="valid")
-    sample = int(np.argmax(np.abs(scores)))
-    spectrum = np.fft.rfft(centred, _pad_length(trace.size))
+    centred_trace, centred_pattern = trace - trace.mean(), sent_pattern - sent_pattern.mean()
+    correlations = np.correlate(centred_trace, centred_pattern, mode="valid")
+    peak_index = int(np.argmax(np.abs(correlations)))
+    spectrum = np.fft.rfft(centred_trace, _pad_length(trace.size))
 
     def compute_mismatch(ticks: float) -> float:
-        return -abs(float(_shift_trace(spectrum, ticks, sent_pattern.size) @ shape))
+        return -abs(float(_shift_trace(spectrum, ticks, sent_pattern.size) @ centred_pattern))
 
-    ticks = _find_minimum(compute_mismatch, sample - 1.0, sample + 1.0)
-    aligned = _shift_trace(spectrum, ticks, sent_pattern.size)
-    product = float((aligned - aligned.mean()) @ shape)
-    spread = float(aligned.std()) * sent_pattern.size * float(sent_pattern.std())
-    return Arrival(ticks, product / float(shape @ shape), abs(product) / spread if spread > 0 else 0.0)
+    ticks = _find_minimum(compute_mismatch, peak_index - 1.0, peak_index + 1.0)
+    aligned_trace = _shift_trace(spectrum, ticks, sent_pattern.size)
+    product = float((aligned_trace - aligned_trace.mean()) @ centred_pattern)
+    norm_product = float(aligned_trace.std()) * sent_pattern.size * float(sent_pattern.std())
+    return Arrival(
+        ticks,
+        product / float(centred_pattern @ centred_pattern),
+        abs(product) / norm_product if norm_product > 0 else 0.0,
+    )
 
 
 def _pad_length(size: int) -> int:

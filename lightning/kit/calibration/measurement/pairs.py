@@ -25,9 +25,9 @@ Table = npt.NDArray[np.int64]
 class Encoders:
     """Encoders of the four modulators: fully open, and open as far as a sum of two products allows."""
 
-    full: tuple[Encoder, ...]
-    shared: tuple[Encoder, ...]
-    factors: tuple[float, float]
+    full_encoders: tuple[Encoder, ...]
+    shared_encoders: tuple[Encoder, ...]
+    range_shares: tuple[float, float]
     """Share of its full range to which the first modulator of each pair opens in a sum."""
 
     def look_up_words(self, values: npt.ArrayLike) -> Table:
@@ -46,24 +46,24 @@ class MeasuredRows:
     """(n, 4) operands (0..1) that the words produce."""
     levels: Floats
     """(n,) counts above idle."""
-    idle: float
-    lit: npt.NDArray[np.bool_]
+    idle_level: float
+    is_pair_lit: npt.NDArray[np.bool_]
     """(n, 2) mask of the pairs with a value above 0."""
 
 
-def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
+def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle_level: float) -> Encoders:
     """Return the encoders. In a sum both products get the same weight, the greatest that the converter allows.
 
     Raise `ValueError` if the available words do not open a modulator.
     """
     full_encoders = tuple(make_encoder(sweeps[index].curve) for index in range(4))
     strengths = [compute_pair_strength(sweeps, pair) for pair in (0, 1)]
-    max_strength = min(*strengths, MAX_SCALE_SHARE * (full_scale - idle) / 2)
-    factors = (max_strength / strengths[0], max_strength / strengths[1])
+    max_strength = min(*strengths, MAX_SCALE_SHARE * (full_scale - idle_level) / 2)
+    range_shares = (max_strength / strengths[0], max_strength / strengths[1])
     shared_encoders = list(full_encoders)
-    for pair, factor in enumerate(factors):
+    for pair, factor in enumerate(range_shares):
         shared_encoders[2 * pair] = dim_encoder(sweeps[2 * pair].curve, full_encoders[2 * pair], factor)
-    return Encoders(full_encoders, tuple(shared_encoders), factors)
+    return Encoders(full_encoders, tuple(shared_encoders), range_shares)
 
 
 def compute_pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
@@ -77,34 +77,43 @@ def compute_pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     return float(np.mean(amplitudes))
 
 
-def measure_rows(rows: RowReader, encoders: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
+def measure_rows(reader: RowReader, encoders: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
     """Measure rows of four values on the device. Rows with both pairs lit use the shared encoders."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-    lit = _find_lit_pairs(table)
-    readings = rows.read(encoders.look_up_words(table), shots=shots)
+    is_pair_lit = _find_lit_pairs(table)
+    readings = reader.read(encoders.look_up_words(table), shots=shots)
     return MeasuredRows(
-        table, _look_up_values(encoders, table, lit, "operands"), readings.levels, readings.idle, lit
+        table,
+        _look_up_values(encoders, table, is_pair_lit, "operands"),
+        readings.levels,
+        readings.idle_level,
+        is_pair_lit,
     )
 
 
 def train_decoder(
-    rows: RowReader, encoders: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
+    reader: RowReader, encoders: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
 ) -> tuple[Decoder, MeasuredRows]:
     """Measure single products and sums of random values; return the decoder and the rows of single products.
 
     Raise `ValueError` if the rows do not determine all of the decoder's coefficients.
     """
-    single_products = measure_rows(rows, encoders, _draw_single_rows(rng), shots=shots)
-    strength = float(single_products.levels.max())
+    single_product_rows = measure_rows(reader, encoders, _draw_single_rows(rng), shots=shots)
+    strength = float(single_product_rows.levels.max())
     first_decoder = fit_decoder(
-        single_products.levels, single_products.operands, shared=strength, full_scale=full_scale
+        single_product_rows.levels, single_product_rows.operands, shared_gain=strength, full_scale=full_scale
     )
-    sums = measure_rows(rows, encoders, rng.integers(1, LEVEL_COUNT, (TRAINING_PAIR_COUNT, 4)), shots=shots)
-    shared = _fit_shared(first_decoder, encoders, sums)
+    sum_rows = measure_rows(
+        reader, encoders, rng.integers(1, LEVEL_COUNT, (TRAINING_PAIR_COUNT, 4)), shots=shots
+    )
+    shared_gain = _fit_shared_gain(first_decoder, encoders, sum_rows)
     decoder = fit_decoder(
-        single_products.levels, single_products.operands, shared=shared, full_scale=full_scale
+        single_product_rows.levels,
+        single_product_rows.operands,
+        shared_gain=shared_gain,
+        full_scale=full_scale,
     )
-    return decoder, single_products
+    return decoder, single_product_rows
 
 
 def compute_true_sums(values: npt.ArrayLike) -> Floats:
@@ -127,12 +136,12 @@ def _draw_single_rows(rng: np.random.Generator) -> Table:
     return np.concatenate([np.hstack([pairs, dark_pairs]), np.hstack([dark_pairs, pairs])])
 
 
-def _fit_shared(decoder: Decoder, encoders: Encoders, sums: MeasuredRows) -> float:
+def _fit_shared_gain(decoder: Decoder, encoders: Encoders, sum_rows: MeasuredRows) -> float:
     """Return the counts of a full product in a sum: the slope of a line through the origin, light over sum."""
-    linear_levels = sums.levels + decoder.curvature * sums.levels**2
-    light = linear_levels - decoder.offset - sums.operands @ np.array(decoder.leak)
-    factors = np.array([encoders.factors[0], 1.0, encoders.factors[1], 1.0])
-    v = sums.operands / factors
+    linear_levels = sum_rows.levels + decoder.curvature * sum_rows.levels**2
+    light = linear_levels - decoder.offset - sum_rows.operands @ np.array(decoder.leak)
+    factors = np.array([encoders.range_shares[0], 1.0, encoders.range_shares[1], 1.0])
+    v = sum_rows.operands / factors
     true_sums = v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]
     return float(light @ true_sums / (true_sums @ true_sums))
 
@@ -142,14 +151,16 @@ def _find_lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 
 
-def _look_up_values(encoders: Encoders, table: Table, lit: npt.NDArray[np.bool_], attribute: str) -> Floats:
+def _look_up_values(
+    encoders: Encoders, table: Table, is_pair_lit: npt.NDArray[np.bool_], attribute: str
+) -> Floats:
     """Return the words or operands, (n, 4). Rows with both pairs lit use the shared encoders."""
-    is_both_lit = lit.all(axis=1)
+    is_both_lit = is_pair_lit.all(axis=1)
     columns = [
         np.where(
             is_both_lit,
-            getattr(encoders.shared[modulator], attribute)[table[:, modulator]],
-            getattr(encoders.full[modulator], attribute)[table[:, modulator]],
+            getattr(encoders.shared_encoders[modulator], attribute)[table[:, modulator]],
+            getattr(encoders.full_encoders[modulator], attribute)[table[:, modulator]],
         )
         for modulator in range(4)
     ]

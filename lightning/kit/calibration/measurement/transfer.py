@@ -84,7 +84,11 @@ def find_coarse_curves(reader: RowReader, *, shots: int = 2) -> tuple[Fringe, Fr
     level is not finite.
     """
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINT_COUNT).round().astype(np.int64)
-    sweep_tables = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESS_WORDS]
+    sweep_tables = [
+        _make_sweep_rows(index, sweep_words, partner_word, {})
+        for index in range(4)
+        for partner_word in GUESS_WORDS
+    ]
     levels = reader.read(np.concatenate(sweep_tables), shots=shots).levels.reshape(
         4, len(GUESS_WORDS), COARSE_POINT_COUNT
     )
@@ -93,7 +97,7 @@ def find_coarse_curves(reader: RowReader, *, shots: int = 2) -> tuple[Fringe, Fr
     return curve_0, curve_1, curve_2, curve_3
 
 
-def sweep_all(
+def sweep_modulators(
     reader: RowReader,
     curves: Sequence[Fringe],
     *,
@@ -108,7 +112,9 @@ def sweep_all(
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, point_count).round().astype(np.int64)
     peaks = {index: _clip_word(curves[index].peak) for index in range(4)}
     nulls = {index: _clip_word(curves[index].null) for index in range(4)}
-    sweep_tables = [_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in modulators]
+    sweep_tables = [
+        _make_sweep_rows(index, sweep_words, peaks[PARTNERS[index]], nulls) for index in modulators
+    ]
     levels = reader.read(np.concatenate(sweep_tables), shots=shots).levels.reshape(
         len(modulators), point_count
     )
@@ -118,7 +124,7 @@ def sweep_all(
     }
 
 
-def _sweep_rows(
+def _make_sweep_rows(
     index: int, sweep_words: npt.NDArray[np.int64], partner_word: int, nulls: dict[int, int]
 ) -> npt.NDArray[np.int64]:
     """Return the words of a sweep, (points, 4), with the partner at `partner_word` and the other pair at nulls or 0."""

@@ -22,13 +22,13 @@ Array = npt.NDArray[Any]
 def read_ports(graph: Any, known_tensors: Mapping[str, Array]) -> tuple[Port, ...]:
     """Return the inputs that are not constant. Raise `NetworkError` for an open shape or an unsupported type."""
     return tuple(
-        Port(entry.name, read_fixed_shape(entry), read_kind(entry))
+        Port(entry.name, read_fixed_shape(entry), read_data_type(entry))
         for entry in graph.input
         if entry.name not in known_tensors
     )
 
 
-def read_kind(entry: Any) -> str:
+def read_data_type(entry: Any) -> str:
     """Return the data type of an input. Raise `NetworkError` unless it is a tensor of numbers or booleans."""
     helper = require("onnx.helper", "to read ONNX files")
     if not entry.type.HasField("tensor_type"):
@@ -79,12 +79,12 @@ def choose_default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]
     )
 
 
-def make_example(port: Port) -> Array:
+def make_example_input(port: Port) -> Array:
     """Return an example input: normal random numbers for floats, else ones."""
-    random = np.random.default_rng(SEED)
-    dtype = np.dtype(port.kind)
+    rng = np.random.default_rng(SEED)
+    dtype = np.dtype(port.dtype)
     if dtype.kind == "f":
-        return random.standard_normal(port.shape).astype(dtype)
+        return rng.standard_normal(port.shape).astype(dtype)
     return np.ones(port.shape, dtype)
 
 
@@ -154,9 +154,9 @@ def apply_choices(model: Any, name: str, choices: Choices) -> Any:
     """
     if not choices:
         return model
-    copy = require("onnx", "to read ONNX files").ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
+    model_copy = require("onnx", "to read ONNX files").ModelProto()
+    model_copy.CopyFrom(model)
+    graph = model_copy.graph
     constant_names = {initialiser.name for initialiser in graph.initializer}
     entry_by_name = {entry.name: entry for entry in graph.input if entry.name not in constant_names}
     for input_name in (*choices.shapes, *choices.values):
@@ -170,7 +170,7 @@ def apply_choices(model: Any, name: str, choices: Choices) -> Any:
         _make_constant(graph, entry_by_name[input_name], value)
     if choices.outputs:
         _set_outputs(graph, name, choices.outputs)
-    return copy
+    return model_copy
 
 
 def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
@@ -189,7 +189,7 @@ def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
 def _make_constant(graph: Any, entry: Any, value: Array) -> None:
     """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
     tensor_type = entry.type.tensor_type
-    array = value.astype(read_kind(entry))
+    array = value.astype(read_data_type(entry))
     if tensor_type.HasField("shape"):
         shape = [int(dim.dim_value) or 1 for dim in tensor_type.shape.dim]
         if array.size in {1, int(np.prod(shape))}:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.onnx.choices import Choices, apply_choices
-from lightning.networks.imports.onnx.fixed import import_fixed_or_advise
+from lightning.networks.imports.onnx.fixed import import_fixed_shapes_or_advise
 from lightning.networks.imports.onnx.parts import (
     convert_opset,
     parse_model,
@@ -27,8 +27,8 @@ from lightning.networks.imports.onnx.parts import (
 )
 from lightning.networks.imports.simplify import build_network
 from lightning.networks.network import Network, Preprocessing
-from lightning.networks.onnx_writer import PREPROCESSING, parse_metadata
-from lightning.networks.operations.builder import BATCH, Builder, Call
+from lightning.networks.onnx_writer import PREPROCESSING_KEY, parse_metadata
+from lightning.networks.operations.builder import BATCH_LENGTH, Builder, Call
 from lightning.networks.operations.operation_list import INCONSISTENCY_ERRORS, compute_node, translate
 from lightning.optional import require
 
@@ -97,21 +97,27 @@ def _import_model(model: Any, name: str, folder: Path, preprocessing: Preprocess
         )
     except NetworkError as error:
         first_error = error
-    return versions.add_note(import_fixed_or_advise(versions, name, folder, preprocessing, first_error))
+    return versions.add_note(
+        import_fixed_shapes_or_advise(versions, name, folder, preprocessing, first_error)
+    )
 
 
 def _read_metadata(model: Any, name: str) -> Preprocessing:
     """Return the preprocessing that `to_onnx` wrote into the metadata, or the neutral one."""
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    return parse_metadata(metadata[PREPROCESSING], name) if PREPROCESSING in metadata else Preprocessing()
+    return (
+        parse_metadata(metadata[PREPROCESSING_KEY], name)
+        if PREPROCESSING_KEY in metadata
+        else Preprocessing()
+    )
 
 
 def _build_network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
     opsets, graph = read_opsets(model, name), model.graph
-    entry, output = _find_input(graph, name), _find_output(graph, name)
-    batch_length, *image_shape = read_input_shape(entry)
+    graph_input, output = _find_input(graph, name), _find_output(graph, name)
+    batch_length, *image_shape = read_input_shape(graph_input)
     builder = Builder(compute_node, is_batched=batch_length != 1)
-    tensors = {"": "", entry.name: builder.add_input(entry.name, image_shape)}
+    tensors = {"": "", graph_input.name: builder.add_input(graph_input.name, image_shape)}
     for initialiser in graph.initializer:
         tensors[initialiser.name] = builder.add_constant(read_array(initialiser, folder), initialiser.name)
     for number, node in enumerate(graph.node):
@@ -125,7 +131,7 @@ def _build_network(model: Any, name: str, folder: Path, preprocessing: Preproces
                 f"node {node.name} ({node.op_type}) does not produce {missing_outputs} here",
                 hint="Export the node with one output",
             )
-    return build_network(builder, name, entry.name, tensors[output], preprocessing)
+    return build_network(builder, name, graph_input.name, tensors[output], preprocessing)
 
 
 def _add_node(
@@ -159,15 +165,15 @@ def _read_constant(node: Any, folder: Path) -> npt.NDArray[Any]:
 
 def _find_input(graph: Any, name: str) -> Any:
     constant_names = {initialiser.name for initialiser in graph.initializer}
-    entries = [entry for entry in graph.input if entry.name not in constant_names]
-    if len(entries) != 1:
-        names = ", ".join(entry.name for entry in entries)
+    graph_inputs = [entry for entry in graph.input if entry.name not in constant_names]
+    if len(graph_inputs) != 1:
+        names = ", ".join(entry.name for entry in graph_inputs)
         raise NetworkError(
-            f"{name}.onnx has {len(entries)} inputs ({names})", hint="Export the network with one input"
+            f"{name}.onnx has {len(graph_inputs)} inputs ({names})", hint="Export the network with one input"
         )
     if graph.sparse_initializer:
         raise NetworkError(f"{name}.onnx holds sparse initialisers", hint="Export dense ones")
-    return entries[0]
+    return graph_inputs[0]
 
 
 def _find_output(graph: Any, name: str) -> str:
@@ -194,13 +200,14 @@ def fold_node(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     if call.operation == "Shape" and not builder.is_constant(call.get_input_name(0)):
         return (builder.add_constant(_read_shape(builder, call), call.name),)
     inputs: list[Any] = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
-    if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
+    if call.operation == "Expand" and BATCH_LENGTH in np.ravel(inputs[1]):
         builder.add_note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
-        inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
-    max_output_size = _bound_output(call, inputs)
+        inputs[1] = np.where(inputs[1] == BATCH_LENGTH, 1, inputs[1])
+    max_output_size = _bound_output_size(call, inputs)
     if max_output_size > MAX_CONSTANT_SIZE:
         raise NetworkError(
-            f"{call.title} makes a constant of {max_output_size:,.0f} numbers; the limit is {MAX_CONSTANT_SIZE:,}",
+            f"{call.description} makes a constant of {max_output_size:,.0f} numbers; the limit is"
+            f" {MAX_CONSTANT_SIZE:,}",
             hint="Export the network without it, or with smaller shapes",
         )
     values = _evaluate(call, node, inputs)
@@ -211,15 +218,16 @@ def fold_node(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
 
 
 def _read_shape(builder: Builder, call: Call) -> Array:
-    """Return the shape of an activation. The length of the batch axis is `BATCH` if open, else 1."""
+    """Return the shape of an activation. The length of the batch axis is `BATCH_LENGTH` if open, else 1."""
     shape = np.array(
-        [BATCH if builder.is_batched else 1, *builder.shapes[builder.require_activation(call)]], np.int64
+        [BATCH_LENGTH if builder.is_batched else 1, *builder.shapes[builder.require_activation(call)]],
+        np.int64,
     )
     stop = call.attributes.get("end")
     return shape[call.read_integer("start", 0) : stop if isinstance(stop, int) else None]
 
 
-def _bound_output(call: Call, inputs: Sequence[Any]) -> float:
+def _bound_output_size(call: Call, inputs: Sequence[Any]) -> float:
     """Return an upper bound for the size of the output, or 0 for operations that cannot make it large."""
     # A shape has few entries. Longer inputs are data.
     sizes = [abs(float(value)) for array in inputs[:1] if array is not None for value in np.ravel(array)[:16]]
@@ -244,6 +252,6 @@ def _evaluate(call: Call, node: Any, inputs: Sequence[Any]) -> list[Array]:
             outputs = reference.ReferenceEvaluator(node, opsets={"": call.opset}).run(None, dict(feeds))
     except (*INCONSISTENCY_ERRORS, RuntimeError, AssertionError, ArithmeticError) as error:
         raise NetworkError(
-            f"{call.title} is inconsistent: {error}", hint="Export the network again"
+            f"{call.description} is inconsistent: {error}", hint="Export the network again"
         ) from error
     return [np.asarray(output) for output in outputs]

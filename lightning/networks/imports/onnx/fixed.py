@@ -17,12 +17,12 @@ from lightning.networks.imports.onnx.choices import (
     apply_choices,
     choose_default_shape,
     has_open_shape,
-    make_example,
+    make_example_input,
     read_ports,
 )
-from lightning.networks.imports.onnx.parts import Versions, limit_opsets, read_array, sort_topologically
+from lightning.networks.imports.onnx.parts import ModelVersions, limit_opsets, read_array, sort_topologically
 from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
-from lightning.networks.imports.onnx.scope import Scope, Value, get_sample_shape
+from lightning.networks.imports.onnx.scope import DynamicTensor, Scope, get_sample_shape
 from lightning.networks.imports.onnx.tracing import add_node, make_error, read_constant
 from lightning.networks.imports.simplify import build_network
 from lightning.networks.network import Network, Port, Preprocessing
@@ -41,7 +41,7 @@ _DATA_DEPENDENT_OPERATIONS = frozenset({"NonZero", "Unique", "Compress", "NonMax
 _RANDOM_OPERATIONS = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
-PACKED_INPUT, PACKED_OUTPUT = "inputs", "outputs"
+PACKED_INPUT, PACKED_OUTPUT_NAME = "inputs", "outputs"
 
 DEFAULT_LENGTHS = (0, 64, 512, 16, 1)
 """Lengths tried for open axes; 0 selects the default of `choose_default_shape`."""
@@ -73,7 +73,7 @@ class TracedGraph:
     refusals: tuple[Refusal, ...]
 
 
-def import_fixed(
+def import_fixed_shapes(
     model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
 ) -> Network:
     """Return the network of a model whose inputs all have fixed shapes. Raise `NetworkError` if that is impossible."""
@@ -102,7 +102,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     refusals: list[Refusal] = []
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    steps = [_make_step(node) for node in graph.node]
+    steps = [_make_sortable_node(node) for node in graph.node]
     scope.node_outputs.update(output for node in graph.node for output in node.output)
     available: set[str] = set(scope.constants) | set(scope.values)
     for output in outputs:
@@ -115,17 +115,17 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
 def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
     """Declare the inputs and return (tensor, ports). Several inputs become slices of one packed tensor."""
     ports = read_ports(graph, scope.constants)
-    scope.entries.update(port.name for port in ports)
+    scope.input_names.update(port.name for port in ports)
     if not ports:
         raise NetworkError(
             f"all inputs of {name}.onnx are constant", hint="Remove --set for one of its inputs"
         )
     for port in ports:
-        scope.examples[port.name] = make_example(port)
+        scope.example_by_name[port.name] = make_example_input(port)
     if len(ports) == 1:
         port = ports[0]
         tensor = scope.builder.add_input(port.name, get_sample_shape(port.shape))
-        scope.values[port.name] = Value(tensor, port.shape, port.kind)
+        scope.values[port.name] = DynamicTensor(tensor, port.shape, port.dtype)
         return tensor, ports
     packed_input = scope.builder.add_input(PACKED_INPUT, (sum(port.size for port in ports),))
     start = 0
@@ -133,25 +133,25 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
         slice_attributes = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
         part = scope.builder.emit("Slice", [packed_input], f"{port.name}/part", slice_attributes)
         tensor = scope.builder.reshape(part, get_sample_shape(port.shape), f"{port.name}/shaped")
-        scope.values[port.name] = Value(tensor, port.shape, port.kind)
+        scope.values[port.name] = DynamicTensor(tensor, port.shape, port.dtype)
         start += port.size
     return packed_input, ports
 
 
-def _make_step(node: Any) -> Any:
+def _make_sortable_node(node: Any) -> Any:
     """Return a step for `sort_topologically`. Its inputs include the outer tensors that the node's subgraphs read."""
-    outer_reads = sorted(_find_outer_reads(node))
+    outer_reads = sorted(_find_outer_tensors(node))
     return SimpleNamespace(name=node.name, input=[*node.input, *outer_reads], output=node.output, node=node)
 
 
-def _find_outer_reads(node: Any) -> set[str]:
+def _find_outer_tensors(node: Any) -> set[str]:
     read_names: set[str] = set()
     for attribute in node.attribute:
         if attribute.HasField("g"):
             inner_names = {value_info.name for value_info in (*attribute.g.initializer, *attribute.g.input)}
             for inner_node in attribute.g.node:
                 read_names |= (
-                    {name for name in inner_node.input if name} | _find_outer_reads(inner_node)
+                    {name for name in inner_node.input if name} | _find_outer_tensors(inner_node)
                 ) - inner_names
                 inner_names |= set(inner_node.output)
             read_names |= {value_info.name for value_info in attribute.g.output} - inner_names
@@ -181,7 +181,7 @@ def _add_supported(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         _add_branch(scope, node, refusals)
         return
     _check_supported(scope, node)
-    is_constant = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
+    is_constant = all(scope.is_omitted_or_constant(name) for name in node.input) and len(node.input) > 0
     rewrite = None if is_constant or node.domain not in {"", "ai.onnx"} else REWRITERS.get(node.op_type)
     nodes = rewrite(scope, node) if rewrite else None
     for new_node in nodes or [node]:
@@ -205,7 +205,7 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 
 
 def _check_supported(scope: Scope, node: Any) -> None:
-    is_constant = all(scope.is_known(name) for name in node.input)
+    is_constant = all(scope.is_omitted_or_constant(name) for name in node.input)
     if node.op_type in _LOOP_OPERATIONS:
         raise make_error(
             node, "repeats a number of times that depends on its values", _advise_cut(scope, node)
@@ -220,20 +220,20 @@ def _check_supported(scope: Scope, node: Any) -> None:
 
 def _advise_if(scope: Scope, node: Any) -> str:
     """Return advice to set the condition, if it is an input, or to cut the network before the node."""
-    if node.input[0] in scope.entries:
+    if node.input[0] in scope.input_names:
         return f"Give the value: --set {node.input[0]}=1"
     return _advise_cut(scope, node)
 
 
 def _advise_cut(scope: Scope, node: Any) -> str:
     """Return advice to end the network at a float tensor that `node` reads, else at the latest float tensor."""
-    read_names = [*node.input, *sorted(_find_outer_reads(node))]
+    read_names = [*node.input, *sorted(_find_outer_tensors(node))]
     for name in [*read_names, *reversed(scope.values)]:
         value = scope.values.get(name)
         if (
             value is not None
-            and value.kind.startswith("float")
-            and name in scope.node_outputs - scope.entries
+            and value.dtype.startswith("float")
+            and name in scope.node_outputs - scope.input_names
         ):
             return f"Cut the network before it: --output {name}"
     return "Use another network: nothing comes before this node"
@@ -242,7 +242,7 @@ def _advise_cut(scope: Scope, node: Any) -> str:
 def _make_port(scope: Scope, output: str) -> Port:
     if output in scope.values:
         value = scope.values[output]
-        return Port(output, value.shape, value.kind)
+        return Port(output, value.shape, value.dtype)
     if output in scope.constants:
         array = scope.constants[output]
         return Port(output, array.shape, array.dtype.name)
@@ -254,20 +254,20 @@ def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
     names = list(outputs)
     if len(names) == 1 and names[0] in scope.values:
         return scope.values[names[0]].tensor
-    parts = []
+    flat_outputs = []
     for name in names:
         if name in scope.values:
             value = scope.values[name]
             size = int(np.prod(value.shape))
-            parts.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
+            flat_outputs.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
         else:
             flat = np.asarray(scope.constants[name], np.float32).reshape(1, -1)
-            parts.append(scope.builder.add_constant(flat, f"{name}.flat"))
-    return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})
+            flat_outputs.append(scope.builder.add_constant(flat, f"{name}.flat"))
+    return scope.builder.emit("Concat", flat_outputs, PACKED_OUTPUT_NAME, {"axis": 1})
 
 
-def import_fixed_or_advise(
-    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
+def import_fixed_shapes_or_advise(
+    versions: ModelVersions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
 ) -> Network:
     """Return the network with the shapes of the file if all are fixed.
 
@@ -277,13 +277,13 @@ def import_fixed_or_advise(
     """
     open_inputs = find_open_inputs(versions.newest_model)
     if not open_inputs:
-        return _import_either_version(versions, name, folder, preprocessing, first_error)
+        return _import_converted_or_original(versions, name, folder, preprocessing, first_error)
     for length in DEFAULT_LENGTHS:
         shapes = {graph_input.name: choose_default_shape(graph_input, length) for graph_input in open_inputs}
         try:
             # Discard the network: these shapes are only advice.
             model = apply_choices(versions.newest_model, name, Choices(shapes))
-            import_fixed(model, name, folder, preprocessing, limit_opsets(model, name))
+            import_fixed_shapes(model, name, folder, preprocessing, limit_opsets(model, name))
         except UnsupportedNode as error:
             raise UnsupportedNode(error.problem, hint=error.hint) from first_error
         except (NetworkError, *INCONSISTENCY_ERRORS):
@@ -307,19 +307,19 @@ def find_open_inputs(model: Any) -> list[Any]:
     ]
 
 
-def _import_either_version(
-    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
+def _import_converted_or_original(
+    versions: ModelVersions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
 ) -> Network:
     """Return the network of the converted model, or else of the original. Raise the first refusal, or `first_error`."""
     models = (
         [versions.newest_model]
-        if versions.converted_to is None
+        if versions.converted_opset is None
         else [versions.newest_model, versions.original_model]
     )
     errors = [first_error]
     for model in models:
         try:
-            return import_fixed(model, name, folder, preprocessing, limit_opsets(model, name))
+            return import_fixed_shapes(model, name, folder, preprocessing, limit_opsets(model, name))
         except UnsupportedNode as refusal:
             errors.append(refusal)
         except (NetworkError, *INCONSISTENCY_ERRORS):

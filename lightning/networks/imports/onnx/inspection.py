@@ -15,7 +15,7 @@ from lightning.networks.imports.onnx.choices import (
     apply_choices,
     choose_default_shape,
     has_open_shape,
-    read_kind,
+    read_data_type,
 )
 from lightning.networks.imports.onnx.file import from_bytes, read_content
 from lightning.networks.imports.onnx.fixed import (
@@ -25,7 +25,7 @@ from lightning.networks.imports.onnx.fixed import (
     find_open_inputs,
     trace_graph,
 )
-from lightning.networks.imports.onnx.parts import Versions, convert_opset, limit_opsets, parse_model
+from lightning.networks.imports.onnx.parts import ModelVersions, convert_opset, limit_opsets, parse_model
 from lightning.networks.network import Network
 from lightning.networks.operations.operation_list import INCONSISTENCY_ERRORS
 
@@ -37,7 +37,7 @@ class Inspection:
     """Properties of an ONNX file, and the result of its import."""
 
     opset: int
-    converted_to: int | None
+    converted_opset: int | None
     inputs: tuple[dict[str, Any], ...]
     outputs: tuple[dict[str, Any], ...]
     network: Network | None
@@ -58,21 +58,21 @@ def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
     try:
         network = from_bytes(content, path.stem, path.parent, None, applied_choices)
     except NetworkError as error:
-        network, refusals = _trace_partly(versions, path, _parse_refusal(error))
-    return Inspection(versions.opset, versions.converted_to, inputs, outputs, network, refusals)
+        network, refusals = _trace_supported_part(versions, path, _parse_refusal(error))
+    return Inspection(versions.opset, versions.converted_opset, inputs, outputs, network, refusals)
 
 
-def _describe_port(entry: Any) -> dict[str, Any]:
-    kind = entry.type.tensor_type
+def _describe_port(value_info: Any) -> dict[str, Any]:
+    tensor_type = value_info.type.tensor_type
     shape = (
-        [int(dim.dim_value) or dim.dim_param or None for dim in kind.shape.dim]
-        if kind.HasField("shape")
+        [int(dim.dim_value) or dim.dim_param or None for dim in tensor_type.shape.dim]
+        if tensor_type.HasField("shape")
         else None
     )
     try:
-        return {"name": entry.name, "shape": shape, "type": read_kind(entry)}
+        return {"name": value_info.name, "shape": shape, "type": read_data_type(value_info)}
     except (LightningError, KeyError, TypeError):
-        return {"name": entry.name, "shape": shape, "type": None}
+        return {"name": value_info.name, "shape": shape, "type": None}
 
 
 def _parse_refusal(error: NetworkError) -> Refusal:
@@ -83,8 +83,8 @@ def _parse_refusal(error: NetworkError) -> Refusal:
     return Refusal("", "", error.problem, error.hint or "")
 
 
-def _trace_partly(
-    versions: Versions, path: Path, first_refusal: Refusal
+def _trace_supported_part(
+    versions: ModelVersions, path: Path, first_refusal: Refusal
 ) -> tuple[Network | None, tuple[Refusal, ...]]:
     """Trace the graph with default shapes; return the supported part of the network and all refusals."""
     open_inputs = find_open_inputs(versions.newest_model)
@@ -101,11 +101,11 @@ def _trace_partly(
         other_refusals = tuple(
             refusal for refusal in traced_graph.refusals if refusal.node != first_refusal.node
         )
-        return _build_partial(traced_graph, path.stem), (first_refusal, *other_refusals)
+        return _build_partial_network(traced_graph, path.stem), (first_refusal, *other_refusals)
     return None, (first_refusal,)
 
 
-def _build_partial(traced_graph: TracedGraph, name: str) -> Network | None:
+def _build_partial_network(traced_graph: TracedGraph, name: str) -> Network | None:
     builder = traced_graph.scope.builder
     if not builder.nodes:
         return None

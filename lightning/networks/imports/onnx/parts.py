@@ -115,37 +115,41 @@ def read_attributes(node: Any) -> dict[str, Any]:
     return attributes
 
 
-def read_input_shape(entry: Any) -> list[int]:
+def read_input_shape(graph_input: Any) -> list[int]:
     """Return the shape of a float input, with 0 for an open batch axis. Raise `NetworkError` for other inputs."""
-    kind = entry.type.tensor_type
-    if not entry.type.HasField("tensor_type") or not kind.HasField("shape") or not kind.shape.dim:
+    tensor_type = graph_input.type.tensor_type
+    if (
+        not graph_input.type.HasField("tensor_type")
+        or not tensor_type.HasField("shape")
+        or not tensor_type.shape.dim
+    ):
         raise NetworkError(
-            f"input {entry.name!r} has no shape", hint="Export the network with the shape of its input"
+            f"input {graph_input.name!r} has no shape", hint="Export the network with the shape of its input"
         )
-    if kind.elem_type not in {1, 10, 11, 16}:
+    if tensor_type.elem_type not in {1, 10, 11, 16}:
         raise NetworkError(
-            f"input {entry.name!r} does not take floats", hint="Export a network that takes floats"
+            f"input {graph_input.name!r} does not take floats", hint="Export a network that takes floats"
         )
     # Only the batch axis may be symbolic: photonic products need vectors of known length.
-    for axis, dim in enumerate(kind.shape.dim[1:], 1):
+    for axis, dim in enumerate(tensor_type.shape.dim[1:], 1):
         if dim.dim_value < 1:
             length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
             raise NetworkError(
                 (
-                    f"axis {axis} of input {entry.name!r} has the length {length}; only the batch axis may have "
+                    f"axis {axis} of input {graph_input.name!r} has the length {length}; only the batch axis may have "
                     "any length"
                 ),
                 hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
             )
-    batch, *image = [int(dim.dim_value) for dim in kind.shape.dim]
+    batch, *image = [int(dim.dim_value) for dim in tensor_type.shape.dim]
     if batch not in {0, 1}:
         raise NetworkError(
-            f"input {entry.name!r} takes {batch} images at a time, or has no batch axis",
+            f"input {graph_input.name!r} takes {batch} images at a time, or has no batch axis",
             hint="Export it with a batch axis in front, symbolic or of length 1",
         )
     if not image:
         raise NetworkError(
-            f"input {entry.name!r} has no axis after the batch axis",
+            f"input {graph_input.name!r} has no axis after the batch axis",
             hint="Export it with the shape of one input",
         )
     return [batch, *image]
@@ -199,23 +203,23 @@ def _map_producers(steps: Sequence[Any]) -> Mapping[str, int]:
 
 
 @dataclass(frozen=True)
-class Versions:
+class ModelVersions:
     """The original model, and the converted one."""
 
     original_model: Any
     opset: int
     newest_model: Any
-    converted_to: int | None
+    converted_opset: int | None
 
     def add_note(self, network: Network) -> Network:
         """Return the network with a note of the conversion, if there was one."""
-        if self.converted_to is None:
+        if self.converted_opset is None:
             return network
-        note = f"converted from opset {self.opset} to {self.converted_to}"
+        note = f"converted from opset {self.opset} to {self.converted_opset}"
         return replace(network, notes=(note, *network.notes))
 
 
-def convert_opset(model: Any, name: str) -> Versions:
+def convert_opset(model: Any, name: str) -> ModelVersions:
     """Convert a model below opset 13 to `TARGET_OPSET` if possible. Raise `NetworkError` for an unsupported opset."""
     opset = read_opsets(model, name)[""]
     if not OLDEST_OPSET <= opset <= find_newest_opset():
@@ -226,12 +230,12 @@ def convert_opset(model: Any, name: str) -> Versions:
             else "Run: pip install --upgrade onnx",
         )
     if opset >= UNCONVERTED_OPSETS[0]:
-        return Versions(model, opset, model, None)
+        return ModelVersions(model, opset, model, None)
     converter = require("onnx.version_converter", "to read ONNX files of older opsets")
     try:
-        return Versions(model, opset, converter.convert_version(model, TARGET_OPSET), TARGET_OPSET)
+        return ModelVersions(model, opset, converter.convert_version(model, TARGET_OPSET), TARGET_OPSET)
     except Exception:  # noqa: BLE001 - the converter raises errors of many classes, and asserts
-        return Versions(model, opset, model, None)
+        return ModelVersions(model, opset, model, None)
 
 
 def limit_opsets(model: Any, name: str) -> Mapping[str, int]:

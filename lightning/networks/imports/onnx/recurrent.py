@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning.networks.imports.onnx.scope import REWRITE_MARK, Scope
+from lightning.networks.imports.onnx.scope import REWRITTEN_DOC_STRING, Scope
 from lightning.optional import require
 
 Array = npt.NDArray[Any]
@@ -21,9 +21,9 @@ _DEFAULT_ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", 
 class StepWeights(NamedTuple):
     """Recurrent weights of all gates, their recurrent bias, and the number of hidden values."""
 
-    recurrence: Array
-    bias: Array
-    size: int
+    recurrent_weights: Array
+    recurrent_bias: Array
+    hidden_size: int
 
 
 class NodeReplacement:
@@ -33,7 +33,7 @@ class NodeReplacement:
         self.scope = scope
         self.node = node
         self.nodes: list[Any] = []
-        self._count = 0
+        self._constant_count = 0
         self._name_by_content: dict[bytes, str] = {}
         self.attributes = {attribute.name: attribute for attribute in node.attribute}
 
@@ -54,25 +54,25 @@ class NodeReplacement:
 
     def read_length(self, name: str, axis: int = 0) -> int:
         """Return the length of an axis of a tensor."""
-        return int(np.asarray(self.scope.get_array(name)).shape[axis])
+        return int(np.asarray(self.scope.get_constant_or_example(name)).shape[axis])
 
     def add(self, operation: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its output."""
         helper = require("onnx", "to read ONNX files").helper
-        self._count += 1
-        name = f"{self.node.name}/{operation.lower()}{self._count}"
+        self._constant_count += 1
+        name = f"{self.node.name}/{operation.lower()}{self._constant_count}"
         output = output or f"{name}:0"
         self.nodes.append(
             helper.make_node(
-                operation, list(inputs), [output], name=name, doc_string=REWRITE_MARK, **attributes
+                operation, list(inputs), [output], name=name, doc_string=REWRITTEN_DOC_STRING, **attributes
             )
         )
         return output
 
     def add_constant(self, values: npt.ArrayLike) -> str:
         """Add a constant and return its name."""
-        self._count += 1
-        name = f"{self.node.name}/constant{self._count}"
+        self._constant_count += 1
+        name = f"{self.node.name}/constant{self._constant_count}"
         self.scope.constants[name] = np.asarray(values, order="C")
         return name
 
@@ -88,7 +88,7 @@ class NodeReplacement:
         array = np.asarray(values, np.int64)
         return self.share_constant(f"whole{array.shape}", array)
 
-    def add_part(self, tensor: str, index: int, size: int) -> str:
+    def add_slice(self, tensor: str, index: int, size: int) -> str:
         """Add a slice of the last axis, number `index` of the slices of length `size`; return its name."""
         start, stop = self.share_integers([index * size]), self.share_integers([(index + 1) * size])
         return self.add("Slice", [tensor, start, stop, self.share_integers([-1])])
@@ -101,7 +101,7 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
     weights, `auto_pad` or `output_shape`.
     """
     replacement = NodeReplacement(scope, node)
-    weights, x = scope.constants.get(node.input[1]), scope.get_array(node.input[0])
+    weights, x = scope.constants.get(node.input[1]), scope.get_constant_or_example(node.input[0])
     if weights is None or x is None or weights.ndim not in {3, 4} or len(x) != 1:
         return None
     if replacement.read_text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
@@ -223,17 +223,25 @@ def _read_direction(node: Any) -> str:
 def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool:
     """Return whether a node has the attributes that exporters set, constant weights and full-length sequences."""
     # The inputs are X, W, R, B, sequence_lens, initial_h, initial_c and, of an LSTM, the peepholes P.
-    names = [*node.input, *[""] * 8]
-    if not all(names[index] in scope.constants for index in (1, 2)) or not scope.is_known(names[3]):
+    input_names = [*node.input, *[""] * 8]
+    if not all(input_names[index] in scope.constants for index in (1, 2)) or not scope.is_omitted_or_constant(
+        input_names[3]
+    ):
         return False
-    x = scope.get_array(names[0])
-    if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.read_number("layout", 0) or names[7]:
+    x = scope.get_constant_or_example(input_names[0])
+    if (
+        x is None
+        or x.ndim != 3
+        or len(x) > MAX_STEPS
+        or replacement.read_number("layout", 0)
+        or input_names[7]
+    ):
         return False
-    lengths = scope.constants.get(names[4])
-    if names[4] and (lengths is None or np.any(lengths != len(x))):
+    lengths = scope.constants.get(input_names[4])
+    if input_names[4] and (lengths is None or np.any(lengths != len(x))):
         return False
     attributes = {attribute.name: attribute for attribute in node.attribute}
-    direction_count = len(scope.constants[names[1]])
+    direction_count = len(scope.constants[input_names[1]])
     default_activations = [
         activation.lower() for activation in _DEFAULT_ACTIVATIONS[node.op_type] * direction_count
     ]
@@ -251,37 +259,47 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
 def _add_direction(replacement: NodeReplacement, direction: int, step_count: int) -> tuple[list[str], str]:
     """Add one direction; return its hidden states (1, batch, size) in time order, and the last cell state."""
     node, scope = replacement.node, replacement.scope
-    names = [*node.input, *[""] * 8]
+    input_names = [*node.input, *[""] * 8]
     gate_count = _GATE_COUNTS[node.op_type]
     weights, recurrence = (
-        np.asarray(scope.constants[names[index]][direction], np.float32) for index in (1, 2)
+        np.asarray(scope.constants[input_names[index]][direction], np.float32) for index in (1, 2)
     )
     hidden_size = recurrence.shape[1]
     bias = (
-        scope.constants[names[3]][direction]
-        if names[3]
+        scope.constants[input_names[3]][direction]
+        if input_names[3]
         else np.zeros(2 * gate_count * hidden_size, np.float32)
     )
-    is_reset_last = replacement.read_number("linear_before_reset", 0)
+    linear_before_reset = replacement.read_number("linear_before_reset", 0)
     input_bias, recurrent_bias = np.split(np.asarray(bias, np.float32), 2)
     if node.op_type != "GRU":
         input_bias, recurrent_bias = input_bias + recurrent_bias, 0 * recurrent_bias
-    product = replacement.add("MatMul", [names[0], replacement.add_constant(weights.T)])
+    product = replacement.add("MatMul", [input_names[0], replacement.add_constant(weights.T)])
     product = replacement.add("Add", [product, replacement.add_constant(input_bias)])
-    state = [
-        _add_initial_state(replacement, names[5 + index], direction, hidden_size)
+    state_tensors = [
+        _add_initial_state(replacement, input_names[5 + index], direction, hidden_size)
         for index in range(2 if node.op_type == "LSTM" else 1)
     ]
     is_backwards = direction == 1 or _read_direction(node) == "reverse"
-    hidden = [""] * step_count
+    hidden_states = [""] * step_count
     for step in reversed(range(step_count)) if is_backwards else range(step_count):
         x = replacement.add("Gather", [product, replacement.share_integers(step)], axis=0)
-        state = _STEP_FUNCTIONS[node.op_type](
-            replacement, x, state, StepWeights(recurrence, recurrent_bias, hidden_size), is_reset_last
+        state_tensors = _STEP_FUNCTIONS[node.op_type](
+            replacement,
+            x,
+            state_tensors,
+            StepWeights(recurrence, recurrent_bias, hidden_size),
+            linear_before_reset,
         )
-        hidden[step] = replacement.add("Unsqueeze", [state[0], replacement.share_integers([0])])
-    cell = replacement.add("Unsqueeze", [state[1], replacement.share_integers([0])]) if len(state) > 1 else ""
-    return hidden, cell
+        hidden_states[step] = replacement.add(
+            "Unsqueeze", [state_tensors[0], replacement.share_integers([0])]
+        )
+    cell = (
+        replacement.add("Unsqueeze", [state_tensors[1], replacement.share_integers([0])])
+        if len(state_tensors) > 1
+        else ""
+    )
+    return hidden_states, cell
 
 
 def _add_initial_state(replacement: NodeReplacement, name: str, direction: int, hidden_size: int) -> str:
@@ -303,7 +321,7 @@ def _step_lstm(
     )
     # ONNX orders the gates of an LSTM as input, output, forget, cell.
     input_gate, output_gate, forget_gate, new_state = (
-        replacement.add_part(gate_sums, index, hidden_size) for index in range(4)
+        replacement.add_slice(gate_sums, index, hidden_size) for index in range(4)
     )
     input_gate, output_gate, forget_gate = (
         replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
@@ -316,7 +334,7 @@ def _step_lstm(
 
 
 def _step_gru(
-    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, is_reset_last: float
+    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, linear_before_reset: float
 ) -> list[str]:
     recurrence, bias, hidden_size = weights
     (hidden,) = state
@@ -326,15 +344,15 @@ def _step_gru(
     gate_sums = replacement.add(
         "Add", [gate_sums, replacement.share_constant("bias", bias[: 2 * hidden_size])]
     )
-    update, reset = (
+    update_gate, reset_gate = (
         replacement.add(
             "Sigmoid",
             [
                 replacement.add(
                     "Add",
                     [
-                        replacement.add_part(x, index, hidden_size),
-                        replacement.add_part(gate_sums, index, hidden_size),
+                        replacement.add_slice(x, index, hidden_size),
+                        replacement.add_slice(gate_sums, index, hidden_size),
                     ],
                 )
             ],
@@ -343,27 +361,27 @@ def _step_gru(
     )
     candidate_weights = replacement.share_constant("new", recurrence[2 * hidden_size :].T)
     new_bias = replacement.share_constant("new_bias", bias[2 * hidden_size :])
-    if is_reset_last:
-        recurrent_part = replacement.add(
+    if linear_before_reset:
+        reset_product = replacement.add(
             "Mul",
             [
-                reset,
+                reset_gate,
                 replacement.add("Add", [replacement.add("MatMul", [hidden, candidate_weights]), new_bias]),
             ],
         )
     else:
-        recurrent_part = replacement.add(
+        reset_product = replacement.add(
             "Add",
             [
-                replacement.add("MatMul", [replacement.add("Mul", [reset, hidden]), candidate_weights]),
+                replacement.add("MatMul", [replacement.add("Mul", [reset_gate, hidden]), candidate_weights]),
                 new_bias,
             ],
         )
-    candidate = replacement.add(
-        "Tanh", [replacement.add("Add", [replacement.add_part(x, 2, hidden_size), recurrent_part])]
+    candidate_state = replacement.add(
+        "Tanh", [replacement.add("Add", [replacement.add_slice(x, 2, hidden_size), reset_product])]
     )
-    kept_state = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
-    return [replacement.add("Add", [candidate, kept_state])]
+    kept_state = replacement.add("Mul", [update_gate, replacement.add("Sub", [hidden, candidate_state])])
+    return [replacement.add("Add", [candidate_state, kept_state])]
 
 
 def _step_rnn(

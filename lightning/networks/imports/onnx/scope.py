@@ -14,20 +14,20 @@ from lightning.networks.operations.operation_list import compute_node
 
 Array = npt.NDArray[Any]
 
-REWRITE_MARK = "written as other operations"
+REWRITTEN_DOC_STRING = "written as other operations"
 """Marks nodes that replace a node of the file. They use the opset `REWRITTEN_OPSET`."""
 REWRITTEN_OPSET = 21
 
 
 @dataclass(frozen=True)
-class Value:
+class DynamicTensor:
     """A tensor that depends on the inputs."""
 
     tensor: str
     """Name in the builder. A first axis of length 1 is the batch axis there."""
     shape: tuple[int, ...]
     """Shape in ONNX, with all axes."""
-    kind: str
+    dtype: str
 
 
 def get_sample_shape(shape: Sequence[int]) -> tuple[int, ...]:
@@ -43,10 +43,10 @@ class Scope:
     opsets: Mapping[str, int]
     builder: Builder = field(default_factory=lambda: Builder(compute_node, is_batched=False))
     constants: dict[str, Array] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
-    examples: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, DynamicTensor] = field(default_factory=dict)
+    example_by_name: dict[str, Array] = field(default_factory=dict)
     constant_names: dict[str, str] = field(default_factory=dict)
-    entries: set[str] = field(default_factory=set)
+    input_names: set[str] = field(default_factory=set)
     """Names of the inputs."""
     node_outputs: set[str] = field(default_factory=set)
     """Names of the tensors that the file's nodes produce, without tensors inside branches."""
@@ -54,13 +54,13 @@ class Scope:
     def find_opset(self, node: Any) -> int:
         """Return the opset of the domain of `node`."""
         domain = "" if node.domain == "ai.onnx" else node.domain
-        return REWRITTEN_OPSET if node.doc_string == REWRITE_MARK else self.opsets.get(domain, 1)
+        return REWRITTEN_OPSET if node.doc_string == REWRITTEN_DOC_STRING else self.opsets.get(domain, 1)
 
-    def is_known(self, name: str) -> bool:
+    def is_omitted_or_constant(self, name: str) -> bool:
         """Return whether a tensor is omitted or constant."""
         return not name or name in self.constants
 
-    def get_tensor(self, name: str) -> str:
+    def require_tensor(self, name: str) -> str:
         """Return the name of a tensor in the builder. Add a constant to the builder at its first use."""
         if not name:
             return ""
@@ -70,15 +70,20 @@ class Scope:
             self.constant_names[name] = self.builder.add_constant(self.constants[name], name)
         return self.constant_names[name]
 
-    def get_array(self, name: str) -> Array | None:
+    def get_constant_or_example(self, name: str) -> Array | None:
         """Return a constant, or the example of a tensor."""
         if not name:
             return None
-        return self.constants[name] if name in self.constants else self.examples[name]
+        return self.constants[name] if name in self.constants else self.example_by_name[name]
 
     def add_alias(self, output: str, source: str) -> None:
         """Give a tensor a second name."""
-        tables: tuple[dict[str, Any], ...] = (self.constants, self.values, self.examples, self.constant_names)
+        tables: tuple[dict[str, Any], ...] = (
+            self.constants,
+            self.values,
+            self.example_by_name,
+            self.constant_names,
+        )
         for table in tables:
             if source in table:
                 table[output] = table[source]

@@ -20,12 +20,12 @@ import numpy.typing as npt
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
 from lightning.networks.imports.onnx.parts import read_array, read_attributes
-from lightning.networks.imports.onnx.scope import Scope, Value, get_sample_shape
+from lightning.networks.imports.onnx.scope import DynamicTensor, Scope, get_sample_shape
 from lightning.networks.operations.builder import Builder, Call
-from lightning.networks.operations.elementwise import ELEMENTWISE
-from lightning.networks.operations.operation_list import OPERATORS, translate
+from lightning.networks.operations.elementwise import ELEMENTWISE_OPERATORS
+from lightning.networks.operations.operation_list import OPERATOR_BY_NAME, translate
 
-_AXIS_FREE_OPERATIONS = frozenset({*ELEMENTWISE, "Gemm", "MatMul", "Mean"})
+_AXIS_FREE_OPERATIONS = frozenset({*ELEMENTWISE_OPERATORS, "Gemm", "MatMul", "Mean"})
 """Operations that need no change for an extra leading axis."""
 Array = npt.NDArray[Any]
 MIN_TRANSLATED_OPSET = 13
@@ -49,7 +49,7 @@ def shift_axes(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | Non
     return None if shift is None else shift(builder, call, ranks)
 
 
-def _keep_call(_: Builder, call: Call, __: Sequence[int]) -> Call:
+def _return_unchanged(_: Builder, call: Call, __: Sequence[int]) -> Call:
     return call
 
 
@@ -113,7 +113,7 @@ def _shift_transpose(_: Builder, call: Call, ranks: Sequence[int]) -> Call:
 
 
 _SHIFTERS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] = {
-    **dict.fromkeys(_AXIS_FREE_OPERATIONS, _keep_call),
+    **dict.fromkeys(_AXIS_FREE_OPERATIONS, _return_unchanged),
     **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization"), _shift_axis(-1)),
     **dict.fromkeys(("Split", "Gather"), _shift_axis(0)),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _shift_reduction),
@@ -123,14 +123,15 @@ _SHIFTERS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] =
 }
 
 
-def read_plain_attributes(node: Any, folder: Path) -> tuple[tuple[str, Any], ...]:
+def read_python_attributes(node: Any, folder: Path) -> tuple[tuple[str, Any], ...]:
     """Return the attributes of a node as plain values: numbers, strings, tuples. Raise `UnsupportedNode` for graphs."""
     return tuple(
-        (name, _make_plain(node, value, folder)) for name, value in sorted(read_attributes(node).items())
+        (name, _convert_to_python(node, value, folder))
+        for name, value in sorted(read_attributes(node).items())
     )
 
 
-def _make_plain(node: Any, value: Any, folder: Path) -> Any:
+def _convert_to_python(node: Any, value: Any, folder: Path) -> Any:
     if isinstance(value, (int, float, str)):
         return value
     if hasattr(value, "float_data"):
@@ -144,18 +145,18 @@ def _make_plain(node: Any, value: Any, folder: Path) -> Any:
     return tuple(entry.decode(errors="replace") if isinstance(entry, bytes) else entry for entry in value)
 
 
-def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
+def add_electronic_nodes(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     """Add an electronic node for each named output, and return the tensors, with "" for unnamed outputs."""
     builder = scope.builder
     names = list(node.input)
     attributes: dict[str, Any] = {
         "operation": node.op_type,
         "domain": "" if node.domain == "ai.onnx" else node.domain,
-        "kinds": tuple("" if not name else _find_kind(scope, name) for name in names),
+        "kinds": tuple("" if not name else _find_dtype(scope, name) for name in names),
         "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
-        "given": read_plain_attributes(node, scope.folder),
+        "given": read_python_attributes(node, scope.folder),
         "outputs": len(node.output),
-        "macs": count_macs_of_call(node, [scope.get_array(name) for name in names], outputs),
+        "macs": count_macs_of_call(node, [scope.get_constant_or_example(name) for name in names], outputs),
     }
     attributes["opset"] = scope.find_opset(node)
     for array in outputs:
@@ -164,7 +165,7 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
                 f"node {node.name} ({node.op_type}) produces {array.dtype}, not numbers",
                 hint=f"Cut the network before it: --output {node.input[0]}",
             )
-    tensors = [scope.get_tensor(name) for name in names if name]
+    tensors = [scope.require_tensor(name) for name in names if name]
     output_tensors = []
     for index, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
         output_attributes = {**attributes, "place": index, "shape": get_sample_shape(array.shape)}
@@ -174,8 +175,8 @@ def add_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[st
     return output_tensors
 
 
-def _find_kind(scope: Scope, name: str) -> str:
-    return scope.values[name].kind if name in scope.values else scope.constants[name].dtype.name
+def _find_dtype(scope: Scope, name: str) -> str:
+    return scope.values[name].dtype if name in scope.values else scope.constants[name].dtype.name
 
 
 def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
@@ -189,18 +190,20 @@ def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Seque
     if operation == "ConvTranspose" and inputs[0] is not None and inputs[1] is not None:
         return int(inputs[0].size * prod(inputs[1].shape[1:]))
     if operation in {"LSTM", "GRU", "RNN"}:
-        steps, *matrices = [matrix for matrix in inputs[:3] if matrix is not None]
-        return int(prod(steps.shape[:2]) * sum(matrix.size for matrix in matrices))
+        sequence, *matrices = [matrix for matrix in inputs[:3] if matrix is not None]
+        return int(prod(sequence.shape[:2]) * sum(matrix.size for matrix in matrices))
     return 0
 
 
 def evaluate(scope: Scope, node: Any) -> list[Array]:
     """Return the outputs of `node` for its constants and examples. Raise `NetworkError`."""
-    arrays = [scope.get_array(name) for name in node.input]
-    kinds = tuple("" if array is None else array.dtype.name for array in arrays)
+    arrays = [scope.get_constant_or_example(name) for name in node.input]
+    input_dtypes = tuple("" if array is None else array.dtype.name for array in arrays)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    attributes = read_plain_attributes(node, scope.folder)
-    operation = Operation(node.op_type, domain, scope.find_opset(node), kinds, attributes, len(node.output))
+    attributes = read_python_attributes(node, scope.folder)
+    operation = Operation(
+        node.op_type, domain, scope.find_opset(node), input_dtypes, attributes, len(node.output)
+    )
     _check_size(node, _bound_output_size(node.op_type, arrays))
     outputs = operation.run(arrays)
     for array in outputs:
@@ -214,23 +217,23 @@ def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
     sizes = arrays[index] if index is not None and index < len(arrays) else None
     if sizes is None or not np.issubdtype(sizes.dtype, np.integer):
         return 0
-    lengths, own_array = [int(number) for number in sizes.ravel()], arrays[0]
-    own_shape = () if own_array is None or operation == "ConstantOfShape" else own_array.shape
+    lengths, data_array = [int(number) for number in sizes.ravel()], arrays[0]
+    data_shape = () if data_array is None or operation == "ConstantOfShape" else data_array.shape
     if operation == "Expand":  # shapes that do not match fail later, in the runtime
-        own_shape = (1,) * (len(lengths) - len(own_shape)) + own_shape
-        return math.prod(map(max, zip(own_shape, lengths, strict=False)))
+        data_shape = (1,) * (len(lengths) - len(data_shape)) + data_shape
+        return math.prod(map(max, zip(data_shape, lengths, strict=False)))
     if operation == "Pad":
         # `pads_after` is shorter if only some axes are padded.
         pads_before, pads_after = (
-            lengths[: len(own_shape)],
-            lengths[len(own_shape) :],
+            lengths[: len(data_shape)],
+            lengths[len(data_shape) :],
         )
         return (
-            math.prod(map(sum, zip(own_shape, pads_before, pads_after, strict=True)))
-            if len(pads_after) == len(own_shape)
+            math.prod(map(sum, zip(data_shape, pads_before, pads_after, strict=True)))
+            if len(pads_after) == len(data_shape)
             else 0
         )
-    return math.prod((*own_shape, *lengths))
+    return math.prod((*data_shape, *lengths))
 
 
 def _check_size(node: Any, size: int) -> None:
@@ -258,7 +261,7 @@ def read_constant(node: Any, folder: Path) -> Array:
 
 def add_node(scope: Scope, node: Any) -> None:
     """Add one node without subgraphs to the network, or compute it if it is constant."""
-    if all(scope.is_known(name) for name in node.input) and node.input:
+    if all(scope.is_omitted_or_constant(name) for name in node.input) and node.input:
         scope.constants.update(zip(node.output, evaluate(scope, node), strict=False))
         return
     if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
@@ -274,15 +277,15 @@ def add_node(scope: Scope, node: Any) -> None:
     tensors = _translate(scope, node, outputs)
     for name, tensor, array in zip(node.output, tensors, outputs, strict=True):
         if name:
-            scope.examples[name] = array
-            scope.values[name] = Value(tensor, array.shape, array.dtype.name)
+            scope.example_by_name[name] = array
+            scope.values[name] = DynamicTensor(tensor, array.shape, array.dtype.name)
 
 
 def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     """Translate the node if possible, else add an electronic node; return the builder's tensors."""
-    kinds = {array.dtype.kind for array in outputs}
-    is_float = kinds <= {"f"} and all(
-        scope.values[name].kind.startswith("float") for name in node.input if name in scope.values
+    dtype_kinds = {array.dtype.kind for array in outputs}
+    is_float = dtype_kinds <= {"f"} and all(
+        scope.values[name].dtype.startswith("float") for name in node.input if name in scope.values
     )
     if node.op_type in RESHAPE_OPERATIONS and not node.domain and len(node.output) == 1:
         source = scope.values[node.input[0]].tensor
@@ -291,19 +294,19 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
         return [scope.values[node.input[0]].tensor]
     used_outputs = [array for name, array in zip(node.output, outputs, strict=True) if name]
     if is_float and _has_translation(scope, node):
-        for attempt in (_translate_without_batch, _translate_as_groups, _translate_with_extra_axis):
+        for translator in (_translate_with_batch_axis, _translate_as_groups, _translate_with_extra_axis):
             node_count = len(scope.builder.nodes)
             note_count = len(scope.builder.notes)
             try:
-                translated = attempt(scope, node, used_outputs)
+                translated_tensors = translator(scope, node, used_outputs)
             except NetworkError:
-                translated = None
-            if translated is not None:
-                remaining_tensors = iter(translated)
+                translated_tensors = None
+            if translated_tensors is not None:
+                remaining_tensors = iter(translated_tensors)
                 return [next(remaining_tensors, "") if name else "" for name in node.output]
             # A failed attempt leaves nothing behind.
             del scope.builder.nodes[node_count:], scope.builder.notes[note_count:]
-    return add_electronic(scope, node, outputs)
+    return add_electronic_nodes(scope, node, outputs)
 
 
 def _read_name(node: Any) -> str:
@@ -311,28 +314,28 @@ def _read_name(node: Any) -> str:
 
 
 def _has_translation(scope: Scope, node: Any) -> bool:
-    if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATORS:
+    if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATOR_BY_NAME:
         return False
     return scope.find_opset(node) >= MIN_TRANSLATED_OPSET or node.op_type in STABLE_OPERATIONS
 
 
 def _make_call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
-    attributes = dict(read_plain_attributes(node, scope.folder))
+    attributes = dict(read_python_attributes(node, scope.folder))
     output_count = max((number for number, name in enumerate(node.output, 1) if name), default=1)
     return Call(
         _read_name(node), node.op_type, tuple(tensors), attributes, output_count, "", scope.find_opset(node)
     )
 
 
-def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+def _translate_with_batch_axis(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Translate a node if all its tensors have a leading batch axis of length 1, else return None."""
     shapes = [scope.values[name].shape for name in node.input if name in scope.values]
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
         return None
     translated = translate(
-        scope.builder, _make_call(scope, node, [scope.get_tensor(name) for name in node.input])
+        scope.builder, _make_call(scope, node, [scope.require_tensor(name) for name in node.input])
     )
-    return _match_shapes(scope, translated, [array.shape[1:] for array in outputs])
+    return _select_matching_tensors(scope, translated, [array.shape[1:] for array in outputs])
 
 
 def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
@@ -340,10 +343,10 @@ def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> l
     source = scope.values.get(node.input[0])
     if node.op_type != "Conv" or source is None or not 1 < source.shape[0] <= MAX_IMAGES:
         return None
-    image_count, channels, *sides = source.shape
-    call = _make_call(scope, node, [scope.get_tensor(name) for name in node.input])
+    image_count, channels, *spatial_shape = source.shape
+    call = _make_call(scope, node, [scope.require_tensor(name) for name in node.input])
     flat_images = scope.builder.reshape(
-        source.tensor, (image_count * channels, *sides), f"{call.name}/images"
+        source.tensor, (image_count * channels, *spatial_shape), f"{call.name}/images"
     )
     inputs = [flat_images]
     for index, name in enumerate(call.inputs[1:], 1):
@@ -364,7 +367,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     for index, name in enumerate(node.input):
         value = scope.values.get(name)
         if value is None:
-            tensors.append(scope.get_tensor(name))
+            tensors.append(scope.require_tensor(name))
             ranks.append(scope.constants[name].ndim if name else 0)
         else:
             tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{index}"))
@@ -372,16 +375,20 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     call = shift_axes(builder, _make_call(scope, node, tensors), ranks)
     if call is None:
         return None
-    translated = _match_shapes(scope, translate(builder, call), [array.shape for array in outputs])
-    if translated is None:
+    translated_tensors = _select_matching_tensors(
+        scope, translate(builder, call), [array.shape for array in outputs]
+    )
+    if translated_tensors is None:
         return None
     return [
         builder.reshape(tensor, get_sample_shape(array.shape), f"{_read_name(node)}/first")
-        for tensor, array in zip(translated, outputs, strict=True)
+        for tensor, array in zip(translated_tensors, outputs, strict=True)
     ]
 
 
-def _match_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> list[str] | None:
+def _select_matching_tensors(
+    scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int, ...]]
+) -> list[str] | None:
     """Return the tensors if they have the shapes that ONNX Runtime computed, else None."""
     tensors = [tensor for tensor in names if tensor]
     has_expected_shapes = len(tensors) == len(shapes) and all(

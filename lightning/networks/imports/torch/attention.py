@@ -36,8 +36,8 @@ def attend_multihead(
     biases = (None,) * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
     projected_heads = []
     projections = zip("qkv", (query, key, value), layer.in_proj_weight.chunk(3), biases, strict=True)
-    for part, x, weight, bias in projections:
-        projection_scope = replace(scope, name=f"{scope.name}.{part}_proj")
+    for projection_name, x, weight, bias in projections:
+        projection_scope = replace(scope, name=f"{scope.name}.{projection_name}_proj")
         projected_rows = functions.linear(projection_scope, x, weight, bias)
         split_heads = functions.reshape(
             replace(projection_scope, name=f"{projection_scope.name}/heads"),
@@ -113,14 +113,16 @@ def _activate(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     name = getattr(activation, "__name__", type(activation).__name__).lower()
     if name not in {"relu", "gelu"}:
         raise scope.make_error(f"has the activation {name}", "Use relu or gelu")
-    activated: Tensor = functions.FUNCTIONS[name](scope, x)
+    activated: Tensor = functions.TRANSLATOR_BY_FUNCTION[name](scope, x)
     return activated
 
 
-def encode_stack(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -> Tensor:
+def encode_stack(scope: Scope, stack: Any, x: Tensor, *settings: Any, **keyword_settings: Any) -> Tensor:
     """Add the layers in order, and the final normalisation if there is one."""
     for number, layer in enumerate(stack.layers):
-        x = encode_layer(replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **named)
+        x = encode_layer(
+            replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **keyword_settings
+        )
     norm = stack.norm
     if norm is None:
         return x
@@ -128,7 +130,7 @@ def encode_stack(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: A
     return functions.layer_norm(norm_scope, x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-ATTENTION: Mapping[str, Callable[..., Any]] = {
+ATTENTION_TRANSLATORS: Mapping[str, Callable[..., Any]] = {
     "MultiheadAttention": attend_multihead,
     "TransformerEncoderLayer": encode_layer,
     "TransformerEncoder": encode_stack,

@@ -1,6 +1,6 @@
 """Translation of torch's functions and methods to ONNX operations. A function and its method have the same name.
 
-Values and axes come first, then shapes, products and pooling; `FUNCTIONS` lists them all.
+Values and axes come first, then shapes, products and pooling; `TRANSLATOR_BY_FUNCTION` lists them all.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from lightning.networks.imports.torch.scope import (
     list_sizes,
     repeat_per_axis,
 )
-from lightning.networks.operations.builder import BATCH
+from lightning.networks.operations.builder import BATCH_LENGTH
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
 
-Function = Callable[..., Any]
+Translator = Callable[..., Any]
 
 
-def make_unary(operation: str) -> Function:
+def make_unary(operation: str) -> Translator:
     """Return a function of one activation that has no settings."""
 
     def function(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
@@ -83,14 +83,14 @@ def hardtanh(
     return clamp(scope, x, min_val, max_val)
 
 
-def pass_through(scope: Scope, x: Tensor, *settings: Any, **named: Any) -> Tensor:
+def pass_through(scope: Scope, x: Tensor, *settings: Any, **keyword_settings: Any) -> Tensor:
     """Return the activation itself."""
     if scope.operation.lower().endswith("dropout"):
         scope.builder.add_note(f"{scope.operation} {scope.name} left out: it changes nothing in inference")
     return x
 
 
-def make_binary(operation: str) -> Function:
+def make_binary(operation: str) -> Translator:
     """Return a function of two tensors or numbers."""
 
     def function(
@@ -144,7 +144,7 @@ def layer_norm(
     return scope.add("LayerNormalization", [x, scale, bias], axis=axis, epsilon=float(eps))
 
 
-def make_softmax(operation: str) -> Function:
+def make_softmax(operation: str) -> Translator:
     """Return a function that applies `Softmax` or `LogSoftmax` along an axis."""
 
     def function(scope: Scope, x: Tensor, dim: int | None = None, *_: Any, **__: Any) -> Tensor:
@@ -155,7 +155,7 @@ def make_softmax(operation: str) -> Function:
     return function
 
 
-def make_reduction(operation: str) -> Function:
+def make_reduction(operation: str) -> Translator:
     """Return a reduction: `mean`, `sum`, `amax`."""
 
     def function(
@@ -261,7 +261,7 @@ def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: fl
 
 
 def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
-    """Return the shape, or the length of axis `dim`. The batch axis has the length `BATCH`."""
+    """Return the shape, or the length of axis `dim`. The batch axis has the length `BATCH_LENGTH`."""
     return scope.get_shape(x) if dim is None else scope.get_shape(x)[dim]
 
 
@@ -294,7 +294,7 @@ def get_item(scope: Scope, x: Any, index: Any) -> Any:
         elif entry != slice(None):
             start, stop, step = entry.indices(scope.get_shape(x)[axis])
             x = scope.add(
-                "Slice", [x, [start], [BATCH if stop < 0 else stop], [axis], [step]], f"cut{number}"
+                "Slice", [x, [start], [BATCH_LENGTH if stop < 0 else stop], [axis], [step]], f"cut{number}"
             )
         axis += 1
     return x
@@ -320,17 +320,17 @@ def conv(
     padding_mode: str = "zeros",
 ) -> Tensor:
     """Add a convolution over one or two axes."""
-    axes = count_spatial_axes(scope, x)
+    axis_count = count_spatial_axes(scope, x)
     if padding_mode != "zeros":
         raise scope.make_error(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
     attributes = {
-        "strides": repeat_per_axis(stride, axes),
-        "dilations": repeat_per_axis(dilation, axes),
+        "strides": repeat_per_axis(stride, axis_count),
+        "dilations": repeat_per_axis(dilation, axis_count),
         "group": int(groups),
     }
     if padding == "same":
         return scope.add("Conv", [x, weight, bias], auto_pad="SAME_UPPER", **attributes)
-    pads = repeat_per_axis(0 if padding == "valid" else padding, axes)
+    pads = repeat_per_axis(0 if padding == "valid" else padding, axis_count)
     return scope.add("Conv", [x, weight, bias], pads=pads * 2, **attributes)
 
 
@@ -412,22 +412,22 @@ def _add_pool(
     extra_attributes: Mapping[str, Any],
     count_include_pad: int = 0,
 ) -> Tensor:
-    axes = count_spatial_axes(scope, x)
-    attributes = {name: repeat_per_axis(value, axes) for name, value in extra_attributes.items()}
-    strides = repeat_per_axis(kernel if stride is None or stride == [] else stride, axes)
+    axis_count = count_spatial_axes(scope, x)
+    attributes = {name: repeat_per_axis(value, axis_count) for name, value in extra_attributes.items()}
+    strides = repeat_per_axis(kernel if stride is None or stride == [] else stride, axis_count)
     return scope.add(
         operation,
         [x],
-        kernel_shape=repeat_per_axis(kernel, axes),
+        kernel_shape=repeat_per_axis(kernel, axis_count),
         strides=strides,
-        pads=repeat_per_axis(padding, axes) * 2,
+        pads=repeat_per_axis(padding, axis_count) * 2,
         ceil_mode=int(ceil_mode),
         count_include_pad=count_include_pad,
         **attributes,
     )
 
 
-def make_adaptive_pool(operation: str) -> Function:
+def make_adaptive_pool(operation: str) -> Translator:
     """Return a pooling to a given output size: one value, or windows that divide the image evenly."""
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
@@ -446,7 +446,7 @@ def make_adaptive_pool(operation: str) -> Function:
     return function
 
 
-FUNCTIONS: Mapping[str, Function] = {
+TRANSLATOR_BY_FUNCTION: Mapping[str, Translator] = {
     "linear": linear,
     **dict.fromkeys(("conv1d", "conv2d"), conv),
     **dict.fromkeys(("matmul", "bmm"), matmul),

@@ -14,8 +14,8 @@ import numpy as np
 from lightning.errors import LightningError, NetworkError, UnsupportedNode
 from lightning.networks.imports.onnx.file import from_bytes
 from lightning.networks.imports.simplify import build_network
-from lightning.networks.imports.torch.attention import ATTENTION
-from lightning.networks.imports.torch.functions import FUNCTIONS
+from lightning.networks.imports.torch.attention import ATTENTION_TRANSLATORS
+from lightning.networks.imports.torch.functions import TRANSLATOR_BY_FUNCTION
 from lightning.networks.imports.torch.scope import Scope, Tensor
 from lightning.networks.network import Network, Preprocessing
 from lightning.networks.operations.builder import Builder
@@ -64,14 +64,14 @@ def from_torch(
 def _trace_by_fx(module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None) -> Network:
     torch = require("torch", "to import modules")
     name = type(module).__name__
-    if name in LAYERS or name in ATTENTION:  # fx always traces into the outermost module
+    if name in READER_BY_LAYER or name in ATTENTION_TRANSLATORS:  # fx always traces into the outermost module
         module = torch.nn.Sequential(module)
     graph, layer_by_name = _trace(module, name)
     builder = Builder(compute_node)
-    entry = builder.add_input("input", example_shape)
+    input_tensor = builder.add_input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-        output = _add_graph(builder, module, graph, layer_by_name, entry)
-        network = build_network(builder, name, entry, output, preprocessing or Preprocessing())
+        output = _add_graph(builder, module, graph, layer_by_name, input_tensor)
+        network = build_network(builder, name, input_tensor, output, preprocessing or Preprocessing())
     check_preprocessing(network.preprocessing, network.input_shape)
     return network
 
@@ -99,14 +99,14 @@ def _set_inference_mode(module: Any) -> Iterator[None]:
 
 
 def _add_graph(
-    builder: Builder, module: Any, graph: Any, layer_by_name: Mapping[str, Any], entry: str
+    builder: Builder, module: Any, graph: Any, layer_by_name: Mapping[str, Any], input_tensor: str
 ) -> str:
     """Add every node of `graph` to `builder`, and return the name of the output."""
     value_by_node: dict[Any, Any] = {}
-    aliases = Aliases(layer_by_name)
+    aliases = AliasTracker(layer_by_name)
     for node in graph.nodes:
         if node.op == "placeholder":
-            value_by_node[node] = _read_argument(node, bool(value_by_node), entry)
+            value_by_node[node] = _read_argument(node, bool(value_by_node), input_tensor)
         elif node.op == "get_attr":
             value_by_node[node] = _read_attribute(module, node.target)
         elif node.op == "output":
@@ -118,9 +118,9 @@ def _add_graph(
     raise NetworkError("the module returns nothing", hint="Return the scores")
 
 
-def _read_argument(node: Any, is_later_input: bool, entry: str) -> Any:
+def _read_argument(node: Any, is_later_input: bool, input_tensor: str) -> Any:
     if not is_later_input:
-        return Tensor(entry)
+        return Tensor(input_tensor)
     if node.args:
         return node.args[0]
     raise NetworkError(f"the module takes several inputs, {node.target} among them", hint="Give it one input")
@@ -158,21 +158,21 @@ def _add_node(
     operation = (
         node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
     )
-    operation = str(operation).removesuffix("_")  # in-place forms are handled by `Aliases`
+    operation = str(operation).removesuffix("_")  # in-place forms are handled by `AliasTracker`
     scope = Scope(builder, node.name, operation)
     if not _holds_activation((arguments, keywords)):
         return _compute(scope, node, arguments, keywords)
-    return _call(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
+    return _call(scope, TRANSLATOR_BY_FUNCTION.get(scope.operation), arguments, keywords)
 
 
 def _add_layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: Any) -> Any:
     scope = Scope(builder, path, type(layer).__name__)
-    if scope.operation in ATTENTION:
-        return _call(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
-    if scope.operation not in LAYERS:
+    if scope.operation in ATTENTION_TRANSLATORS:
+        return _call(scope, ATTENTION_TRANSLATORS[scope.operation], (layer, *arguments), keywords)
+    if scope.operation not in READER_BY_LAYER:
         raise scope.make_error("is an unsupported layer", EXPORT_HINT)
-    function, settings = LAYERS[scope.operation](layer)
-    return _call(scope, FUNCTIONS[function], (*arguments, *settings), keywords)
+    function, settings = READER_BY_LAYER[scope.operation](layer)
+    return _call(scope, TRANSLATOR_BY_FUNCTION[function], (*arguments, *settings), keywords)
 
 
 def _call(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
@@ -205,15 +205,15 @@ def _holds_activation(value: Any) -> bool:
 
 
 @dataclass
-class Aliases:
+class AliasTracker:
     """Aliases and shared memory among the nodes of an fx graph. Nodes are added in order."""
 
     layer_by_name: Mapping[str, Any]
     """Layers by name."""
     position_by_node: dict[Any, int] = field(default_factory=dict)
-    owner_by_node: dict[Any, Any] = field(default_factory=dict)
+    memory_owner_by_node: dict[Any, Any] = field(default_factory=dict)
     """For each node, the node that allocated the memory of its tensor."""
-    tensor_by_node: dict[Any, Any] = field(default_factory=dict)
+    first_node_by_node: dict[Any, Any] = field(default_factory=dict)
     """For each node, the node that first returned the same tensor."""
 
     def add(self, node: Any) -> list[Any]:
@@ -222,29 +222,30 @@ class Aliases:
         Raise `UnsupportedNode` if the node also changes a view that is read later: in the network, views are copies.
         """
         self.position_by_node[node] = len(self.position_by_node)
-        source = node.args[0] if node.args and node.args[0] in self.owner_by_node else node
+        source = node.args[0] if node.args and node.args[0] in self.memory_owner_by_node else node
         is_source_changed = source is not node and is_in_place(node, self.layer_by_name)
-        is_memory_shared = is_source_changed or find_title(node, self.layer_by_name) in VIEW_OPERATIONS
-        self.owner_by_node[node] = (
-            self.owner_by_node[source] if is_memory_shared and source is not node else node
+        is_memory_shared = is_source_changed or find_callee_name(node, self.layer_by_name) in VIEW_OPERATIONS
+        self.memory_owner_by_node[node] = (
+            self.memory_owner_by_node[source] if is_memory_shared and source is not node else node
         )
-        self.tensor_by_node[node] = self.tensor_by_node[source] if is_source_changed else node
+        self.first_node_by_node[node] = self.first_node_by_node[source] if is_source_changed else node
         if not is_source_changed:
             return []
         sharing_nodes = [
             sharing_node
-            for sharing_node, owner in self.owner_by_node.items()
-            if owner is self.owner_by_node[node]
+            for sharing_node, owner in self.memory_owner_by_node.items()
+            if owner is self.memory_owner_by_node[node]
         ]
         for sharing_node in sharing_nodes:
             is_read_later = any(
                 self.position_by_node.get(user, len(self.position_by_node)) > self.position_by_node[node]
                 for user in sharing_node.users
             )
-            if is_read_later and self.tensor_by_node[sharing_node] is not self.tensor_by_node[node]:
+            if is_read_later and self.first_node_by_node[sharing_node] is not self.first_node_by_node[node]:
                 raise UnsupportedNode(
                     (
-                        f"node {node.name} (torch {find_title(node, self.layer_by_name)}) changes in place a tensor "
+                        f"node {node.name} (torch {find_callee_name(node, self.layer_by_name)}) changes in place a"
+                        " tensor "
                         f"that shares memory with {sharing_node.name}, which is read later"
                     ),
                     hint="Use the out-of-place form",
@@ -252,11 +253,12 @@ class Aliases:
         return [
             sharing_node
             for sharing_node in sharing_nodes
-            if self.tensor_by_node[sharing_node] is self.tensor_by_node[node] and sharing_node is not node
+            if self.first_node_by_node[sharing_node] is self.first_node_by_node[node]
+            and sharing_node is not node
         ]
 
 
-def find_title(node: Any, layer_by_name: Mapping[str, Any]) -> str:
+def find_callee_name(node: Any, layer_by_name: Mapping[str, Any]) -> str:
     """Return the name of the method, function or layer class."""
     if node.op == "call_module":
         return type(layer_by_name[node.target]).__name__
@@ -269,7 +271,7 @@ def is_in_place(node: Any, layer_by_name: Mapping[str, Any]) -> bool:
         return bool(getattr(layer_by_name[node.target], "inplace", False))
     if node.op == "call_method":
         return bool(node.target.endswith("_"))
-    is_set_by_position = find_title(node, layer_by_name) in INPLACE_FUNCTIONS and node.args[-1] is True
+    is_set_by_position = find_callee_name(node, layer_by_name) in INPLACE_FUNCTIONS and node.args[-1] is True
     return is_set_by_position or bool(node.kwargs.get("inplace"))
 
 
@@ -336,7 +338,7 @@ def _make_reader(function: str, *settings: str) -> Callable[[Any], FunctionCall]
     return lambda layer: (function, tuple(getattr(layer, name) for name in settings))
 
 
-LAYERS: Mapping[str, Callable[[Any], FunctionCall]] = {
+READER_BY_LAYER: Mapping[str, Callable[[Any], FunctionCall]] = {
     "Linear": _make_reader("linear", "weight", "bias"),
     "Conv1d": _read_convolution,
     "Conv2d": _read_convolution,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import UnsupportedNode
-from lightning.networks.operations.builder import BATCH, Builder, Call
+from lightning.networks.operations.builder import BATCH_LENGTH, Builder, Call
 from lightning.networks.operations.operation_list import translate
 
 
@@ -33,8 +33,8 @@ class Scope:
         return UnsupportedNode(f"node {self.name} (torch {self.operation}) {problem}", hint=hint)
 
     def get_shape(self, x: Tensor) -> tuple[int, ...]:
-        """Return the shape with the batch axis, whose length is `BATCH`."""
-        return (BATCH, *self.builder.shapes[x.name])
+        """Return the shape with the batch axis, whose length is `BATCH_LENGTH`."""
+        return (BATCH_LENGTH, *self.builder.shapes[x.name])
 
     def normalise_axis(self, x: Tensor, axis: int, new_axes: int = 0) -> int:
         """Return a possibly negative axis as an index from the front, among the axes of `x` and `new_axes` new axes."""
@@ -54,18 +54,18 @@ class Scope:
     ) -> tuple[Tensor, ...]:
         """Add an ONNX operation with several outputs."""
         name = f"{self.name}/{part}" if part else self.name
-        names = tuple(self._name_tensor(value, f"{name}.{index}") for index, value in enumerate(inputs))
+        names = tuple(self._require_tensor(value, f"{name}.{index}") for index, value in enumerate(inputs))
         return tuple(
             map(Tensor, translate(self.builder, Call(name, operation, names, dict(attributes), output_count)))
         )
 
-    def _name_tensor(self, value: Any, name: str) -> str:
+    def _require_tensor(self, value: Any, name: str) -> str:
         if value is None:
             return ""
         if isinstance(value, Tensor):
             return value.name
         array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
-        if array.ndim and array.shape[0] == BATCH:  # a view that repeats one entry for every image
+        if array.ndim and array.shape[0] == BATCH_LENGTH:  # a view that repeats one entry for every image
             array = array[:1]
         return self.builder.add_constant(np.asarray(array), name)
 

@@ -20,16 +20,18 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The same messages in each of `rounds` consecutive rounds; `sources`, `targets`, `sizes` are (messages,).
+    """The same messages in each of `round_count` consecutive rounds.
 
-    With `merged` a message moves the bytes of all its rounds at once; see `make_fluid`.
+    `sources`, `targets` and `sizes_bytes` are (messages,).
+
+    With `is_merged` a message moves the bytes of all its rounds at once; see `make_fluid`.
     """
 
     sources: Integers
     targets: Integers
-    sizes: Integers
-    rounds: int = 1
-    merged: bool = False
+    sizes_bytes: Integers
+    round_count: int = 1
+    is_merged: bool = False
 
 
 Chain = tuple[Phase, ...]
@@ -68,9 +70,9 @@ def plan_rings(
         return ()
     order = np.array(members)
 
-    def make_chain(stride: int, share: int) -> Chain:
-        sizes = np.full(member_count, -(-share // member_count))
-        return (Phase(order, np.roll(order, -stride), sizes, rounds=2 * (member_count - 1)),)
+    def make_chain(stride: int, share_bytes: int) -> Chain:
+        sizes = np.full(member_count, -(-share_bytes // member_count))
+        return (Phase(order, np.roll(order, -stride), sizes, round_count=2 * (member_count - 1)),)
 
     shares = split_bytes(size_bytes, len(strides))
     return tuple(make_chain(stride, share) for stride, share in zip(strides, shares, strict=True) if share)
@@ -190,18 +192,18 @@ def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
     ]
 
 
-def _make_pipeline(up_levels: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
+def _make_pipeline(up_levels: list[list[tuple[int, int]]], share_bytes: int, chunk_bytes: int) -> Chain:
     """Return the chain that moves the chunks up, then down the levels: level l is busy in rounds l..l + chunks - 1."""
     down_levels = [[(parent, child) for child, parent in level] for level in reversed(up_levels)]
     levels = up_levels + down_levels
-    chunk_count = -(-share // chunk_bytes)
+    chunk_count = -(-share_bytes // chunk_bytes)
     # The set of busy levels changes only here, so the rounds between two bounds are one phase of equal rounds.
     bounds = sorted({*range(len(levels)), *(chunk_count + level for level in range(len(levels)))})
-    sizes = -(-share // chunk_count)
+    sizes = -(-share_bytes // chunk_count)
     phases = []
     for begin, end in pairwise(bounds):
         sources, targets = _find_busy_pairs(levels, chunk_count, begin).T
-        phases.append(Phase(sources, targets, np.full(sources.size, sizes), rounds=end - begin))
+        phases.append(Phase(sources, targets, np.full(sources.size, sizes), round_count=end - begin))
     return tuple(phases)
 
 

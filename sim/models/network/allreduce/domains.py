@@ -14,15 +14,15 @@ import numpy as np
 from sim.models.network.allreduce.algorithms import Algorithm, Chain, Integers, Phase, plan_rings
 
 
-def reduce_over_domains(domain_size: int, reduce_across: Algorithm = plan_rings) -> Algorithm:
+def reduce_over_domains(domain_size: int, rail_algorithm: Algorithm = plan_rings) -> Algorithm:
     """Return the hierarchical AllReduce for domains of `domain_size` consecutive nodes.
 
     A group with the same ranks in each of its domains is summed as the module describes; its members of equal rank
-    use the rings that `reduce_across` returns for their domains. Any other group forms one ring in ascending order,
+    use the rings that `rail_algorithm` returns for their domains. Any other group forms one ring in ascending order,
     which leaves each domain only once.
 
     >>> (chain,) = reduce_over_domains(4)(range(8), 8000)
-    >>> [(phase.rounds, phase.sizes[0].item()) for phase in chain]
+    >>> [(phase.round_count, phase.sizes_bytes[0].item()) for phase in chain]
     [(3, 2000), (2, 1000), (3, 2000)]
     """
 
@@ -43,15 +43,15 @@ def reduce_over_domains(domain_size: int, reduce_across: Algorithm = plan_rings)
         if not is_regular or domain_count == 1 or rows is None or not size_bytes:
             return plan_rings(ordered_members.tolist(), size_bytes)
         part_bytes = -(-size_bytes // nodes_per_domain)
-        rings = [phase for (phase,) in reduce_across(domains.tolist(), part_bytes)]
+        rings = [phase for (phase,) in rail_algorithm(domains.tolist(), part_bytes)]
         row_by_domain = np.zeros(domains[-1] + 1, np.int64)
         row_by_domain[domains] = np.arange(domain_count)
         # The rings of a group have equally many rounds, so together they are one phase.
         rail_phase = Phase(
             np.concatenate([rows[row_by_domain[ring_phase.sources]].T.ravel() for ring_phase in rings]),
             np.concatenate([rows[row_by_domain[ring_phase.targets]].T.ravel() for ring_phase in rings]),
-            np.concatenate([np.tile(ring_phase.sizes, nodes_per_domain) for ring_phase in rings]),
-            rounds=2 * (domain_count - 1),
+            np.concatenate([np.tile(ring_phase.sizes_bytes, nodes_per_domain) for ring_phase in rings]),
+            round_count=2 * (domain_count - 1),
         )
         if nodes_per_domain == 1:
             return ((rail_phase,),)
@@ -61,6 +61,6 @@ def reduce_over_domains(domain_size: int, reduce_across: Algorithm = plan_rings)
     return allreduce
 
 
-def _rotate(rows: Integers, size_bytes: int, rounds: int) -> Phase:
+def _rotate(rows: Integers, size_bytes: int, round_count: int) -> Phase:
     """Return rounds in which each node sends `size_bytes` to the next one in its row, and the last to the first."""
-    return Phase(rows.ravel(), np.roll(rows, -1, axis=1).ravel(), np.full(rows.size, size_bytes), rounds)
+    return Phase(rows.ravel(), np.roll(rows, -1, axis=1).ravel(), np.full(rows.size, size_bytes), round_count)

@@ -23,7 +23,9 @@ def make_fluid(algorithm: Algorithm) -> Algorithm:
 
     def plan_merged(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         chains = algorithm(members, size_bytes)
-        return tuple(tuple(replace(phase, merged=phase.rounds > 1) for phase in chain) for chain in chains)
+        return tuple(
+            tuple(replace(phase, is_merged=phase.round_count > 1) for phase in chain) for chain in chains
+        )
 
     return plan_merged
 
@@ -38,7 +40,7 @@ def make_stride_rings(choose_strides: Callable[[Group], Sequence[int]], *, exact
     `plan_rings` explains strides. The rings are fluid, or in rounds if `exact`.
 
     >>> both_ways = make_stride_rings(lambda group: (1, len(group) - 1))
-    >>> [(phase.targets.tolist(), phase.merged) for (phase,) in both_ways((0, 3, 6), 3_000)]
+    >>> [(phase.targets.tolist(), phase.is_merged) for (phase,) in both_ways((0, 3, 6), 3_000)]
     [([3, 6, 0], True), ([6, 0, 3], True)]
     """
 
@@ -48,7 +50,7 @@ def make_stride_rings(choose_strides: Callable[[Group], Sequence[int]], *, exact
     return plan_all_rings if exact else make_fluid(plan_all_rings)
 
 
-def make_circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
+def make_circulant_rings(node_count: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
     """Return a collective of rings for any group on a circulant with these one-way strides; equal strides are parallel.
 
     An evenly spaced group uses the strides of the fabric that form a ring of the group. If there are none, it uses
@@ -56,8 +58,10 @@ def make_circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = Fa
     forwarded by hosts, on the routes of the fabric. Any other group has one ring, in ascending order. The order in
     which the members are given does not matter.
     """
-    steps = tuple(stride % nodes for stride in strides)
-    plan_in_order = make_stride_rings(lambda group: choose_position_strides(nodes, steps, group), exact=exact)
+    steps = tuple(stride % node_count for stride in strides)
+    plan_in_order = make_stride_rings(
+        lambda group: choose_position_strides(node_count, steps, group), exact=exact
+    )
 
     def plan_sorted(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
         return plan_in_order(sorted(members), size_bytes)
@@ -65,7 +69,7 @@ def make_circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = Fa
     return plan_sorted
 
 
-def choose_position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
+def choose_position_strides(node_count: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
     """Return strides over the positions of an ascending group for rings on a circulant with strides `steps`.
 
     >>> choose_position_strides(12, (1, 11, 5, 7), tuple(range(12)))
@@ -78,8 +82,8 @@ def choose_position_strides(nodes: int, steps: Sequence[int], group: Group) -> t
     (1, 3)
     """
     size = len(group)
-    spacing = nodes // size
-    if group != tuple(range(group[0], nodes, spacing))[:size] or nodes % size:
+    spacing = node_count // size
+    if group != tuple(range(group[0], node_count, spacing))[:size] or node_count % size:
         return (1,)
     usable_strides = [stride for stride in range(1, size) if gcd(stride, size) == 1]
     fabric_strides = tuple(
@@ -87,22 +91,22 @@ def choose_position_strides(nodes: int, steps: Sequence[int], group: Group) -> t
     )
     if fabric_strides or size == 1:
         return fabric_strides or (1,)
-    hops = _count_hops(nodes, steps)
+    hops = _count_hops(node_count, steps)
     fewest_hops = min(hops[stride * spacing] for stride in usable_strides)
     nearest_strides = [stride for stride in usable_strides if hops[stride * spacing] == fewest_hops]
     nearest_strides.sort(key=lambda stride: (min(stride, size - stride), stride))
     return tuple(nearest_strides[: len(steps)])
 
 
-def _count_hops(nodes: int, steps: Sequence[int]) -> list[int]:
-    """Return the number of hops to each distance, (nodes,); `nodes` marks an unreachable distance."""
-    hops = [nodes] * nodes
+def _count_hops(node_count: int, steps: Sequence[int]) -> list[int]:
+    """Return the number of hops to each distance, (nodes,); `node_count` marks an unreachable distance."""
+    hops = [node_count] * node_count
     hops[0] = 0
     reached_nodes = [0]
     for node in reached_nodes:  # a breadth-first search: the loop extends its own list
         for step in steps:
-            next_node = (node + step) % nodes
-            if hops[next_node] == nodes and next_node:
+            next_node = (node + step) % node_count
+            if hops[next_node] == node_count and next_node:
                 hops[next_node] = hops[node] + 1
                 reached_nodes.append(next_node)
     return hops

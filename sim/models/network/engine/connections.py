@@ -24,10 +24,10 @@ unused trains; open connections; scans for timeouts so far."""
 class Paths(NamedTuple):
     """Paths of each pair of nodes with traffic; pair p has the paths `pair_first[p]:pair_first[p + 1]`."""
 
-    pair: Integers
+    pair_of_message: Integers
     """(messages,) the pair of a message"""
     pair_first: Integers
-    first: Integers
+    first_link: Integers
     """(paths + 1,) path q has the links `links[first[q]:first[q + 1]]`"""
     links: Integers
 
@@ -36,13 +36,13 @@ class Transport(NamedTuple):
     """Parameters of all connections; times in seconds, windows and queue lengths in packets."""
 
     packet_bytes: int
-    link_s: float
-    relay_s: float
-    window: float
-    slow_start_until: float
-    marks_above: float
+    link_delay_s: float
+    relay_delay_s: float
+    initial_window: float
+    slow_start_threshold: float
+    mark_threshold: float
     timeout_s: float
-    scan_s: float
+    scan_period_s: float
     packets_per_train: int
     """packets per train"""
     max_trains_per_event: int
@@ -107,11 +107,11 @@ class Queues(NamedTuple):
     """binary heap, the earliest first"""
     connections: Table
     """one for each message"""
-    active: Integers
+    open_messages: Integers
     """messages whose connections are open; the first `counters[ACTIVE]` entries are valid"""
 
     @property
-    def events_seen(self) -> int:
+    def event_count(self) -> int:
         """Number of events so far."""
         return int(self.counters[SET])
 

@@ -31,7 +31,7 @@ from sim.models.network.engine.program import (
     State,
 )
 from sim.models.network.engine.proportional import share_in_proportion
-from sim.models.network.engine.timers import set_timer, take_timer
+from sim.models.network.engine.timers import pop_timer, set_timer
 
 __all__ = [
     "FINISHED",
@@ -39,18 +39,23 @@ __all__ = [
     "PAUSED",
     "STALLED",
     "WOKE",
+    "add_flows",
     "find_next_end_s",
-    "join",
-    "leave",
+    "remove_flows",
     "run",
-    "share",
+    "set_fair_rates",
 ]
 
 if IS_AVAILABLE:
-    from sim.models.network.engine.shares import join, leave, share
+    from sim.models.network.engine.shares import add_flows, remove_flows, set_fair_rates
     from sim.models.network.engine.timers import find_next_end_s
 else:
-    from sim.models.network.engine.shares_numpy import find_next_end_s, join, leave, share
+    from sim.models.network.engine.shares_numpy import (
+        add_flows,
+        find_next_end_s,
+        remove_flows,
+        set_fair_rates,
+    )
 
 FINISHED, PAUSED, STALLED, FULL, WOKE = range(5)
 """Reasons to leave the loop: all tasks ended; `until_s` reached; nothing can move; the trace must be emptied; a watched
@@ -72,9 +77,9 @@ def run(
     program: Program, routes: Routes, state: State, neighbours: Neighbours, capacity: Floats, until_s: float
 ) -> int:
     """Continue from `state` until all tasks have ended or the clock reaches `until_s`; return the reason to stop."""
-    counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready
+    counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready_tasks
     is_tracing = state.flow_rows.shape[0] > 0
-    flow_s = find_next_end_s(state.flow_until_s[: counters[FLOWS]])
+    flow_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
     while True:
         if is_tracing and is_trace_full(state):
             return FULL
@@ -83,23 +88,23 @@ def run(
             return WOKE
         while counters[READY_OUT] < counters[READY_IN]:
             counters[READY_OUT] += 1
-            start(program, state, ready[counters[READY_OUT] - 1])
+            start_task(program, state, ready[counters[READY_OUT] - 1])
         # All timers of this time come first, so that the rates are computed once for all of them.
         if counters[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
-            kind, item = take_timer(state)
+            kind, item = pop_timer(state)
             _handle_timer(program, routes, state, neighbours, capacity, kind, item)
             continue
         if counters[DONE] == program.task_s.size:
             return FINISHED
-        if counters[DIRTY] and state.due_s[0] <= clock[0] + TICK_S:
+        if counters[DIRTY] and state.rate_deadline_s[0] <= clock[0] + TICK_S:
             _recompute_rates(state, neighbours, capacity)
-            state.due_s[0] = np.inf
+            state.rate_deadline_s[0] = np.inf
             if is_tracing:
-                note_rates(routes, state)
-            flow_s = find_next_end_s(state.flow_until_s[: counters[FLOWS]])
+                trace_rates(routes, state)
+            flow_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
         when_s = min(flow_s, timer_s[0]) if counters[TIMERS] else flow_s
         if counters[DIRTY]:
-            when_s = min(when_s, state.due_s[0])
+            when_s = min(when_s, state.rate_deadline_s[0])
         if counters[IDLE] and when_s > clock[0] + TICK_S:
             occupy_devices(program, state)
             continue
@@ -115,7 +120,7 @@ def run(
         if flow_s > clock[0] + TICK_S:
             continue
         _end_flows(program, routes, state, neighbours)
-        flow_s = find_next_end_s(state.flow_until_s[: counters[FLOWS]])
+        flow_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
 
 
 @compile_function
@@ -124,11 +129,11 @@ def _recompute_rates(state: State, neighbours: Neighbours, capacity: Floats) -> 
     if neighbours.price.size:
         share_in_proportion(state, neighbours, capacity)
     else:
-        share(state, neighbours, capacity)
+        set_fair_rates(state, neighbours, capacity)
 
 
 @compile_function
-def start(program: Program, state: State, task: int) -> None:
+def start_task(program: Program, state: State, task: int) -> None:
     """Start a task whose predecessors have ended: queue it for its device, or set the timer of a communication."""
     device = program.task_device[task]
     if device < 0:
@@ -139,7 +144,7 @@ def start(program: Program, state: State, task: int) -> None:
     if state.device_first[device] < 0:
         state.device_first[device] = state.device_last[device] = task
         if state.device_task[device] < 0:
-            state.idle[state.counters[IDLE]] = device
+            state.idle_devices[state.counters[IDLE]] = device
             state.counters[IDLE] += 1
         return
     _enqueue(state, device, task)
@@ -164,8 +169,8 @@ def _enqueue(state: State, device: int, task: int) -> None:
 
 
 @compile_function
-def _precedes(state: State, waiting: int, task: int) -> bool:
-    return state.ready_s[waiting] < state.ready_s[task] - TICK_S or waiting < task
+def _precedes(state: State, queued_task: int, task: int) -> bool:
+    return state.ready_s[queued_task] < state.ready_s[task] - TICK_S or queued_task < task
 
 
 @compile_function
@@ -176,7 +181,7 @@ def occupy_devices(program: Program, state: State) -> None:
     """
     while state.counters[IDLE]:
         state.counters[IDLE] -= 1
-        device = state.idle[state.counters[IDLE]]
+        device = state.idle_devices[state.counters[IDLE]]
         task = state.device_first[device]
         state.device_first[device] = state.queued_next[task]
         state.queued_next[task] = -1
@@ -203,13 +208,13 @@ def _handle_timer(
     """Handle an expired timer of this kind."""
     if kind == COMPUTED:
         free_device(program, state, item)
-        finish(program, state, item)
+        finish_task(program, state, item)
     elif kind == BEGIN:
-        begin(program, state, item)
+        begin_communication(program, state, item)
     elif kind == DATA:
         _start_flows(program, routes, state, neighbours, capacity, item)
     else:
-        note_arrival(program, state, item)
+        record_arrival(program, state, item)
 
 
 @compile_function
@@ -217,32 +222,32 @@ def free_device(program: Program, state: State, task: int) -> None:
     device = program.task_device[task]
     state.device_task[device] = -1
     if state.device_first[device] >= 0:
-        state.idle[state.counters[IDLE]] = device
+        state.idle_devices[state.counters[IDLE]] = device
         state.counters[IDLE] += 1
 
 
 @compile_function
-def finish(program: Program, state: State, task: int) -> None:
+def finish_task(program: Program, state: State, task: int) -> None:
     state.end_s[task] = state.clock[0]
     state.counters[DONE] += 1
-    if state.watch[task] & ENDS:
+    if state.watch_flags[task] & ENDS:
         state.counters[WOKEN] = 1
     for position in range(program.successor_first[task], program.successor_first[task + 1]):
         successor = program.successor_task[position]
-        state.waits_for[successor] -= 1
-        if state.waits_for[successor] == 0:
-            state.ready[state.counters[READY_IN]] = successor
+        state.unmet_predecessor_count[successor] -= 1
+        if state.unmet_predecessor_count[successor] == 0:
+            state.ready_tasks[state.counters[READY_IN]] = successor
             state.counters[READY_IN] += 1
 
 
 @compile_function
-def begin(program: Program, state: State, task: int) -> None:
+def begin_communication(program: Program, state: State, task: int) -> None:
     first, end = program.chain_first[task], program.chain_first[task + 1]
-    state.chains_left[task] = end - first
-    if state.watch[task] & BEGINS:
+    state.remaining_chain_count[task] = end - first
+    if state.watch_flags[task] & BEGINS:
         state.counters[WOKEN] = 1
     if first == end:
-        finish(program, state, task)
+        finish_task(program, state, task)
     for chain in range(first, end):
         _begin_round(program, state, chain)
 
@@ -251,7 +256,7 @@ def begin(program: Program, state: State, task: int) -> None:
 def _begin_round(program: Program, state: State, chain: int) -> None:
     phase = state.chain_phase[chain]
     begin, end = program.group_first[phase], program.group_first[phase + 1]
-    state.groups_left[chain] = end - begin
+    state.remaining_group_count[chain] = end - begin
     for group in range(begin, end):
         set_timer(state, state.clock[0] + program.head_s[group], DATA, group)
 
@@ -261,12 +266,17 @@ def _start_flows(
     program: Program, routes: Routes, state: State, neighbours: Neighbours, capacity: Floats, group: int
 ) -> None:
     """Start a flow for each message of a group; a message without links or bytes needs none."""
-    counters, flows, size_bytes, begin = state.counters, state.flows, program.message_bytes, routes.first
-    remaining, since_s, begin_s = state.flow_bytes_left, state.flow_since_s, state.flow_begin_s
-    rate, until_s, position_of, now = state.flow_rate, state.flow_until_s, state.flow_position, state.clock[0]
+    counters, flows, size_bytes, begin = (
+        state.counters,
+        state.flow_messages,
+        program.message_bytes,
+        routes.first_link,
+    )
+    remaining, since_s, begin_s = state.flow_bytes_left, state.flow_updated_s, state.flow_begin_s
+    rate, until_s, position_of, now = state.flow_rate, state.flow_end_s, state.flow_position, state.clock[0]
     previous = counters[FLOWS]
     for message in range(program.message_first[group], program.message_first[group + 1]):
-        path = routes.path[message]
+        path = routes.path_of_message[message]
         if size_bytes[message] == 0 or begin[path] == begin[path + 1]:
             continue
         position = counters[FLOWS]
@@ -276,32 +286,34 @@ def _start_flows(
         since_s[message] = begin_s[message] = now
         rate[message] = 0.0
     added_flows = counters[FLOWS] - previous
-    join(state, neighbours, previous)
-    _limit_wait(state, neighbours, capacity, previous)
-    state.flow_count_left[group] = added_flows
+    add_flows(state, neighbours, previous)
+    _set_rate_deadline(state, neighbours, capacity, previous)
+    state.remaining_flow_count[group] = added_flows
     if added_flows == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
 
 
 @compile_function
-def _limit_wait(state: State, neighbours: Neighbours, capacity: Floats, begin: int) -> None:
-    """Make the flows from index `begin` on wait for their rates, for the share `rounding[1]` of their durations.
+def _set_rate_deadline(state: State, neighbours: Neighbours, capacity: Floats, begin: int) -> None:
+    """Make the flows from index `begin_communication` on wait for their rates.
+
+    They wait for the share `rounding[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
     """
-    due_s, part, now = state.due_s, state.rounding[1], state.clock[0]
+    due_s, part, now = state.rate_deadline_s, state.tolerances[1], state.clock[0]
     if part <= 0:
         due_s[0] = now
         return
     first, links, count, remaining = (
-        neighbours.first,
+        neighbours.first_link,
         neighbours.links,
         neighbours.flow_count_on_link,
         state.flow_bytes_left,
     )
     for position in range(begin, state.counters[FLOWS]):
-        message, longest = state.flows[position], 0.0
-        path = neighbours.path[message]
+        message, longest = state.flow_messages[position], 0.0
+        path = neighbours.path_of_message[message]
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             if capacity[link] > 0:
@@ -314,16 +326,21 @@ def _end_flows(program: Program, routes: Routes, state: State, neighbours: Neigh
     """Remove the flows that have ended; the last flow of a group sets the timer of the group's arrival."""
     counters, flows, until_s, size_bytes = (
         state.counters,
-        state.flows,
-        state.flow_until_s,
+        state.flow_messages,
+        state.flow_end_s,
         program.message_bytes,
     )
-    begin, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
+    begin, links, link_bytes, group_of = (
+        routes.first_link,
+        routes.links,
+        state.link_bytes,
+        program.message_group,
+    )
     flow_count_left, position_of, now, path_of = (
-        state.flow_count_left,
+        state.remaining_flow_count,
         state.flow_position,
         state.clock[0],
-        routes.path,
+        routes.path_of_message,
     )
     position, previous, shortest_s = 0, counters[FLOWS], np.inf
     while position < counters[FLOWS]:
@@ -342,17 +359,17 @@ def _end_flows(program: Program, routes: Routes, state: State, neighbours: Neigh
         if flow_count_left[group_of[message]] == 0:
             set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
     if counters[FLOWS] < previous:
-        leave(state, neighbours, previous)
-        state.due_s[0] = min(state.due_s[0], now + state.rounding[1] * shortest_s)
-        note_flows(program, state, previous)
+        remove_flows(state, neighbours, previous)
+        state.rate_deadline_s[0] = min(state.rate_deadline_s[0], now + state.tolerances[1] * shortest_s)
+        trace_flows(program, state, previous)
 
 
 @compile_function
-def note_arrival(program: Program, state: State, group: int) -> None:
+def record_arrival(program: Program, state: State, group: int) -> None:
     """Record the arrival of a group, and end the round, phase, chain and task if it was their last."""
     chain = program.group_chain[group]
-    state.groups_left[chain] -= 1
-    if state.groups_left[chain]:
+    state.remaining_group_count[chain] -= 1
+    if state.remaining_group_count[chain]:
         return
     state.chain_round[chain] += 1
     if state.chain_round[chain] == program.phase_rounds[state.chain_phase[chain]]:
@@ -362,9 +379,9 @@ def note_arrival(program: Program, state: State, group: int) -> None:
         _begin_round(program, state, chain)
         return
     task = program.chain_task[chain]
-    state.chains_left[task] -= 1
-    if state.chains_left[task] == 0:
-        finish(program, state, task)
+    state.remaining_chain_count[task] -= 1
+    if state.remaining_chain_count[task] == 0:
+        finish_task(program, state, task)
 
 
 @compile_function
@@ -376,12 +393,12 @@ def is_trace_full(state: State) -> bool:
 
 
 @compile_function
-def note_flows(program: Program, state: State, previous: int) -> None:
+def trace_flows(program: Program, state: State, previous: int) -> None:
     """Append the flows that have just ended to the trace. They follow the moving flows in `flows`, up to `previous`."""
     if state.flow_rows.shape[0] == 0:
         return
     for position in range(state.counters[FLOWS], previous):
-        message = state.flows[position]
+        message = state.flow_messages[position]
         row = state.flow_rows[state.counters[FLOW_ROWS]]
         row[0] = message
         row[1] = state.chain_round[program.group_chain[program.message_group[message]]]
@@ -391,13 +408,13 @@ def note_flows(program: Program, state: State, previous: int) -> None:
 
 
 @compile_function
-def note_rates(routes: Routes, state: State) -> None:
+def trace_rates(routes: Routes, state: State) -> None:
     """Append the links whose rate has changed to the trace."""
     rate = np.zeros(state.link_rate.size)
     for position in range(state.counters[FLOWS]):
-        message = state.flows[position]
-        path = routes.path[message]
-        for entry in range(routes.first[path], routes.first[path + 1]):
+        message = state.flow_messages[position]
+        path = routes.path_of_message[message]
+        for entry in range(routes.first_link[path], routes.first_link[path + 1]):
             rate[routes.links[entry]] += state.flow_rate[message]
     for link in range(rate.size):
         if rate[link] != state.link_rate[link]:

@@ -32,12 +32,12 @@ from sim.models.network.engine.loop import (
     FULL,
     STALLED,
     TICK_S,
-    begin,
-    finish,
+    begin_communication,
+    finish_task,
     free_device,
-    note_arrival,
     occupy_devices,
-    start,
+    record_arrival,
+    start_task,
 )
 from sim.models.network.engine.program import (
     DONE,
@@ -50,13 +50,13 @@ from sim.models.network.engine.program import (
     Program,
     State,
 )
-from sim.models.network.engine.timers import take_timer
+from sim.models.network.engine.timers import pop_timer
 
 __all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
 
 
 @compile_function
-def set_event(queues: Queues, when_s: float, item: int) -> None:
+def push_event(queues: Queues, when_s: float, item: int) -> None:
     """Push an event onto the heap; of events at equal times the older one comes first."""
     counters, events = queues.counters, queues.events
     position, order = counters[EVENTS], counters[SET]
@@ -72,7 +72,7 @@ def set_event(queues: Queues, when_s: float, item: int) -> None:
 
 
 @compile_function
-def take_event(queues: Queues) -> int:
+def pop_event(queues: Queues) -> int:
     """Remove the first event and return its item."""
     counters, events = queues.counters, queues.events
     item = events[0]["item"]
@@ -91,9 +91,9 @@ def take_event(queues: Queues) -> int:
 
 
 @compile_function
-def _comes_before(events: Table, first_mark: int, second: int) -> bool:
-    at_s, other_s = events[first_mark]["at_s"], events[second]["at_s"]
-    return bool(at_s < other_s or (at_s == other_s and events[first_mark]["order"] < events[second]["order"]))
+def _comes_before(events: Table, first: int, second: int) -> bool:
+    at_s, other_s = events[first]["at_s"], events[second]["at_s"]
+    return bool(at_s < other_s or (at_s == other_s and events[first]["order"] < events[second]["order"]))
 
 
 @compile_function
@@ -106,8 +106,8 @@ def send_train(
     counters[UNUSED] = train["following"]
     counters[FREE] -= 1
     train["message"], train["opened"] = message, connection["times_opened"]
-    train["hop"] = paths.first[connection["path"]]
-    train["end"] = paths.first[connection["path"] + 1]
+    train["hop"] = paths.first_link[connection["path"]]
+    train["end"] = paths.first_link[connection["path"] + 1]
     train["begin"], train["count"] = begin, count
     train["marked"] = 0.0
     train["tail_s"] = train["sent_s"] = now_s
@@ -146,7 +146,7 @@ def free_link(queues: Queues, transport: Transport, link_number: int, now_s: flo
     if link["marks"] and count > 0:
         train = queues.trains[link["sending"]]
         marked_share = _count_marked(
-            link["initial"], link["waiting"] - count + 1, count, transport.marks_above
+            link["initial"], link["waiting"] - count + 1, count, transport.mark_threshold
         )
         train["marked"] = max(train["marked"], marked_share)
     link["waiting"] -= count
@@ -175,24 +175,27 @@ def _send_over_link(
     link["serving"], link["sending"], link["initial"] = count, position, link["waiting"]
     train["hop"] += 1
     is_last = train["hop"] == train["end"]
-    flight_s = transport.link_s if is_last else transport.link_s + transport.relay_s
+    flight_s = transport.link_delay_s if is_last else transport.link_delay_s + transport.relay_delay_s
     train["tail_s"] = end_s + flight_s
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
     # Events at equal times occur in the order in which they were set: the link marks its train, then the train arrives.
-    set_event(queues, end_s, -1 - link_number)
-    set_event(queues, first_s + flight_s, position)
+    push_event(queues, end_s, -1 - link_number)
+    push_event(queues, first_s + flight_s, position)
 
 
 @compile_function
-def _count_marked(first_mark: float, last: float, count: int, limit: float) -> float:
-    """Return how many of `count` packets find a queue longer than `limit` when they leave it.
+def _count_marked(first_length: float, last_length: float, count: int, mark_threshold: float) -> float:
+    """Return how many of `count` packets find a queue longer than `mark_threshold` when they leave it.
 
-    The length of the queue is interpolated between `first_mark`, at the first packet, and `last`, at the last packet.
+    The length of the queue is interpolated between `first_length`, at the first packet, and `last_length`, at the last
+    packet.
     """
-    longest, shortest = max(first_mark, last), min(first_mark, last)
-    if shortest > limit:
+    longest, shortest = max(first_length, last_length), min(first_length, last_length)
+    if shortest > mark_threshold:
         return count * 1.0
-    return count * (longest - limit) / (longest - shortest + 1.0) if longest > limit else 0.0
+    return (
+        count * (longest - mark_threshold) / (longest - shortest + 1.0) if longest > mark_threshold else 0.0
+    )
 
 
 @compile_function
@@ -206,15 +209,15 @@ def connect(
     connection["packets"] = packets
     connection["sent"] = connection["acked"] = 0
     connection["is_open"] = False
-    connection["window"] = transport.window
-    connection["slow_start_until"] = transport.slow_start_until
+    connection["window"] = transport.initial_window
+    connection["slow_start_until"] = transport.slow_start_threshold
     connection["arrivals"] = connection["marked_arrivals"] = connection["marked_part"] = 0.0
     connection["update_at_arrivals"] = 2.0
     connection["round_trip_s"] = connection["deviation_s"] = 0.0
     connection["timeout_s"] = connection["first_timeout_s"]
     connection["deadline_s"] = now_s + connection["timeout_s"]
     position = queues.counters[ACTIVE]
-    queues.active[position], connection["place"] = message, position
+    queues.open_messages[position], connection["place"] = message, position
     queues.counters[ACTIVE] += 1
     send_train(queues, paths, transport, message, -1, 0, now_s)
 
@@ -223,8 +226,8 @@ def connect(
 def close(queues: Queues, message: int) -> None:
     """Close a connection; its trains that still move are ignored when they arrive."""
     queues.counters[ACTIVE] -= 1
-    position, last = queues.connections[message]["place"], queues.active[queues.counters[ACTIVE]]
-    queues.active[position], queues.connections[last]["place"] = last, position
+    position, last = queues.connections[message]["place"], queues.open_messages[queues.counters[ACTIVE]]
+    queues.open_messages[position], queues.connections[last]["place"] = last, position
     queues.connections[message]["times_opened"] += 1
 
 
@@ -237,8 +240,8 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
     arrival = queues.trains[train]
     message, count = arrival["message"], arrival["count"]
     connection = queues.connections[message]
-    _note_marks(queues, message, max(count, 1), arrival["marked"])
-    _note_round_trip(queues, transport, message, now_s - arrival["sent_s"])
+    _count_marks(queues, message, max(count, 1), arrival["marked"])
+    _update_round_trip(queues, transport, message, now_s - arrival["sent_s"])
     if arrival["begin"] < 0:
         if connection["is_open"]:
             return False
@@ -262,7 +265,7 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
 
 
 @compile_function
-def _note_marks(queues: Queues, message: int, count: int, marked_share: float) -> None:
+def _count_marks(queues: Queues, message: int, count: int, marked_share: float) -> None:
     """Count packets and marks; once per window multiply the window by 1 - (smoothed share of marked packets) / 2."""
     connection = queues.connections[message]
     connection["arrivals"] += count
@@ -271,8 +274,8 @@ def _note_marks(queues: Queues, message: int, count: int, marked_share: float) -
     if marked_share > 0:
         connection["slow_start_until"] = min(connection["slow_start_until"], window)
     if connection["arrivals"] >= connection["update_at_arrivals"]:
-        part = connection["marked_arrivals"] / connection["arrivals"]
-        connection["marked_part"] += (part - connection["marked_part"]) / 16
+        marked_fraction = connection["marked_arrivals"] / connection["arrivals"]
+        connection["marked_part"] += (marked_fraction - connection["marked_part"]) / 16
         connection["arrivals"] = connection["marked_arrivals"] = 0.0
         if connection["marked_part"] > 0:
             window = max(window * (1 - connection["marked_part"] / 2), 1.0)
@@ -281,7 +284,7 @@ def _note_marks(queues: Queues, message: int, count: int, marked_share: float) -
 
 
 @compile_function
-def _note_round_trip(queues: Queues, transport: Transport, message: int, round_trip_s: float) -> None:
+def _update_round_trip(queues: Queues, transport: Transport, message: int, round_trip_s: float) -> None:
     """Update the estimates of the round trip and set the timeout (RFC 2988)."""
     connection = queues.connections[message]
     if connection["round_trip_s"] > 0:
@@ -332,7 +335,7 @@ def _send_window(queues: Queues, paths: Paths, transport: Transport, message: in
 def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
     """Retransmit on connections whose deadline has passed, with a window of one packet and twice the timeout."""
     for position in range(queues.counters[ACTIVE]):
-        message = queues.active[position]
+        message = queues.open_messages[position]
         connection = queues.connections[message]
         if connection["deadline_s"] >= now_s:
             continue
@@ -352,11 +355,11 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
 @compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
     """Run until all tasks have ended, nothing can move or too few trains are free; return the reason."""
-    counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready
+    counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready_tasks
     while True:
         while counters[READY_OUT] < counters[READY_IN]:
             counters[READY_OUT] += 1
-            start(program, state, ready[counters[READY_OUT] - 1])
+            start_task(program, state, ready[counters[READY_OUT] - 1])
         if counters[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             _handle_timer(program, state, paths, queues, transport)
             continue
@@ -381,12 +384,12 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
 @compile_function
 def _handle_timer(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> None:
     """Handle the first timer."""
-    kind, item = take_timer(state)
+    kind, item = pop_timer(state)
     if kind == COMPUTED:
         free_device(program, state, item)
-        finish(program, state, item)
+        finish_task(program, state, item)
     elif kind == BEGIN:
-        begin(program, state, item)
+        begin_communication(program, state, item)
     else:
         _open_connections(program, state, paths, queues, transport, item)
 
@@ -403,13 +406,13 @@ def _move_trains(
     while counters[FREE] >= counters[ACTIVE] + transport.max_trains_per_event:
         event_s = events[0]["at_s"] if counters[EVENTS] else np.inf
         when_s = min(event_s, until_s)
-        if counters[ACTIVE] and counters[SCANS] * transport.scan_s < when_s:
+        if counters[ACTIVE] and counters[SCANS] * transport.scan_period_s < when_s:
             _check_timeouts(paths, queues, transport, clock)
             continue
         if event_s > until_s or event_s == np.inf:
             return -1
         clock[0] = max(event_s, clock[0])
-        item = take_event(queues)
+        item = pop_event(queues)
         if item < 0:
             free_link(queues, transport, -1 - item, clock[0])
             continue
@@ -432,13 +435,13 @@ def _check_timeouts(paths: Paths, queues: Queues, transport: Transport, clock: F
 
     Scans that were due while no connection was open are skipped.
     """
-    due_s = queues.counters[SCANS] * transport.scan_s
+    due_s = queues.counters[SCANS] * transport.scan_period_s
     if due_s > clock[0]:
         clock[0] = due_s
         time_out(queues, paths, transport, due_s)
         queues.counters[SCANS] += 1
     else:
-        queues.counters[SCANS] = int(clock[0] / transport.scan_s) + 1
+        queues.counters[SCANS] = int(clock[0] / transport.scan_period_s) + 1
 
 
 @compile_function
@@ -448,33 +451,33 @@ def _open_connections(
     """Open the connections of a group's messages; a hash chooses one of the paths of each pair."""
     opened_count, chain_round = 0, state.chain_round[program.group_chain[group]]
     for message in range(program.message_first[group], program.message_first[group + 1]):
-        pair = paths.pair[message]
-        first_mark, count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
+        pair = paths.pair_of_message[message]
+        first_path, count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
         packets = program.message_bytes[message] // transport.packet_bytes
         if packets == 0 or count == 0:
             continue
-        path = first_mark + _hash(message, chain_round, transport.seed) % count
+        path = first_path + _hash(message, chain_round, transport.seed) % count
         connect(queues, paths, transport, message, packets, path, state.clock[0])
         opened_count += 1
-    state.flow_count_left[group] = opened_count
+    state.remaining_flow_count[group] = opened_count
     if opened_count == 0:
-        note_arrival(program, state, group)
+        record_arrival(program, state, group)
 
 
 @compile_function
 def _close_connection(program: Program, state: State, queues: Queues, message: int) -> None:
     close(queues, message)
     group = program.message_group[message]
-    state.flow_count_left[group] -= 1
-    if state.flow_count_left[group] == 0:
-        note_arrival(program, state, group)
+    state.remaining_flow_count[group] -= 1
+    if state.remaining_flow_count[group] == 0:
+        record_arrival(program, state, group)
 
 
 @compile_function
-def _hash(first_mark: int, second: int, third: int) -> int:
+def _hash(first: int, second: int, third: int) -> int:
     """Return a pseudorandom number below 2^31 from three integers (SplitMix64's finaliser)."""
     mixed_bits = np.uint64(0)
-    for value in (first_mark, second, third):
+    for value in (first, second, third):
         mixed_bits = (mixed_bits ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
         mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

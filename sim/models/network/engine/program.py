@@ -75,15 +75,15 @@ class Routes(NamedTuple):
     Many messages may share a path. Reconfiguring a fabric replaces the routes.
     """
 
-    first: Integers
+    first_link: Integers
     links: Integers
-    path: Integers
+    path_of_message: Integers
     """(messages,)"""
 
     @property
     def hops(self) -> Integers:
         """Number of links of each message, (messages,)."""
-        return np.diff(self.first)[self.path]
+        return np.diff(self.first_link)[self.path_of_message]
 
 
 class State(NamedTuple):
@@ -91,48 +91,48 @@ class State(NamedTuple):
 
     clock: Floats
     """(1,) seconds"""
-    rounding: Floats
+    tolerances: Floats
     """(2,) tolerances as shares of the duration of a flow: how late it may end, and how late rates may follow its begin
     and end; 0 for exact times"""
-    due_s: Floats
+    rate_deadline_s: Floats
     """(1,) when the rates must be computed at the latest, if links are dirty"""
     counters: Integers
     """(14,) counters; the module's constants name the indices"""
-    watch: Integers
+    watch_flags: Integers
     """(tasks,) `BEGINS` to leave the loop when a communication begins, `ENDS` when it ends, or their sum"""
-    waits_for: Integers
+    unmet_predecessor_count: Integers
     begin_s: Floats
     end_s: Floats
-    ready: Integers
+    ready_tasks: Integers
     ready_s: Floats
     """(tasks,) when a compute task became ready"""
     device_task: Integers
     device_first: Integers
     device_last: Integers
     queued_next: Integers
-    idle: Integers
+    idle_devices: Integers
     """idle devices with queued tasks; the first `counters[IDLE]` entries are valid"""
-    chains_left: Integers
+    remaining_chain_count: Integers
     chain_phase: Integers
     chain_round: Integers
-    groups_left: Integers
-    flow_count_left: Integers
+    remaining_group_count: Integers
+    remaining_flow_count: Integers
     """(groups,) moving flows of a group"""
-    flows: Integers
+    flow_messages: Integers
     """moving messages, in no order; the first `counters[FLOWS]` entries are valid"""
     flow_bytes_left: Floats
-    """(messages,) remaining bytes at `flow_since_s`"""
-    flow_since_s: Floats
+    """(messages,) remaining bytes at `flow_updated_s`"""
+    flow_updated_s: Floats
     flow_rate: Floats
-    flow_until_s: Floats
-    """when the flow at the same index of `flows` ends at its current rate"""
+    flow_end_s: Floats
+    """when the flow at the same index of `flow_messages` ends at its current rate"""
     flow_position: Integers
-    """(messages,) index of a moving flow in `flows`"""
+    """(messages,) index of a moving flow in `flow_messages`"""
     flow_begin_s: Floats
     link_bytes: Integers
     link_rate: Floats
     """(links,) as last traced"""
-    dirty: Integers
+    dirty_links: Integers
     """links whose flows changed since rates were computed; the first `counters[DIRTY]` entries are valid"""
     dirty_mark: Integers
     timer_s: Floats
@@ -148,27 +148,27 @@ class State(NamedTuple):
 class Neighbours(NamedTuple):
     """Paths in use by link, with the rates and limits of their flows.
 
-    Flows on the same path always have the same rate, so rates belong to paths. `first` and `links` are the routes
+    Flows on the same path always have the same rate, so rates belong to paths. `first_link` and `links` are the routes
     without the links that are never full, because those limit no flow. Entry k is the pair of the link `links[k]` and
     its path. In a field described as "list", (entries,), the part of link l begins at `start[l]`.
     """
 
-    first: Integers
+    first_link: Integers
     links: Indices
-    path: Integers
+    path_of_message: Integers
     """(messages,)"""
     flow_count: Integers
     """(paths,) number of moving flows; a path is in use while there are any"""
-    head: Integers
+    first_flow: Integers
     """(paths,) one of these flows, -1 for none"""
-    following: Integers
+    next_flow: Integers
     """(messages,) the next flow on the same path, -1 after the last"""
-    preceding: Integers
+    previous_flow: Integers
     rate: Floats
     """(paths,) rate of each flow as last computed; flows that begin later have none yet"""
     load: Floats
-    """(paths,) sum of the rates of the flows on a path, as `carried` counts it"""
-    start: Integers
+    """(paths,) sum of the rates of the flows on a path, as `carried_rate` counts it"""
+    list_start: Integers
     flow_count_on_link: Integers
     """(links,) number of moving flows"""
     path_count_on_link: Integers
@@ -177,16 +177,16 @@ class Neighbours(NamedTuple):
     """list: paths in use on a link, in no order"""
     entries_on_link: Indices
     """list: entries of these paths"""
-    place: Indices
+    position_on_link: Indices
     """(entries,) index of an entry in `paths_on_link` while its path is in use"""
     level: Floats
     """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
-    carried: Floats
+    carried_rate: Floats
     """(links,) sum of the rates, without free flows while their rates are recomputed"""
-    limit: Integers
+    limiting_link: Integers
     """(paths,) link that limits the flows of a path, -1 for none yet"""
     limited_paths: Indices
-    """list: paths that a link limits, or had limited: a path counts only if its `limit` is this link
+    """list: paths that a link limits, or had limited: a path counts only if its `limiting_link` is this link
     (`proportional`: all paths in use on a link)"""
     limited_count: Integers
     counters: Integers
@@ -200,17 +200,17 @@ class Neighbours(NamedTuple):
     touched_links: Integers
     """links of these paths; the first `counters[TOUCHED]` entries are valid"""
     touch_mark: Integers
-    free_on: Indices
+    free_paths_on_link: Indices
     """list: free paths on a link"""
     free_count: Integers
-    free_flows: Integers
+    free_flow_count: Integers
     """(links,) number of flows on the free paths"""
     share: Floats
     """(paths,) new rates, -1 while the rate still rises"""
-    rising: Integers
+    rising_flow_count: Integers
     """(links,) number of flows whose rate still rises"""
-    room: Floats
-    full_at: Floats
+    free_capacity: Floats
+    full_level: Floats
     """(links,) new level"""
     heap: Integers
     heap_level: Floats
@@ -219,7 +219,7 @@ class Neighbours(NamedTuple):
 
 
 def make_state(
-    program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0, lag: float = 0.0
+    program: Program, link_count: int, *, trace_rows: int = 0, rounding: float = 0.0, lag: float = 0.0
 ) -> State:
     """Return the state at time 0: tasks without predecessors are ready; each trace has room for `trace_rows` rows."""
     (counters, ready), (tasks, devices, chains, groups, messages) = (
@@ -228,36 +228,36 @@ def make_state(
     )
     return State(
         clock=np.zeros(1),
-        rounding=np.array([rounding, lag], dtype=np.float64),
-        due_s=np.full(1, np.inf),
+        tolerances=np.array([rounding, lag], dtype=np.float64),
+        rate_deadline_s=np.full(1, np.inf),
         counters=counters,
-        watch=make_integers(tasks),
-        waits_for=program.predecessor_count.copy(),
+        watch_flags=make_integers(tasks),
+        unmet_predecessor_count=program.predecessor_count.copy(),
         begin_s=np.full(tasks, np.nan),
         end_s=np.full(tasks, np.nan),
-        ready=ready,
+        ready_tasks=ready,
         ready_s=np.zeros(tasks),
         device_task=make_integers(devices, -1),
         device_first=make_integers(devices, -1),
         device_last=make_integers(devices, -1),
         queued_next=make_integers(tasks, -1),
-        idle=make_integers(devices),
-        chains_left=make_integers(tasks),
+        idle_devices=make_integers(devices),
+        remaining_chain_count=make_integers(tasks),
         chain_phase=program.phase_first[:-1].copy(),
         chain_round=make_integers(chains),
-        groups_left=make_integers(chains),
-        flow_count_left=make_integers(groups),
-        flows=make_integers(messages),
+        remaining_group_count=make_integers(chains),
+        remaining_flow_count=make_integers(groups),
+        flow_messages=make_integers(messages),
         flow_bytes_left=np.zeros(messages),
-        flow_since_s=np.zeros(messages),
+        flow_updated_s=np.zeros(messages),
         flow_rate=np.zeros(messages),
-        flow_until_s=np.zeros(messages),
+        flow_end_s=np.zeros(messages),
         flow_position=make_integers(messages),
         flow_begin_s=np.zeros(messages),
-        link_bytes=make_integers(links),
-        link_rate=np.zeros(links),
-        dirty=make_integers(links),
-        dirty_mark=make_integers(links),
+        link_bytes=make_integers(link_count),
+        link_rate=np.zeros(link_count),
+        dirty_links=make_integers(link_count),
+        dirty_mark=make_integers(link_count),
         timer_s=np.zeros(tasks + groups + 1),
         timer_order=make_integers(tasks + groups + 1),
         timer_kind=make_integers(tasks + groups + 1),
@@ -294,30 +294,30 @@ def make_neighbours(
     if in_proportion:
         routes = _separate_paths(routes)
     can_fill = ~never_full[routes.links]
-    first, route_links = np.concatenate([[0], np.cumsum(can_fill)])[routes.first], routes.links[can_fill]
-    messages, paths = routes.path.size, first.size - 1
+    first, route_links = np.concatenate([[0], np.cumsum(can_fill)])[routes.first_link], routes.links[can_fill]
+    messages, paths = routes.path_of_message.size, first.size - 1
     links, entries = never_full.size, route_links.size
     _check_counts(paths=paths, links=links, entries=entries)
     ends = np.cumsum(np.bincount(route_links, minlength=links))
     return Neighbours(
-        first=first,
+        first_link=first,
         links=route_links.astype(np.int32),
-        path=routes.path,
+        path_of_message=routes.path_of_message,
         flow_count=make_integers(paths),
-        head=make_integers(paths, -1),
-        following=make_integers(messages, -1),
-        preceding=make_integers(messages, -1),
+        first_flow=make_integers(paths, -1),
+        next_flow=make_integers(messages, -1),
+        previous_flow=make_integers(messages, -1),
         rate=np.zeros(paths),
         load=np.zeros(paths),
-        start=np.concatenate([[0], ends])[:-1],
+        list_start=np.concatenate([[0], ends])[:-1],
         flow_count_on_link=make_integers(links),
         path_count_on_link=make_integers(links),
         paths_on_link=np.zeros(entries, np.int32),
         entries_on_link=np.zeros(entries, np.int32),
-        place=np.zeros(entries, np.int32),
+        position_on_link=np.zeros(entries, np.int32),
         level=np.full(links, np.inf),
-        carried=np.zeros(links),
-        limit=make_integers(paths, -1),
+        carried_rate=np.zeros(links),
+        limiting_link=make_integers(paths, -1),
         limited_paths=np.zeros(entries, np.int32),
         limited_count=make_integers(links),
         counters=make_integers(5),
@@ -327,13 +327,13 @@ def make_neighbours(
         free_mark=make_integers(paths),
         touched_links=make_integers(links),
         touch_mark=make_integers(links),
-        free_on=np.zeros(entries, np.int32),
+        free_paths_on_link=np.zeros(entries, np.int32),
         free_count=make_integers(links),
-        free_flows=make_integers(links),
+        free_flow_count=make_integers(links),
         share=np.zeros(paths),
-        rising=make_integers(links),
-        room=np.zeros(links),
-        full_at=np.zeros(links),
+        rising_flow_count=make_integers(links),
+        free_capacity=np.zeros(links),
+        full_level=np.zeros(links),
         heap=make_integers(links),
         heap_level=np.zeros(links),
         price=np.zeros(links if in_proportion else 0),
@@ -359,7 +359,7 @@ def _separate_paths(routes: Routes) -> Routes:
     """Return the same routes with a separate path for each message."""
     hops = routes.hops
     first = np.concatenate([[0], np.cumsum(hops)])
-    entry = np.arange(first[-1]) + np.repeat(routes.first[routes.path] - first[:-1], hops)
+    entry = np.arange(first[-1]) + np.repeat(routes.first_link[routes.path_of_message] - first[:-1], hops)
     return make_routes(first, routes.links[entry])
 
 

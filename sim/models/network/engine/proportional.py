@@ -39,9 +39,9 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
     counters = state.counters
     counters[SHARES] += 1
     for position in range(counters[DIRTY]):
-        state.dirty_mark[state.dirty[position]] = 0
+        state.dirty_mark[state.dirty_links[position]] = 0
     counters[DIRTY] = neighbours.counters[JOINED] = 0
-    moving_flows = state.flows[: counters[FLOWS]]
+    moving_flows = state.flow_messages[: counters[FLOWS]]
     count = _count_flows_on_links(neighbours, moving_flows)
     wait, price = neighbours.share, neighbours.price
     for link in range(capacity.size):
@@ -53,7 +53,7 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
             price[link] = np.inf
     for message in moving_flows:
         wait[message] = price[
-            neighbours.links[neighbours.first[message] : neighbours.first[message + 1]]
+            neighbours.links[neighbours.first_link[message] : neighbours.first_link[message + 1]]
         ].sum()
     for _ in range(_MAX_TURNS):
         largest_change = 0.0
@@ -73,9 +73,9 @@ def _count_flows_on_links(neighbours: Neighbours, moving_flows: Integers) -> Int
     count = neighbours.free_count
     count[:] = 0
     for message in moving_flows:
-        for entry in range(neighbours.first[message], neighbours.first[message + 1]):
+        for entry in range(neighbours.first_link[message], neighbours.first_link[message + 1]):
             link = neighbours.links[entry]
-            neighbours.limited_paths[neighbours.start[link] + count[link]] = message
+            neighbours.limited_paths[neighbours.list_start[link] + count[link]] = message
             count[link] += 1
     return count
 
@@ -86,7 +86,7 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
 
     The load falls with the wait and is convex, so Newton steps from below the root never pass it.
     """
-    wait, begin, old_wait = neighbours.share, neighbours.start[link], neighbours.price[link]
+    wait, begin, old_wait = neighbours.share, neighbours.list_start[link], neighbours.price[link]
     smallest_wait, load = np.inf, 0.0
     for position in range(begin, begin + count):
         message = neighbours.limited_paths[position]
@@ -122,19 +122,24 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
 @compile_function
 def _set_rates(state: State, neighbours: Neighbours, moving_flows: Integers) -> None:
     """Set the new rates, and the ends of the flows whose rate changes."""
-    rate, remaining, since_s, now = state.flow_rate, state.flow_bytes_left, state.flow_since_s, state.clock[0]
+    rate, remaining, since_s, now = (
+        state.flow_rate,
+        state.flow_bytes_left,
+        state.flow_updated_s,
+        state.clock[0],
+    )
     for position in range(moving_flows.size):
         message = moving_flows[position]
         new_rate = np.inf
-        if neighbours.first[message] < neighbours.first[message + 1]:
+        if neighbours.first_link[message] < neighbours.first_link[message + 1]:
             new_rate = _round_rate(1.0 / neighbours.share[message])
         if new_rate != rate[message]:
             remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
             since_s[message] = now
             rate[message] = new_rate
             begin_s = state.flow_begin_s[message]
-            state.flow_until_s[position] = compute_end_s(
-                now, remaining[message], new_rate, begin_s, state.rounding[0]
+            state.flow_end_s[position] = compute_end_s(
+                now, remaining[message], new_rate, begin_s, state.tolerances[0]
             )
 
 

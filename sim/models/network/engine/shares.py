@@ -3,10 +3,10 @@
 Rates are max-min fair if and only if each flow crosses a full link on which no flow has a higher rate: its bottleneck
 (Bertsekas and Gallager, Data Networks, 6.5.2). Flows on the same path have the same bottleneck and rate, so rates
 belong to paths, and a path counts as many times as it has flows. A flow that begins or ends changes its links, hence
-the paths that these limit, hence all links of those paths, and so on. These paths are free; all others keep their rates
-while `fill` computes new rates for the free ones. If a path that kept its rate then has a higher rate than the free
-paths on a full link, that path becomes free too, and `fill` runs again. Untouched paths stay fair. A flow whose rate
-does not change is not updated, so that equal flows end at equal times.
+the paths that these limit, hence all links of those paths, and so on. These paths are free; all others keep their
+rates while `fill_links` computes new rates for the free ones. If a path that kept its rate then has a higher rate than
+the free paths on a full link, that path becomes free too, and `fill_links` runs again. Untouched paths stay fair. A
+flow whose rate does not change is not updated, so that equal flows end at equal times.
 
 Filling raises the level of all free flows until a link is full; the flows on this link stop at the level, and the
 others continue to rise. Links that become full within one part in 10^9 of the level count as simultaneous.
@@ -45,22 +45,22 @@ RATE_TOLERANCE = 1e-12
 
 
 @compile_function
-def fill(neighbours: Neighbours, capacity: Floats) -> None:
+def fill_links(neighbours: Neighbours, capacity: Floats) -> None:
     """Compute the shares of the free paths, the link that limits each, and the level of each touched link.
 
     A heap orders these links by the level at which each becomes full. An entry may be out of date, because flows
     that stop elsewhere raise the level; levels only rise, so it is enough to correct an entry when it comes first.
     """
-    _prepare(neighbours, capacity)
+    _prepare_heap(neighbours, capacity)
     first, links, room, rising, free_on = (
-        neighbours.first,
+        neighbours.first_link,
         neighbours.links,
-        neighbours.room,
-        neighbours.rising,
-        neighbours.free_on,
+        neighbours.free_capacity,
+        neighbours.rising_flow_count,
+        neighbours.free_paths_on_link,
     )
     start, free_count, limited, limited_count = (
-        neighbours.start,
+        neighbours.list_start,
         neighbours.free_count,
         neighbours.limited_paths,
         neighbours.limited_count,
@@ -69,8 +69,8 @@ def fill(neighbours: Neighbours, capacity: Floats) -> None:
         neighbours.heap,
         neighbours.heap_level,
         neighbours.share,
-        neighbours.limit,
-        neighbours.full_at,
+        neighbours.limiting_link,
+        neighbours.full_level,
     )
     size, level, flow_count = neighbours.counters[TOUCHED], -1.0, neighbours.flow_count
     for position in range(size // 2 - 1, -1, -1):
@@ -106,20 +106,20 @@ def fill(neighbours: Neighbours, capacity: Floats) -> None:
 
 
 @compile_function
-def _prepare(neighbours: Neighbours, capacity: Floats) -> None:
+def _prepare_heap(neighbours: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = (
         neighbours.touched_links,
-        neighbours.room,
-        neighbours.rising,
+        neighbours.free_capacity,
+        neighbours.rising_flow_count,
         neighbours.heap,
         neighbours.heap_level,
     )
     count, free_count, carried, free_flows = (
         neighbours.path_count_on_link,
         neighbours.free_count,
-        neighbours.carried,
-        neighbours.free_flows,
+        neighbours.carried_rate,
+        neighbours.free_flow_count,
     )
     for position in range(neighbours.counters[TOUCHED]):
         link = touched[position]
@@ -128,7 +128,7 @@ def _prepare(neighbours: Neighbours, capacity: Floats) -> None:
         room[link] = (
             capacity[link] if free_count[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
-        neighbours.limited_count[link], neighbours.full_at[link] = 0, np.inf
+        neighbours.limited_count[link], neighbours.full_level[link] = 0, np.inf
         heap[position] = link
         levels[position] = room[link] / rising[link] if rising[link] else np.inf
 
@@ -182,26 +182,31 @@ def _stop_paths(
 
 
 @compile_function
-def join(state: State, neighbours: Neighbours, begin: int) -> None:
+def add_flows(state: State, neighbours: Neighbours, begin: int) -> None:
     """Add the new flows, from index `begin` on."""
-    flows, first, links, size = state.flows, neighbours.first, neighbours.links, neighbours.counters
+    flows, first, links, size = (
+        state.flow_messages,
+        neighbours.first_link,
+        neighbours.links,
+        neighbours.counters,
+    )
     start, count, on_link, on_entry, position_of = (
-        neighbours.start,
+        neighbours.list_start,
         neighbours.path_count_on_link,
         neighbours.paths_on_link,
         neighbours.entries_on_link,
-        neighbours.place,
+        neighbours.position_on_link,
     )
     path_of, flow_count, head, following, preceding = (
-        neighbours.path,
+        neighbours.path_of_message,
         neighbours.flow_count,
-        neighbours.head,
-        neighbours.following,
-        neighbours.preceding,
+        neighbours.first_flow,
+        neighbours.next_flow,
+        neighbours.previous_flow,
     )
     counters, dirty, mark, on_flows = (
         state.counters,
-        state.dirty,
+        state.dirty_links,
         state.dirty_mark,
         neighbours.flow_count_on_link,
     )
@@ -223,7 +228,7 @@ def join(state: State, neighbours: Neighbours, begin: int) -> None:
                 count[link] += 1
             _mark_dirty(counters, dirty, mark, link)
         if is_first:
-            neighbours.limit[path] = -1
+            neighbours.limiting_link[path] = -1
         if first[path] < first[path + 1] and neighbours.joined_mark[path] == 0:
             neighbours.joined_mark[path] = 1
             neighbours.joined_paths[size[JOINED]] = path
@@ -231,30 +236,30 @@ def join(state: State, neighbours: Neighbours, begin: int) -> None:
 
 
 @compile_function
-def leave(state: State, neighbours: Neighbours, end: int) -> None:
+def remove_flows(state: State, neighbours: Neighbours, end: int) -> None:
     """Remove the flows that have ended. In `flows` they follow the moving flows, up to `end`."""
-    flows, first, links, rate = state.flows, neighbours.first, neighbours.links, state.flow_rate
+    flows, first, links, rate = state.flow_messages, neighbours.first_link, neighbours.links, state.flow_rate
     start, count, on_link, on_entry, position_of = (
-        neighbours.start,
+        neighbours.list_start,
         neighbours.path_count_on_link,
         neighbours.paths_on_link,
         neighbours.entries_on_link,
-        neighbours.place,
+        neighbours.position_on_link,
     )
     path_of, flow_count, head, following, preceding = (
-        neighbours.path,
+        neighbours.path_of_message,
         neighbours.flow_count,
-        neighbours.head,
-        neighbours.following,
-        neighbours.preceding,
+        neighbours.first_flow,
+        neighbours.next_flow,
+        neighbours.previous_flow,
     )
     counters, dirty, mark, on_flows = (
         state.counters,
-        state.dirty,
+        state.dirty_links,
         state.dirty_mark,
         neighbours.flow_count_on_link,
     )
-    carried = neighbours.carried
+    carried = neighbours.carried_rate
     for position in range(counters[FLOWS], end):
         message = flows[position]
         path = path_of[message]
@@ -268,7 +273,7 @@ def leave(state: State, neighbours: Neighbours, end: int) -> None:
         neighbours.load[path] -= rate[message]
         is_last, lost_rate = flow_count[path] == 0, rate[message]
         if is_last:
-            neighbours.limit[path], neighbours.rate[path], neighbours.load[path] = -1, 0.0, 0.0
+            neighbours.limiting_link[path], neighbours.rate[path], neighbours.load[path] = -1, 0.0, 0.0
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             on_flows[link] -= 1
@@ -292,15 +297,15 @@ def _mark_dirty(counters: Integers, dirty: Integers, mark: Integers, link: int) 
 
 
 @compile_function
-def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
+def set_fair_rates(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     """Set the fair rates and the ends of the flows that the last changes affect."""
     state.counters[STAMP] += 1
     state.counters[SHARES] += 1
     stamp, size = state.counters[STAMP], neighbours.counters
-    _begin_with_changes(state, neighbours, stamp)
+    _free_changed_paths(state, neighbours, stamp)
     while True:
         _free_affected_paths(neighbours, stamp)
-        fill(neighbours, capacity)
+        fill_links(neighbours, capacity)
         _free_faster_paths(neighbours, stamp)
         if size[FREE] == size[FREE_VISITED]:
             break
@@ -309,11 +314,11 @@ def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
 
 
 @compile_function
-def _begin_with_changes(state: State, neighbours: Neighbours, stamp: int) -> None:
+def _free_changed_paths(state: State, neighbours: Neighbours, stamp: int) -> None:
     """Touch the links that changed, and free the paths of new flows."""
     counters, size = state.counters, neighbours.counters
     for position in range(counters[DIRTY]):
-        link = state.dirty[position]
+        link = state.dirty_links[position]
         state.dirty_mark[link] = 0
         neighbours.touch_mark[link] = stamp
         neighbours.touched_links[position] = link
@@ -329,11 +334,16 @@ def _begin_with_changes(state: State, neighbours: Neighbours, stamp: int) -> Non
 @compile_function
 def _free_affected_paths(neighbours: Neighbours, stamp: int) -> None:
     """Free the paths that a touched link limits, and touch the links of free paths, until nothing is added."""
-    first, links, start, level = neighbours.first, neighbours.links, neighbours.start, neighbours.level
+    first, links, start, level = (
+        neighbours.first_link,
+        neighbours.links,
+        neighbours.list_start,
+        neighbours.level,
+    )
     limited, limited_count, limit, free, touched = (
         neighbours.limited_paths,
         neighbours.limited_count,
-        neighbours.limit,
+        neighbours.limiting_link,
         neighbours.free_paths,
         neighbours.touched_links,
     )
@@ -344,12 +354,12 @@ def _free_affected_paths(neighbours: Neighbours, stamp: int) -> None:
         neighbours.share,
     )
     free_on, free_count, carried, load = (
-        neighbours.free_on,
+        neighbours.free_paths_on_link,
         neighbours.free_count,
-        neighbours.carried,
+        neighbours.carried_rate,
         neighbours.load,
     )
-    flow_count, free_flows = neighbours.flow_count, neighbours.free_flows
+    flow_count, free_flows = neighbours.flow_count, neighbours.free_flow_count
     paths, reached, path_index, link_index = (
         size[FREE],
         size[TOUCHED],
@@ -391,7 +401,7 @@ def _free_affected_paths(neighbours: Neighbours, stamp: int) -> None:
 def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
     """Free the paths that kept a higher rate than the free paths on a link that is now full."""
     start, count, on_link, free_mark, free = (
-        neighbours.start,
+        neighbours.list_start,
         neighbours.path_count_on_link,
         neighbours.paths_on_link,
         neighbours.free_mark,
@@ -400,7 +410,7 @@ def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
     rate, paths = neighbours.rate, neighbours.counters[FREE]
     for position in range(neighbours.counters[TOUCHED]):
         link = neighbours.touched_links[position]
-        full_at = neighbours.full_at[link]
+        full_at = neighbours.full_level[link]
         if (
             full_at >= neighbours.level[link] * (1 - RATE_TOLERANCE)
             or neighbours.free_count[link] == count[link]
@@ -420,11 +430,16 @@ def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
 @compile_function
 def _store_levels(neighbours: Neighbours, capacity: Floats) -> None:
     """Store the levels and loads of the touched links for the next change."""
-    level, carried, full_at, room = neighbours.level, neighbours.carried, neighbours.full_at, neighbours.room
+    level, carried, full_at, room = (
+        neighbours.level,
+        neighbours.carried_rate,
+        neighbours.full_level,
+        neighbours.free_capacity,
+    )
     for link in neighbours.touched_links[: neighbours.counters[TOUCHED]]:
         level[link] = full_at[link]
         carried[link] = capacity[link] - room[link]
-        neighbours.free_count[link] = neighbours.free_flows[link] = 0
+        neighbours.free_count[link] = neighbours.free_flow_count[link] = 0
 
 
 @compile_function
@@ -433,16 +448,16 @@ def _set_rates(state: State, neighbours: Neighbours) -> None:
     rate, remaining, since_s, until_s = (
         state.flow_rate,
         state.flow_bytes_left,
-        state.flow_since_s,
-        state.flow_until_s,
+        state.flow_updated_s,
+        state.flow_end_s,
     )
     position_of, begin_s, rounding, now = (
         state.flow_position,
         state.flow_begin_s,
-        state.rounding[0],
+        state.tolerances[0],
         state.clock[0],
     )
-    head, following = neighbours.head, neighbours.following
+    head, following = neighbours.first_flow, neighbours.next_flow
     for path in neighbours.free_paths[: neighbours.counters[FREE]]:
         new_rate, message = neighbours.share[path], head[path]
         neighbours.rate[path], neighbours.load[path] = new_rate, new_rate * neighbours.flow_count[path]

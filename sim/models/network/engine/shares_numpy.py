@@ -17,55 +17,63 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.shares import LEVEL_FACTOR
 
 
-def join(state: State, neighbours: Neighbours, begin: int) -> None:
+def add_flows(state: State, neighbours: Neighbours, begin: int) -> None:
     """Count the flows from index `begin` on at their links, and mark these links as changed."""
-    _change_counts(state, neighbours, state.flows[begin : state.counters[FLOWS]], 1)
+    _change_counts(state, neighbours, state.flow_messages[begin : state.counters[FLOWS]], 1)
 
 
-def leave(state: State, neighbours: Neighbours, end: int) -> None:
+def remove_flows(state: State, neighbours: Neighbours, end: int) -> None:
     """Remove the flows that have ended from their links. They follow the moving flows, up to `end`."""
-    _change_counts(state, neighbours, state.flows[state.counters[FLOWS] : end], -1)
+    _change_counts(state, neighbours, state.flow_messages[state.counters[FLOWS] : end], -1)
 
 
 def _change_counts(state: State, neighbours: Neighbours, messages: Integers, change: int) -> None:
     for message in messages:
-        path = neighbours.path[message]
-        links = neighbours.links[neighbours.first[path] : neighbours.first[path + 1]]
+        path = neighbours.path_of_message[message]
+        links = neighbours.links[neighbours.first_link[path] : neighbours.first_link[path + 1]]
         neighbours.flow_count_on_link[links] += change
         touched_links = links[state.dirty_mark[links] == 0]
         begin = state.counters[DIRTY]
-        state.dirty[begin : begin + touched_links.size], state.dirty_mark[touched_links] = touched_links, 1
+        state.dirty_links[begin : begin + touched_links.size], state.dirty_mark[touched_links] = (
+            touched_links,
+            1,
+        )
         state.counters[DIRTY] += touched_links.size
 
 
-def share(state: State, neighbours: Neighbours, capacity: Floats) -> None:
+def set_fair_rates(state: State, neighbours: Neighbours, capacity: Floats) -> None:
     """Set the fair rates of all moving flows, and the ends of flows whose rate changes."""
     state.counters[SHARES] += 1
     state.counters[DIRTY] = 0
     state.dirty_mark[:] = 0
-    moving_flows = state.flows[: state.counters[FLOWS]]
-    rates = compute_fair_rates(neighbours.path[moving_flows], neighbours.first, neighbours.links, capacity)
+    moving_flows = state.flow_messages[: state.counters[FLOWS]]
+    rates = compute_fair_rates(
+        neighbours.path_of_message[moving_flows], neighbours.first_link, neighbours.links, capacity
+    )
     changed_positions = np.flatnonzero(rates != state.flow_rate[moving_flows])
     moving_flows, rates, now = moving_flows[changed_positions], rates[changed_positions], state.clock[0]
     remaining = state.flow_bytes_left[moving_flows] - state.flow_rate[moving_flows] * (
-        now - state.flow_since_s[moving_flows]
+        now - state.flow_updated_s[moving_flows]
     )
     state.flow_bytes_left[moving_flows] = remaining = np.maximum(remaining, 0.0)
-    state.flow_since_s[moving_flows] = now
+    state.flow_updated_s[moving_flows] = now
     state.flow_rate[moving_flows] = rates
     wait_s = np.divide(remaining, rates, out=np.where(remaining > 0, np.inf, 0.0), where=rates > 0)
-    state.flow_until_s[changed_positions] = now + wait_s
-    if state.rounding[0] > 0:
+    state.flow_end_s[changed_positions] = now + wait_s
+    if state.tolerances[0] > 0:
         _round_ends(state, changed_positions[rates > 0])
 
 
 def _round_ends(state: State, changed_positions: Integers) -> None:
     """Round the ends of the flows at these indices, as `timers.round_end_s`."""
-    begin_s, end_s = state.flow_begin_s[state.flows[changed_positions]], state.flow_until_s[changed_positions]
+    begin_s, end_s = (
+        state.flow_begin_s[state.flow_messages[changed_positions]],
+        state.flow_end_s[changed_positions],
+    )
     is_lasting = end_s > begin_s
-    _, exponent = np.frexp((end_s - begin_s)[is_lasting] * state.rounding[0])
+    _, exponent = np.frexp((end_s - begin_s)[is_lasting] * state.tolerances[0])
     step_s = np.ldexp(1.0, exponent - 1)
-    state.flow_until_s[changed_positions[is_lasting]] = np.ceil(end_s[is_lasting] / step_s) * step_s
+    state.flow_end_s[changed_positions[is_lasting]] = np.ceil(end_s[is_lasting] / step_s) * step_s
 
 
 def compute_fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:

@@ -49,7 +49,7 @@ def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
 
 
 @compile_function
-def take_timer(state: State) -> tuple[int, int]:
+def pop_timer(state: State) -> tuple[int, int]:
     """Remove the first timer and return its kind and item."""
     kind, item = state.timer_kind[TOP], state.timer_item[TOP]
     state.counters[TIMERS] -= 1
@@ -69,13 +69,15 @@ def take_timer(state: State) -> tuple[int, int]:
 
 
 @compile_function
-def compute_end_s(now_s: float, remaining: float, rate: float, begin_s: float, rounding: float) -> float:
-    """Return when a flow with `remaining` bytes ends at this rate; infinity if it has bytes left and a rate of 0."""
+def compute_end_s(
+    now_s: float, remaining_bytes: float, rate: float, begin_s: float, rounding: float
+) -> float:
+    """Return when a flow with `remaining_bytes` ends at this rate; infinity if it has bytes left and a rate of 0."""
     if rate > 0:
-        end = now_s + remaining / rate
+        end = now_s + remaining_bytes / rate
         return round_end_s(begin_s, end, rounding) if rounding > 0 else end
     # With no bytes left only a rounded end lies ahead: if the link dies before it, the flow ends now.
-    return np.inf if remaining > 0 else now_s
+    return np.inf if remaining_bytes > 0 else now_s
 
 
 @compile_function

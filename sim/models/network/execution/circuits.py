@@ -62,7 +62,7 @@ class Controller:
     Raises `ValueError` for values out of range, and for options of other controllers.
     """
 
-    when: Literal["once", "per-iteration", "every", "per-layer"] = "every"
+    switching_rule: Literal["once", "per-iteration", "every", "per-layer"] = "every"
     period_s: float = 50e-3
     hysteresis: float = 0.0
     look_ahead: int = 0
@@ -74,15 +74,16 @@ class Controller:
             raise ValueError(
                 f"hysteresis is {self.hysteresis} and look_ahead {self.look_ahead}: both must be finite, 0 or more"
             )
-        if self.hysteresis and self.when in ("once", "per-iteration"):
+        if self.hysteresis and self.switching_rule in ("once", "per-iteration"):
             raise ValueError(
-                f"hysteresis is {self.hysteresis}, but controller {self.when} has no hysteresis, because its circuits "
+                f"hysteresis is {self.hysteresis}, but controller {self.switching_rule} has no hysteresis, because"
+                " its circuits "
                 "do not move during an iteration: set it to 0"
             )
-        if self.look_ahead and self.when != "per-layer":
+        if self.look_ahead and self.switching_rule != "per-layer":
             raise ValueError(
                 f"look_ahead is {self.look_ahead}, but only controller per-layer uses it: set it to 0 for "
-                f"{self.when}, or choose per-layer"
+                f"{self.switching_rule}, or choose per-layer"
             )
 
 
@@ -90,30 +91,31 @@ class Controller:
 class CircuitSwitch:
     """A switch with `degree` circuits of `rate_gbps` from and to each node; circuits that move are dark for `delay_s`.
 
-    `allocate` replaces the choice by marginal use, `cost` the price of the switch. With a `domain` above 1 each of the
-    `nodes` is a host of `domain` GPUs: these are the nodes of the fabric, each with `domain_gbps` to and from its host.
+    `allocator` replaces the choice by marginal use, `cost` the price of the switch. With a `domain_size` above 1 each
+    of the `node_count` is a host of `domain_size` GPUs: these are the nodes of the fabric, each with `domain_gbps` to
+    and from its host.
     """
 
-    nodes: int
+    node_count: int
     degree: int
     rate_gbps: float
     controller: Controller = Controller()
     delay_s: float = 10e-3
-    forwarding: bool = False
+    hosts_forward: bool = False
     packet_gbps: float = 0.0
-    domain: int = 1
+    domain_size: int = 1
     domain_gbps: float = 0.0
-    allocate: Allocator | None = None
+    allocator: Allocator | None = None
     cost: Cost | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(self.nodes, self.rate_gbps)
-        if self.nodes < 2 or self.degree < 1 + self.forwarding:
+        check_sizes(self.node_count, self.rate_gbps)
+        if self.node_count < 2 or self.degree < 1 + self.hosts_forward:
             raise ValueError(
-                f"{self.nodes} nodes with degree {self.degree}: circuits need at least 2 nodes and a degree "
+                f"{self.node_count} nodes with degree {self.degree}: circuits need at least 2 nodes and a degree "
                 "of at least 1, or 2 with forwarding"
             )
-        if self.forwarding and self.packet_gbps:
+        if self.hosts_forward and self.packet_gbps:
             raise ValueError(
                 f"packet_gbps is {self.packet_gbps}, but circuits with forwarding have no packet switch: set it to 0"
             )
@@ -122,7 +124,7 @@ class CircuitSwitch:
                 f"packet_gbps is {self.packet_gbps} and delay_s {self.delay_s}: both must be 0 or more"
             )
         period_s = self.controller.period_s
-        if self.controller.when == "every" and self.delay_s >= period_s:
+        if self.controller.switching_rule == "every" and self.delay_s >= period_s:
             raise ValueError(
                 f"circuits are dark for {self.delay_s * 1e3:g} ms, but move every {period_s * 1e3:g} ms: choose a "
                 "longer period"
@@ -133,17 +135,17 @@ class CircuitSwitch:
 
         The links up to a packet switch and down from it follow, then the links of domains.
         """
-        pairs, nodes = self.nodes**2, np.arange(self.nodes)
-        sources, targets = np.divmod(np.arange(pairs), self.nodes)
+        pairs, nodes = self.node_count**2, np.arange(self.node_count)
+        sources, targets = np.divmod(np.arange(pairs), self.node_count)
         rate_bps, name = (
             np.full(pairs, self.rate_gbps * 1e9),
-            "circuits+forwarding" if self.forwarding else "circuits",
+            "circuits+forwarding" if self.hosts_forward else "circuits",
         )
         capacity_bps = np.zeros(pairs)
         if self.packet_gbps:
             switch, packet_bps = (
-                np.full(self.nodes, self.nodes),
-                np.full(2 * self.nodes, self.packet_gbps * 1e9),
+                np.full(self.node_count, self.node_count),
+                np.full(2 * self.node_count, self.packet_gbps * 1e9),
             )
             sources, targets = (
                 np.concatenate([sources, nodes, switch]),
@@ -153,7 +155,7 @@ class CircuitSwitch:
             name = "circuits+packets"
         fabric = Fabric(
             name=name,
-            nodes=self.nodes,
+            node_count=self.node_count,
             sources=sources,
             targets=targets,
             capacity_bps=capacity_bps,
@@ -161,21 +163,21 @@ class CircuitSwitch:
             never_full=np.zeros(sources.size, dtype=bool),
             router=CyclicRouter(self._route_before_choice, 1),
             hosts_forward=True,
-            cost=self.cost or compute_circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
+            cost=self.cost or compute_circuit_switch_cost(self.node_count, self.degree, self.rate_gbps),
         )
-        return fabric if self.domain == 1 else share_hosts(fabric, self.domain, self.domain_gbps)
+        return fabric if self.domain_size == 1 else share_hosts(fabric, self.domain_size, self.domain_gbps)
 
     def _route_before_choice(self, sources: Integers, targets: Integers, _choices: Integers) -> Integers:
         """Return the links before circuits are chosen: links of the packet switch, or the dark circuit of the pair."""
-        pairs = self.nodes**2
+        pairs = self.node_count**2
         if self.packet_gbps:
-            return np.stack([pairs + sources, pairs + self.nodes + targets], axis=1)
-        return (sources * self.nodes + targets)[:, None]
+            return np.stack([pairs + sources, pairs + self.node_count + targets], axis=1)
+        return (sources * self.node_count + targets)[:, None]
 
     def choose(self, wanted_bytes: Floats, lit_circuits: Integers) -> Integers:
         """Return circuits for bytes to move, see `Allocator`."""
-        if self.allocate:
-            return self.allocate(wanted_bytes, lit_circuits)
+        if self.allocator:
+            return self.allocator(wanted_bytes, lit_circuits)
         circuits = choose_circuits(wanted_bytes, self, lit_circuits)
         return _improve(self, wanted_bytes, circuits) if self.packet_gbps else circuits
 
@@ -185,7 +187,7 @@ class CircuitSwitch:
         Pairs without a circuit or another way add `delay_s`, because they wait until circuits move for them.
         """
         is_lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
-        if self.forwarding:
+        if self.hosts_forward:
             return self._compute_forwarding_s(wanted_bytes, circuits)
         circuit_times_s = np.divide(
             wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit
@@ -204,7 +206,7 @@ class CircuitSwitch:
         sources, targets = np.nonzero(wanted_bytes)
         is_between_hosts = sources != targets
         sources, targets = sources[is_between_hosts], targets[is_between_hosts]
-        paths = make_path_router(find_next_links(self.nodes, pairs, 0), pairs[:, 1], {})(
+        paths = make_path_router(find_next_links(self.node_count, pairs, 0), pairs[:, 1], {})(
             sources, targets, sources
         )
         loads = np.zeros(len(pairs) + 1)
@@ -229,11 +231,11 @@ def simulate_circuits(
     switch.
     """
     fabric = switch.make_fabric()
-    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, by_pair=True)
+    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, splits_by_pair=True)
     run = Run(lowered, fabric.capacity_bps / 8, fabric.never_full, trace=trace, rounding=rounding)
     switched_run = _SwitchedRun(run, lowered, switch)
     run.run_until(0.0)
-    match switch.controller.when:
+    match switch.controller.switching_rule:
         case "once" | "per-iteration":
             _move_at_begin(switched_run)
         case "every":
@@ -241,10 +243,12 @@ def simulate_circuits(
         case "per-layer":
             _move_by_layers(switched_run, graph)
     execution = run.make_execution(graph, fabric)
-    dark_s = (min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in switched_run.moved_s)
+    dark_s = (
+        min(switch.delay_s, execution.iteration_s - begin_s) for begin_s in switched_run.switching_times_s
+    )
     return replace(
         execution,
-        reconfigurations=len(switched_run.moved_s),
+        reconfiguration_count=len(switched_run.switching_times_s),
         outage_s=sum(dark_s),
         allocation_s=switched_run.allocation_s,
     )
@@ -258,18 +262,20 @@ class _SwitchedRun:
     lowered: LoweredGraph
     switch: CircuitSwitch
     lit_circuits: Integers = field(init=False)
-    moved_s: list[float] = field(default_factory=list)
+    switching_times_s: list[float] = field(default_factory=list)
     allocation_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.lit_circuits = np.zeros((self.switch.nodes, self.switch.nodes), np.int64)
+        self.lit_circuits = np.zeros((self.switch.node_count, self.switch.node_count), np.int64)
 
     @property
     def now_s(self) -> float:
         return float(self.run.state.clock[0])
 
     def measure_demand(self, tasks: NDArray[np.bool_] | None = None) -> Floats:
-        return compute_remaining_demand(self.run, self.lowered, self.switch.nodes, self.switch.domain, tasks)
+        return compute_remaining_demand(
+            self.run, self.lowered, self.switch.node_count, self.switch.domain_size, tasks
+        )
 
     def choose(self, demands: Sequence[Floats], *, may_stay: bool = True) -> Integers:
         """Return circuits for the first of these demands, planned for the later demands, too."""
@@ -286,21 +292,21 @@ class _SwitchedRun:
         """Switch to these circuits, and return whether all tasks ended while the new circuits were dark."""
         if (circuits == self.lit_circuits).all():
             return False
-        self.moved_s.append(self.now_s)
+        self.switching_times_s.append(self.now_s)
         # Circuits of both configurations stay lit while the others are switched.
         self._set_capacity(np.minimum(self.lit_circuits, circuits))
         lit_s = self.now_s + self.switch.delay_s
         while self.now_s < lit_s:
             if self.run.run_until(lit_s):
                 return True
-        self.light(circuits)
+        self.set_circuits(circuits)
         return False
 
-    def light(self, circuits: Integers) -> None:
+    def set_circuits(self, circuits: Integers) -> None:
         """Light circuits at once."""
         self.lit_circuits = circuits
         self._set_capacity(circuits)
-        if self.switch.forwarding or self.switch.packet_gbps:
+        if self.switch.hosts_forward or self.switch.packet_gbps:
             self.run.reroute(_route_messages(self.lowered, circuits, self.switch))
 
     def _set_capacity(self, circuits: Integers) -> None:
@@ -310,21 +316,22 @@ class _SwitchedRun:
 def _move_at_begin(switched_run: _SwitchedRun) -> None:
     all_tasks = np.ones(switched_run.lowered.program.task_s.size, dtype=bool)
     circuits = switched_run.choose([switched_run.measure_demand(all_tasks)])
-    if switched_run.switch.controller.when == "once":
-        switched_run.light(circuits)
+    if switched_run.switch.controller.switching_rule == "once":
+        switched_run.set_circuits(circuits)
     elif switched_run.move(circuits):
         return
     if not switched_run.run.run_until(np.inf):
         raise StalledError(
-            f"some pairs have no circuit, and controller {switched_run.switch.controller.when} does not move circuits "
+            f"some pairs have no circuit, and controller {switched_run.switch.controller.switching_rule} does not"
+            " move circuits "
             "during an iteration: choose a controller that moves them more often, or more circuits"
         )
 
 
 def _move_every_period(switched_run: _SwitchedRun) -> None:
-    now_s, idle, progress = 0.0, 0, -1
+    now_s, idle_period_count, progress = 0.0, 0, -1
     previous_demand = np.zeros_like(switched_run.lit_circuits, dtype=np.float64)
-    while idle < _MAX_IDLE_PERIODS:
+    while idle_period_count < _MAX_IDLE_PERIODS:
         demand = switched_run.measure_demand()
         # If nothing moved in a period, hysteresis could keep waiting pairs without a circuit for ever.
         is_stuck = bool(demand.any() and (demand == previous_demand).all())
@@ -334,7 +341,9 @@ def _move_every_period(switched_run: _SwitchedRun) -> None:
         now_s += switched_run.switch.controller.period_s
         if switched_run.run.run_until(now_s):
             return
-        idle = idle + 1 if progress == (progress := switched_run.run.count_progress()) else 0
+        idle_period_count = (
+            idle_period_count + 1 if progress == (progress := switched_run.run.count_progress()) else 0
+        )
     raise StalledError(
         f"nothing moved in {_MAX_IDLE_PERIODS} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
@@ -350,9 +359,9 @@ def _move_by_layers(switched_run: _SwitchedRun, graph: TaskGraph) -> None:
     progress: tuple[float, ...] = ()
     is_stuck = may_move = False
     while True:
-        begun = is_exchange & ~np.isnan(state.begin_s)
-        last_layer = int(layers[begun].max(initial=last_layer))
-        is_idle = not (begun & np.isnan(state.end_s)).any()
+        has_begun = is_exchange & ~np.isnan(state.begin_s)
+        last_layer = int(layers[has_begun].max(initial=last_layer))
+        is_idle = not (has_begun & np.isnan(state.end_s)).any()
         # Before the first communication, and between two layers, circuits can move for the next layer.
         first_layer = last_layer + 1 if look_ahead and is_idle else last_layer
         if first_layer > decided_layer or is_stuck:
@@ -370,14 +379,14 @@ def _move_by_layers(switched_run: _SwitchedRun, graph: TaskGraph) -> None:
                         f"at {switched_run.now_s * 1e3:.3f} ms no circuit helps: increase the degree"
                     )
             else:
-                demands = [switched_run.measure_demand(is_exchange & (begun | (layers <= first_layer)))]
+                demands = [switched_run.measure_demand(is_exchange & (has_begun | (layers <= first_layer)))]
                 demands += [
                     switched_run.measure_demand(layers == layer)
                     for layer in range(first_layer + 1, first_layer + 1 + look_ahead)
                 ]
             if demands[0].any() and switched_run.move(switched_run.choose(demands, may_stay=not is_stuck)):
                 return
-        state.watch[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
+        state.watch_flags[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
         # If circuits have just moved in vain, other tasks have to end before a move can help.
         state.counters[ARMED] = armed = int(may_move or not is_stuck)
         if switched_run.run.run_until(np.inf):
@@ -421,20 +430,20 @@ def plan_circuits(
     """
     if candidates is None:
         candidates = list(_propose_circuits(switch, demands, lit_circuits))
-    serve_s = np.array(
+    service_s = np.array(
         [[switch.compute_service_s(demand, circuits) for circuits in candidates] for demand in demands]
     )
     flat_candidates = np.array(candidates).reshape(len(candidates), -1)
     is_other = (flat_candidates[:, None] != flat_candidates).any(axis=2)
-    total_s = serve_s[0] + dark_s * (flat_candidates != lit_circuits.reshape(-1)).any(axis=1)
+    total_s = service_s[0] + dark_s * (flat_candidates != lit_circuits.reshape(-1)).any(axis=1)
     best_predecessors = []
-    for row in serve_s[1:]:
-        reach_s = total_s[:, None] + dark_s * is_other
-        best_predecessors.append(np.argmin(reach_s, axis=0))
-        total_s = reach_s.min(axis=0) + row
+    for row in service_s[1:]:
+        arrival_costs_s = total_s[:, None] + dark_s * is_other
+        best_predecessors.append(np.argmin(arrival_costs_s, axis=0))
+        total_s = arrival_costs_s.min(axis=0) + row
     indices = [int(np.argmin(total_s))]
-    for previous in reversed(best_predecessors):
-        indices.append(int(previous[indices[-1]]))
+    for predecessors in reversed(best_predecessors):
+        indices.append(int(predecessors[indices[-1]]))
     return [candidates[index] for index in reversed(indices)]
 
 
@@ -480,16 +489,20 @@ def _change_circuit(circuits: Integers, source: int, target: int, change: int, d
 
 
 def compute_remaining_demand(
-    run: Run, lowered: LoweredGraph, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
+    run: Run,
+    lowered: LoweredGraph,
+    node_count: int,
+    domain_size: int = 1,
+    tasks: NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Return the bytes that `tasks` (tasks,) still have to move, by default running tasks: (nodes, nodes).
 
-    Rows are sources, columns targets. With `domain` GPUs in each node, messages of GPUs count for their nodes.
+    Rows are sources, columns targets. With `domain_size` GPUs in each node, messages of GPUs count for their nodes.
     """
     program, state, messages = lowered.program, run.state, lowered.messages
     counts = (~np.isnan(state.begin_s) if tasks is None else tasks) & np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
-    rounds = messages.rounds.astype(np.float64)
+    rounds = messages.round_count.astype(np.float64)
     is_past = messages.phase < state.chain_phase[chain_of]
     is_current = messages.phase == state.chain_phase[chain_of]
     rounds[is_past] = 0.0
@@ -497,12 +510,12 @@ def compute_remaining_demand(
     weight = rounds * program.message_bytes
     moving_messages, bytes_to_move = run.find_moving_messages()
     # While some flows of a group move, its others have arrived in this round.
-    weight -= program.message_bytes * (is_current & (state.flow_count_left[program.message_group] > 0))
+    weight -= program.message_bytes * (is_current & (state.remaining_flow_count[program.message_group] > 0))
     weight[moving_messages] += bytes_to_move
     weight *= counts[messages.task]
-    pair = messages.source // domain * nodes + messages.target // domain
-    bytes_left = np.bincount(pair, weights=weight, minlength=nodes**2).astype(np.float64)
-    return bytes_left.reshape(nodes, nodes)
+    pair = messages.source // domain_size * node_count + messages.target // domain_size
+    bytes_left = np.bincount(pair, weights=weight, minlength=node_count**2).astype(np.float64)
+    return bytes_left.reshape(node_count, node_count)
 
 
 def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit_circuits: Integers) -> Integers:
@@ -513,8 +526,8 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit_circuits: I
     from sim.models.network.engine.uses import assign_circuits
 
     circuits = np.zeros_like(lit_circuits)
-    if switch.forwarding:
-        circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
+    if switch.hosts_forward:
+        circuits[np.arange(switch.node_count), np.roll(np.arange(switch.node_count), -1)] = 1
     free_out, free_in = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
     wanted_bytes_by_pair = np.where(np.eye(len(lit_circuits), dtype=bool), 0.0, wanted_bytes).reshape(-1)
     pairs = np.flatnonzero(wanted_bytes_by_pair > 0)
@@ -545,7 +558,7 @@ def _route_messages(lowered: LoweredGraph, circuits: Integers, switch: CircuitSw
 
     Pairs without a circuit use the packet switch if there is one, else the shortest path.
     """
-    hosts, domain = switch.nodes, switch.domain
+    hosts, domain = switch.node_count, switch.domain_size
     nodes, messages = domain * hosts, lowered.messages
     pair, path = np.unique(messages.source * nodes + messages.target, return_inverse=True)
     sources, targets = np.divmod(pair, nodes)

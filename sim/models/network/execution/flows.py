@@ -70,7 +70,7 @@ def simulate_transfers(
     source, target, size_bytes = (np.array(column, dtype=np.int64) for column in columns[:3])
     absent = np.full(source.shape, -1)
     graph = TaskGraph(
-        nodes=fabric.nodes,
+        node_count=fabric.node_count,
         kind=np.full(source.shape, int(Kind.TRANSFER)),
         device=absent,
         time_s=np.array(columns[3], dtype=np.float64),
@@ -97,7 +97,7 @@ def compute_max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> F
     """
     from sim.models.network.engine import loop
 
-    return _compute_rates(paths, capacity, loop.share, in_proportion=False)
+    return _compute_rates(paths, capacity, loop.set_fair_rates, in_proportion=False)
 
 
 def compute_proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
@@ -116,11 +116,11 @@ def compute_proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats)
 def _compute_rates(
     paths: Sequence[Sequence[int]],
     capacity: Floats,
-    share: Callable[[State, Neighbours, Floats], None],
+    set_rates: Callable[[State, Neighbours, Floats], None],
     *,
     in_proportion: bool,
 ) -> Floats:
-    """Return the rates that `share` gives to flows that all begin at the same time."""
+    """Return the rates that `set_fair_rates` gives to flows that all begin at the same time."""
     from sim.models.network.engine import loop
 
     for path in paths:
@@ -132,15 +132,15 @@ def _compute_rates(
     neighbours = make_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
     nonempty_paths = np.flatnonzero(np.diff(first))
     state.counters[FLOWS] = nonempty_paths.size
-    state.flows[: nonempty_paths.size] = nonempty_paths
-    loop.join(state, neighbours, 0)
-    share(state, neighbours, np.asarray(capacity, dtype=np.float64))
+    state.flow_messages[: nonempty_paths.size] = nonempty_paths
+    loop.add_flows(state, neighbours, 0)
+    set_rates(state, neighbours, np.asarray(capacity, dtype=np.float64))
     rates = np.full(len(paths), np.inf)
     rates[nonempty_paths] = state.flow_rate[nonempty_paths]
     return rates
 
 
-def _make_program_without_tasks(messages: int) -> Program:
+def _make_program_without_tasks(message_count: int) -> Program:
     """Return a program with messages of one byte, but no tasks."""
     no_integers, no_floats = np.zeros(0, np.int64), np.zeros(0)
     offsets = np.zeros(1, np.int64)
@@ -160,5 +160,5 @@ def _make_program_without_tasks(messages: int) -> Program:
         no_floats,
         offsets,
         no_integers,
-        np.ones(messages, np.int64),
+        np.ones(message_count, np.int64),
     )

@@ -23,7 +23,7 @@ _GOLDEN_RATIO = 0.6180339887498949
 """Fractional parts of its multiples are spread evenly over 0 to 1, so single packets take turns over the paths."""
 
 
-LINKS_OF_AN_EXCHANGE = 32
+MAX_LINKS_PER_EXCHANGE = 32
 """Number of links of an exchange that the program shares among flows: the links that all exchanges keep busy longest.
 For a mixture of experts on 256 servers, 32 links give the time of all links to within 0.2 %."""
 _TRANSFER_BATCH_SIZE = 1 << 17
@@ -36,8 +36,8 @@ _NO_MESSAGES = Phase(*np.zeros((3, 0), np.int64))
 class Messages(NamedTuple):
     """The messages of a program, each listed once even if its round repeats; all columns are (messages,).
 
-    A fluid message replaces `merged` rounds of its collective (1 if it is not fluid), and `size_bytes` is the sum over
-    these rounds. The program sends the message `rounds` times.
+    A fluid message replaces `merged_round_count` rounds of its collective (1 if it is not fluid), and `size_bytes` is
+    the sum over these rounds. The program sends the message `round_count` times.
     """
 
     task: Integers
@@ -45,8 +45,8 @@ class Messages(NamedTuple):
     source: Integers
     target: Integers
     size_bytes: Integers
-    rounds: Integers
-    merged: Integers
+    round_count: Integers
+    merged_round_count: Integers
     choice: Integers
     """Number of the path among equally good ones, or of the set of routes."""
 
@@ -55,27 +55,29 @@ class Messages(NamedTuple):
 class ExchangedBytes:
     """Bytes of all exchanges that move as loads of links.
 
-    `payload`, the same in whole `packets`, and the part of `packets` that leaves a host (`between_hosts`). `unshared`
-    (links,) are bytes on links that cannot delay an exchange. The program has no messages for them.
+    `payload_bytes`, the same in whole `packet_bytes`, and the part of `packet_bytes` that leaves a host
+    (`between_hosts_bytes`). `unshared_bytes` (links,) are bytes on links that cannot delay an exchange. The program
+    has no messages for them.
     """
 
-    payload: int = 0
-    packets: int = 0
-    between_hosts: int = 0
-    unshared: Integers | None = None
+    payload_bytes: int = 0
+    packet_bytes: int = 0
+    between_hosts_bytes: int = 0
+    unshared_bytes: Integers | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoweredGraph:
     """A program, its initial routes, and the description of its messages.
 
-    An exchange is one message for each link that it loads, from end to end of the link; `exchanged` counts its bytes.
+    An exchange is one message for each link that it loads, from end to end of the link; `exchanged_bytes` counts its
+    bytes.
     """
 
     program: Program
     routes: Routes
     messages: Messages
-    exchanged: ExchangedBytes = ExchangedBytes()
+    exchanged_bytes: ExchangedBytes = ExchangedBytes()
 
 
 def lower_graph(
@@ -84,28 +86,28 @@ def lower_graph(
     latency: Latency,
     allreduce: Algorithm,
     *,
-    parts: int = 1,
-    by_pair: bool = False,
+    part_count: int = 1,
+    splits_by_pair: bool = False,
 ) -> LoweredGraph:
     """Return the program of one iteration.
 
-    Messages are split into equal `parts` over as many paths, or by the weights of the fabric. An exchange becomes the
-    bytes that it puts on each link, which move at once; with `by_pair` it becomes a message for each of its transfers.
-    Raise `ValueError` if the fabric has fewer nodes than the graph.
+    Messages are split into equal `part_count` over as many paths, or by the weights of the fabric. An exchange becomes
+    the bytes that it puts on each link, which move at once; with `splits_by_pair` it becomes a message for each of its
+    transfers. Raise `ValueError` if the fabric has fewer nodes than the graph.
     """
-    if fabric.nodes < graph.nodes:
+    if fabric.node_count < graph.node_count:
         raise ValueError(
-            f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
+            f"the graph has {graph.node_count} nodes, {fabric.name} only {fabric.node_count}: take a larger fabric"
         )
-    chains = _make_chains(graph, latency, allreduce, by_pair=by_pair)
-    messages = _split_messages(_make_messages(graph, chains), fabric, latency, parts)
+    chains = _make_chains(graph, latency, allreduce, splits_by_pair=splits_by_pair)
+    messages = _split_messages(_make_messages(graph, chains), fabric, latency, part_count)
     routes = route_messages(messages, fabric)
     head_s, tail_s = _compute_latencies(routes, fabric, latency)
     tail_s = _add_merged_rounds(messages, head_s, tail_s)
     exchanged = ExchangedBytes()
-    if graph.exchanges and not by_pair:
+    if graph.exchanges and not splits_by_pair:
         run_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
-        loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
+        loads = [load_links(exchange, fabric, latency, part_count) for exchange in graph.exchanges]
         is_shared = _find_shared_links(loads, run_counts.tolist(), fabric)
         exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.link_count)
         loads = [_select_shared(load, delays) for load, delays in zip(loads, is_shared, strict=True)]
@@ -124,16 +126,19 @@ def lower_graph(
         chain_first=_compute_offsets(chains.task, graph.task_count),
         chain_task=chains.task,
         phase_first=_compute_offsets(chains.phase_chain, chains.task.size),
-        phase_rounds=chains.rounds,
+        phase_rounds=chains.round_count,
         group_first=_compute_offsets(group_phase, phases),
         group_chain=chains.phase_chain[group_phase],
         head_s=head,
         tail_s=tail,
         message_first=_compute_offsets(group_of, group_phase.size),
         message_group=group_of,
-        message_bytes=latency.compute_wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
+        message_bytes=latency.compute_wire_bytes(messages.size_bytes // messages.merged_round_count)
+        * messages.merged_round_count,
     )
-    return LoweredGraph(program, routes._replace(path=routes.path[order]), messages, exchanged)
+    return LoweredGraph(
+        program, routes._replace(path_of_message=routes.path_of_message[order]), messages, exchanged
+    )
 
 
 class Load(NamedTuple):
@@ -143,33 +148,33 @@ class Load(NamedTuple):
     link_bytes: Integers
     head_s: float
     tail_s: float
-    payload: int
-    packets: int
-    between_hosts: int
+    payload_bytes: int
+    packet_bytes: int
+    between_hosts_bytes: int
 
 
-def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int) -> Load:
+def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, part_count: int) -> Load:
     """Return the bytes that an exchange puts on each link, on the paths that its transfers would take."""
     loads, head_s, tail_s = np.zeros(fabric.link_count), 0.0, 0.0
     payload = packets = between_hosts = 0
-    moving_rows = _find_moves(exchange)
+    moving_rows = _find_transfer_rows(exchange)
     for begin in range(0, moving_rows.size, _TRANSFER_BATCH_SIZE):
         rows = moving_rows[begin : begin + _TRANSFER_BATCH_SIZE]
         zeros, ones = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
         source, target, size_bytes = _select_rows(exchange, rows)
         whole_messages = Messages(zeros, zeros, source, target, size_bytes, ones, ones, choice=rows)
-        messages = _split_messages(whole_messages, fabric, latency, parts)
+        messages = _split_messages(whole_messages, fabric, latency, part_count)
         routes = route_messages(messages, fabric)
         sent_bytes = latency.compute_wire_bytes(messages.size_bytes)
-        bytes_by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
+        bytes_by_path = np.bincount(routes.path_of_message, sent_bytes, minlength=routes.first_link.size - 1)
         # Sums of whole numbers below 2**53 are exact.
         loads += np.bincount(
-            routes.links, np.repeat(bytes_by_path, np.diff(routes.first)), minlength=fabric.link_count
+            routes.links, np.repeat(bytes_by_path, np.diff(routes.first_link)), minlength=fabric.link_count
         )
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
         payload, packets = payload + int(size_bytes.sum()), packets + int(sent_bytes.sum())
-        leaves_domain = messages.source // fabric.domain != messages.target // fabric.domain
+        leaves_domain = messages.source // fabric.domain_size != messages.target // fabric.domain_size
         between_hosts += int(sent_bytes[leaves_domain].sum())
     links = np.flatnonzero(loads)
     return Load(links, loads[links].astype(np.int64), head_s, tail_s, payload, packets, between_hosts)
@@ -188,23 +193,23 @@ def _find_shared_links(
     for load in loads:
         order = np.argsort(-busy_s[load.links], kind="stable")
         delays = np.zeros(load.links.size, dtype=bool)
-        delays[order[:LINKS_OF_AN_EXCHANGE]] = True
+        delays[order[:MAX_LINKS_PER_EXCHANGE]] = True
         is_shared.append(delays & ~fabric.never_full[load.links])
     return is_shared
 
 
 def _sum_loads(
-    loads: Sequence[Load], run_counts: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], links: int
+    loads: Sequence[Load], run_counts: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], link_count: int
 ) -> ExchangedBytes:
     """Return the total bytes of exchanges; each runs as many times as its entry in `run_counts`."""
-    unshared_bytes = np.zeros(links, np.int64)
+    unshared_bytes = np.zeros(link_count, np.int64)
     for load, count, delays in zip(loads, run_counts, is_shared, strict=True):
         unshared_bytes[load.links[~delays]] += load.link_bytes[~delays] * count
     counts = list(zip(loads, run_counts, strict=True))
     return ExchangedBytes(
-        sum(load.payload * count for load, count in counts),
-        sum(load.packets * count for load, count in counts),
-        sum(load.between_hosts * count for load, count in counts),
+        sum(load.payload_bytes * count for load, count in counts),
+        sum(load.packet_bytes * count for load, count in counts),
+        sum(load.between_hosts_bytes * count for load, count in counts),
         unshared_bytes,
     )
 
@@ -234,12 +239,12 @@ def _add_loads(
     ones, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
     added_messages = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
-    paths = routes.first.size - 1
-    first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.link_count + 1)])
+    paths = routes.first_link.size - 1
+    first = np.concatenate([routes.first_link, routes.first_link[-1] + np.arange(1, fabric.link_count + 1)])
     on_links = np.concatenate([routes.links, np.arange(fabric.link_count)])
     return (
         Messages(*(np.concatenate(pair) for pair in zip(messages, added_messages, strict=True))),
-        Routes(first, on_links, np.concatenate([routes.path, paths + links])),
+        Routes(first, on_links, np.concatenate([routes.path_of_message, paths + links])),
         np.concatenate([head_s, np.repeat([load.head_s for load in load_of], sizes)]),
         np.concatenate([tail_s, np.repeat([load.tail_s for load in load_of], sizes)]),
     )
@@ -266,9 +271,9 @@ class Chains(NamedTuple):
     """(chains,)"""
     phase_chain: Integers
     """(phases,)"""
-    rounds: Integers
+    round_count: Integers
     """(phases,) number of times that the program sends the messages of a phase"""
-    merged: Integers
+    merged_round_count: Integers
     """(phases,) number of rounds that a message replaces"""
     phase: Integers
     """(messages,)"""
@@ -278,11 +283,12 @@ class Chains(NamedTuple):
     """(messages,) bytes in one round"""
 
 
-def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair: bool) -> Chains:
+def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, splits_by_pair: bool) -> Chains:
     """Return the chains of all tasks.
 
     A transfer without bytes or within a node, an exchange of such transfers, and an AllReduce of one member have no
-    chain. Any other exchange has a chain for each transfer if `by_pair`, else one chain of one phase without messages.
+    chain. Any other exchange has a chain for each transfer if `splits_by_pair`, else one chain of one phase without
+    messages.
     """
     plan_allreduce = _make_planner(latency, allreduce)
     moves = np.flatnonzero(
@@ -297,24 +303,24 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by
         (task, graph.exchanges[graph.group[task]])
         for task in np.flatnonzero(graph.kind == Kind.EXCHANGE).tolist()
     ]
-    exchanges = [(task, exchange) for task, exchange in exchanges if _find_moves(exchange).size]
-    if not by_pair:
+    exchanges = [(task, exchange) for task, exchange in exchanges if _find_transfer_rows(exchange).size]
+    if not splits_by_pair:
         collectives += [(task, (_NO_MESSAGES,)) for task, _ in exchanges]
         exchanges = []
     transfers = Exchange(graph.source[moves], graph.target[moves], graph.size_bytes[moves])
-    parts = [
+    selected_exchanges = [
         transfers,
-        *(_select_rows(exchange, _find_moves(exchange)) for _, exchange in exchanges),
+        *(_select_rows(exchange, _find_transfer_rows(exchange)) for _, exchange in exchanges),
     ]
-    tasks = [moves, *(np.full(_find_moves(exchange).size, task) for task, exchange in exchanges)]
+    tasks = [moves, *(np.full(_find_transfer_rows(exchange).size, task) for task, exchange in exchanges)]
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
     task = np.concatenate([*tasks, _to_array([task for task, _ in collectives])])
     single_rounds = np.ones(task.size - len(collectives), np.int64)
     chain_phases = np.concatenate([single_rounds, _to_array([len(chain) for _, chain in collectives])])
     counts = np.concatenate([single_rounds, _to_array([phase.sources.size for phase in phases])])
-    merged_rounds = [phase.rounds if phase.merged else 1 for phase in phases]
-    rounds = [1 if phase.merged else phase.rounds for phase in phases]
+    merged_rounds = [phase.round_count if phase.is_merged else 1 for phase in phases]
+    rounds = [1 if phase.is_merged else phase.round_count for phase in phases]
     chain_order = np.argsort(task, kind="stable")
     phase_task = np.repeat(task, chain_phases)
     phase_order = np.argsort(phase_task, kind="stable")
@@ -326,12 +332,14 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by
     return Chains(
         task=task[chain_order],
         phase_chain=np.repeat(np.arange(task.size), chain_phases[chain_order]),
-        rounds=np.concatenate([single_rounds, _to_array(rounds)])[phase_order],
-        merged=np.concatenate([single_rounds, _to_array(merged_rounds)])[phase_order],
+        round_count=np.concatenate([single_rounds, _to_array(rounds)])[phase_order],
+        merged_round_count=np.concatenate([single_rounds, _to_array(merged_rounds)])[phase_order],
         phase=np.repeat(np.arange(counts.size), counts[phase_order]),
-        source=join([part.source for part in parts], [phase.sources for phase in phases]),
-        target=join([part.target for part in parts], [phase.targets for phase in phases]),
-        size_bytes=join([part.size_bytes for part in parts], [phase.sizes for phase in phases]),
+        source=join([part.source for part in selected_exchanges], [phase.sources for phase in phases]),
+        target=join([part.target for part in selected_exchanges], [phase.targets for phase in phases]),
+        size_bytes=join(
+            [part.size_bytes for part in selected_exchanges], [phase.sizes_bytes for phase in phases]
+        ),
     )
 
 
@@ -339,7 +347,7 @@ def _select_rows(exchange: Exchange, rows: Integers) -> Exchange:
     return Exchange(*(column[rows] for column in exchange))
 
 
-def _find_moves(exchange: Exchange) -> Integers:
+def _find_transfer_rows(exchange: Exchange) -> Integers:
     """Return the places of the transfers that use links."""
     return np.flatnonzero((exchange.source != exchange.target) & (exchange.size_bytes > 0))
 
@@ -355,14 +363,17 @@ def _make_planner(
 
     @cache
     def plan(members: tuple[int, ...], size_bytes: int) -> Sequence[Chain]:
-        is_small = size_bytes < latency.single_round_bytes * len(members)
+        is_small = size_bytes < latency.max_single_round_bytes * len(members)
         return plan_exchange(members, size_bytes) if is_small else allreduce(members, size_bytes)
 
     return plan
 
 
 def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
-    task, merged_rounds = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
+    task, merged_rounds = (
+        chains.task[chains.phase_chain[chains.phase]],
+        chains.merged_round_count[chains.phase],
+    )
     # The transfers of an exchange take turns over the paths; all messages of another task choose alike.
     position = np.arange(task.size) - np.searchsorted(task, task)
     choice = np.where(graph.kind[task] == Kind.EXCHANGE, position, task)
@@ -372,36 +383,38 @@ def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
         source=chains.source,
         target=chains.target,
         size_bytes=chains.size_bytes * merged_rounds,
-        rounds=chains.rounds[chains.phase],
-        merged=merged_rounds,
+        round_count=chains.round_count[chains.phase],
+        merged_round_count=merged_rounds,
         choice=choice,
     )
 
 
 def count_bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
     """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces as by `allreduce`."""
-    messages = _make_messages(graph, _make_chains(graph, latency, allreduce, by_pair=True))
-    sent_bytes = np.zeros((graph.nodes, graph.nodes))
+    messages = _make_messages(graph, _make_chains(graph, latency, allreduce, splits_by_pair=True))
+    sent_bytes = np.zeros((graph.node_count, graph.node_count))
     np.add.at(
-        sent_bytes, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float)
+        sent_bytes,
+        (messages.source, messages.target),
+        (messages.size_bytes * messages.round_count).astype(float),
     )
     np.fill_diagonal(sent_bytes, 0.0)
     return sent_bytes
 
 
-def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:
+def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, part_count: int) -> Messages:
     """Split messages into equal parts or, if the fabric has weights, into one part per set of routes.
 
     All parts but the last end at a whole packet. A message with fewer packets than parts uses only some of the paths.
     The task number decides which paths, so that tasks take turns.
     """
-    if parts > 1:
-        share = np.arange(1, parts + 1)[:, None] / parts
+    if part_count > 1:
+        share = np.arange(1, part_count + 1)[:, None] / part_count
     elif fabric.weights is not None:
         share = np.round(fabric.weights[:, messages.source, messages.target].cumsum(axis=0), 9)
     else:
         return messages
-    unit, size = latency.packet_bytes, messages.size_bytes // messages.merged
+    unit, size = latency.packet_bytes, messages.size_bytes // messages.merged_round_count
     packets = -(-size // unit)
     start_fraction = messages.task * _GOLDEN_RATIO % 1.0
     ends = np.minimum(np.floor(share * packets + start_fraction).astype(np.int64), packets)
@@ -410,9 +423,9 @@ def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts:
     sizes = np.diff(bounds, axis=0).T
     sizes[size == 0, 0] = -1  # keeps a message of 0 bytes; the maximum below makes its size 0 again
     message_index, choice = np.nonzero(sizes)
-    split = Messages(*(column[message_index] for column in messages))
-    size_bytes = np.maximum(sizes[message_index, choice], 0) * split.merged
-    return split._replace(size_bytes=size_bytes, choice=choice)
+    split_messages = Messages(*(column[message_index] for column in messages))
+    size_bytes = np.maximum(sizes[message_index, choice], 0) * split_messages.merged_round_count
+    return split_messages._replace(size_bytes=size_bytes, choice=choice)
 
 
 def route_messages(messages: Messages, fabric: Fabric) -> Routes:
@@ -420,10 +433,10 @@ def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     sources, targets, choices = messages.source, messages.target, messages.choice
     if fabric.choice_count is None:
         return make_routes(*fabric.find_routes(sources, targets, choices))
-    route_key = (sources * fabric.nodes + targets) * fabric.choice_count + choices % fabric.choice_count
+    route_key = (sources * fabric.node_count + targets) * fabric.choice_count + choices % fabric.choice_count
     route_key, path = np.unique(route_key, return_inverse=True)
     pair, choices = np.divmod(route_key, fabric.choice_count)
-    return Routes(*fabric.find_routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
+    return Routes(*fabric.find_routes(pair // fabric.node_count, pair % fabric.node_count, choices), path)
 
 
 def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
@@ -431,29 +444,29 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
 
     The time of a packet on the slowest link of its path is part of the data time, so it does not count here.
     """
-    hops = np.diff(routes.first)
+    hops = np.diff(routes.first_link)
     is_fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.link_count) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
-    relays = fabric.count_relays(routes.first, routes.links)
+    relays = fabric.count_relays(routes.first_link, routes.links)
     has_links = np.flatnonzero(hops)
-    begins, on_path_s = routes.first[has_links], packet_s[routes.links]
+    begins, on_path_s = routes.first_link[has_links], packet_s[routes.links]
     crossing_s = np.zeros(hops.size)
     if has_links.size:
         path_time_s, slowest_s = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
         crossing_s[has_links] = np.maximum(path_time_s - slowest_s, 0.0)
-    return latency.compute_head_s(hops, relays)[routes.path], latency.compute_tail_s(
+    return latency.compute_head_s(hops, relays)[routes.path_of_message], latency.compute_tail_s(
         hops, relays, crossing_s
-    )[routes.path]
+    )[routes.path_of_message]
 
 
 def _add_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
     """Return tails for fluid messages: a tail has the latencies of all merged rounds, each of its slowest message."""
-    if not messages.merged.size or messages.merged.max() == 1:
+    if not messages.merged_round_count.size or messages.merged_round_count.max() == 1:
         return tail_s
     slowest_s = np.zeros(int(messages.phase.max()) + 1)
     np.maximum.at(slowest_s, messages.phase, head_s + tail_s)
-    rounds_s = messages.merged * slowest_s[messages.phase] - head_s
-    return np.where(messages.merged > 1, rounds_s, tail_s)
+    rounds_s = messages.merged_round_count * slowest_s[messages.phase] - head_s
+    return np.where(messages.merged_round_count > 1, rounds_s, tail_s)
 
 
 def _group_messages(

@@ -47,7 +47,7 @@ from sim.models.network.taskgraph import Kind, TaskGraph
 RING_TIMEOUT_S, TIMEOUT_S, SCAN_S = 1e-3, 10e-3, 1e-3
 WINDOW, SLOW_START_UNTIL, MARKS_ABOVE = 100.0, 10_000.0, 50.0
 MAX_TRAIN_PACKETS = 16
-PACKETS_ONE_BY_ONE = 1 << 20
+MAX_SINGLE_PACKETS = 1 << 20
 """Up to this many packets move one by one; a larger graph uses trains of up to `MAX_TRAIN_PACKETS` packets.
 
 Trains are ten times faster, and iteration times differ by 1 %.
@@ -62,27 +62,27 @@ def simulate_packets(
     latency: Latency | None = None,
     allreduce: Algorithm = plan_rings,
     seed: int = 0,
-    train: int | None = None,
+    packets_per_train: int | None = None,
 ) -> Execution:
-    """Simulate one iteration; `seed` selects the paths, `train` is the number of packets per train.
+    """Simulate one iteration; `seed` selects the paths, `packets_per_train` is the number of packets per train.
 
-    By default `train` grows with the number of packets. Raise `StalledError` if a link on a path has no capacity,
-    `ValueError` if the graph has more nodes than the fabric.
+    By default `packets_per_train` grows with the number of packets. Raise `StalledError` if a link on a path has no
+    capacity, `ValueError` if the graph has more nodes than the fabric.
     """
     from sim.models.network.engine import packets as loop
 
     latency = latency or Latency()
-    without_flights = replace(latency, handshakes=0, acknowledged=False, link_s=0.0)
-    lowered = lower_graph(graph, fabric, without_flights, allreduce, by_pair=True)
+    flightless_latency = replace(latency, handshake_count=0, has_acknowledgement=False, link_delay_s=0.0)
+    lowered = lower_graph(graph, fabric, flightless_latency, allreduce, splits_by_pair=True)
     program, paths = lowered.program, _find_paths(lowered, fabric)
     messages = lowered.messages
-    packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
-    train = train or max(1, min(MAX_TRAIN_PACKETS, packets // PACKETS_ONE_BY_ONE))
+    packets = int((lowered.program.message_bytes * messages.round_count).sum()) // latency.packet_bytes
+    packets_per_train = packets_per_train or max(1, min(MAX_TRAIN_PACKETS, packets // MAX_SINGLE_PACKETS))
     is_dead = fabric.capacity_bps[paths.links] == 0
     if is_dead.any():
         raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
     queues = _make_queues(graph, fabric, lowered, latency)
-    transport = _make_transport(lowered, fabric, latency, train, seed)
+    transport = _make_transport(lowered, fabric, latency, packets_per_train, seed)
     state = make_state(program, fabric.link_count)
     with np.errstate(
         over="ignore"
@@ -94,7 +94,7 @@ def simulate_packets(
             f"at {state.clock[0] * 1000.0:.3f} ms nothing moves, and no link is dead: this is a bug"
         )
     return Execution(
-        graph, fabric, lowered, state.begin_s, state.end_s, state.link_bytes, queues.events_seen, trace=None
+        graph, fabric, lowered, state.begin_s, state.end_s, state.link_bytes, queues.event_count, trace=None
     )
 
 
@@ -104,13 +104,13 @@ def _make_transport(
     group = int(np.diff(lowered.program.message_first).max(initial=0))
     return Transport(
         packet_bytes=latency.packet_bytes,
-        link_s=latency.link_s,
-        relay_s=latency.relay_s * fabric.hosts_forward,
-        window=WINDOW,
-        slow_start_until=SLOW_START_UNTIL,
-        marks_above=MARKS_ABOVE,
+        link_delay_s=latency.link_delay_s,
+        relay_delay_s=latency.relay_delay_s * fabric.hosts_forward,
+        initial_window=WINDOW,
+        slow_start_threshold=SLOW_START_UNTIL,
+        mark_threshold=MARKS_ABOVE,
         timeout_s=TIMEOUT_S,
-        scan_s=SCAN_S,
+        scan_period_s=SCAN_S,
         packets_per_train=packets_per_train,
         max_trains_per_event=group + int(SLOW_START_UNTIL) // packets_per_train + 2,
         seed=seed,
@@ -120,18 +120,18 @@ def _make_transport(
 def _find_paths(lowered: LoweredGraph, fabric: Fabric) -> Paths:
     """Return the distinct paths of each pair of nodes with traffic."""
     messages = lowered.messages
-    pairs, pair = np.unique(messages.source * fabric.nodes + messages.target, return_inverse=True)
-    sources, targets = np.divmod(pairs, fabric.nodes)
+    pairs, pair = np.unique(messages.source * fabric.node_count + messages.target, return_inverse=True)
+    sources, targets = np.divmod(pairs, fabric.node_count)
     count, router = fabric.alternatives or (1, fabric.router)
     choices = np.repeat(np.arange(count), pairs.size)
     padded_paths = router(np.tile(sources, count), np.tile(targets, count), choices)
     paths_by_pair = padded_paths.reshape(count, pairs.size, padded_paths.shape[1]).swapaxes(0, 1)
-    distinct = [np.unique(paths_of_pair, axis=0) for paths_of_pair in paths_by_pair]
-    all_rows = np.concatenate(distinct) if distinct else np.zeros((0, 1), np.int64)
+    distinct_paths = [np.unique(paths_of_pair, axis=0) for paths_of_pair in paths_by_pair]
+    all_rows = np.concatenate(distinct_paths) if distinct_paths else np.zeros((0, 1), np.int64)
     return Paths(
-        pair=pair.astype(np.int64).reshape(-1),
-        pair_first=_compute_offsets([len(rows) for rows in distinct]),
-        first=_compute_offsets((all_rows >= 0).sum(axis=1).tolist()),
+        pair_of_message=pair.astype(np.int64).reshape(-1),
+        pair_first=_compute_offsets([len(rows) for rows in distinct_paths]),
+        first_link=_compute_offsets((all_rows >= 0).sum(axis=1).tolist()),
         links=all_rows[all_rows >= 0].astype(np.int64),
     )
 
@@ -144,6 +144,6 @@ def _make_queues(graph: TaskGraph, fabric: Fabric, lowered: LoweredGraph, latenc
     is_ring = graph.kind[lowered.messages.task] == Kind.ALLREDUCE
     with np.errstate(divide="ignore"):
         packet_s = latency.packet_bytes * 8 / fabric.capacity_bps
-    marks = (fabric.sources >= fabric.nodes) | fabric.hosts_forward
+    marks = (fabric.sources >= fabric.node_count) | fabric.hosts_forward
     timeouts_s = np.where(is_ring, RING_TIMEOUT_S, TIMEOUT_S)
     return make_queues(packet_s, marks, timeouts_s, _FIRST_TRAIN_COUNT + 2 * int(SLOW_START_UNTIL))

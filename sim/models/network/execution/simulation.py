@@ -69,10 +69,10 @@ class Execution:
     end_s: Floats
     link_bytes: Integers
     """(links,) bytes that each link carried, in whole packets"""
-    events: int
+    event_count: int
     """events of the packet loop, or how often the flow loop computed rates"""
     trace: Trace | None
-    reconfigurations: int = 0
+    reconfiguration_count: int = 0
     """Number of times at which circuits moved."""
     outage_s: float = 0.0
     """Total time in which some circuits were dark."""
@@ -87,48 +87,48 @@ class Execution:
     @property
     def payload_bytes(self) -> int:
         """Payload bytes between different nodes, over all rounds."""
-        return self._sum_sent(self.lowered.messages.size_bytes) + self.lowered.exchanged.payload
+        return self._sum_sent(self.lowered.messages.size_bytes) + self.lowered.exchanged_bytes.payload_bytes
 
     @property
     def wire_bytes(self) -> int:
         """Payload in whole packets; a packet counts once, whatever the number of links on its path."""
-        return self._sum_sent(self.lowered.program.message_bytes) + self.lowered.exchanged.packets
+        return self._sum_sent(self.lowered.program.message_bytes) + self.lowered.exchanged_bytes.packet_bytes
 
-    def _sum_sent(self, size_bytes: Integers, domain: int = 1) -> int:
+    def _sum_sent(self, size_bytes: Integers, domain_size: int = 1) -> int:
         """Return the bytes that messages take out of a node or a domain, over all rounds, without loads of links."""
         messages = self.lowered.messages
-        leaves_domain = messages.source // domain != messages.target // domain
-        if self.lowered.exchanged.unshared is not None:
+        leaves_domain = messages.source // domain_size != messages.target // domain_size
+        if self.lowered.exchanged_bytes.unshared_bytes is not None:
             leaves_domain &= self.graph.kind[messages.task] != Kind.EXCHANGE
-        return int((size_bytes * messages.rounds)[leaves_domain].sum())
+        return int((size_bytes * messages.round_count)[leaves_domain].sum())
 
     @property
-    def bytes_in(self) -> int:
+    def received_bytes(self) -> int:
         """Bytes that links brought to hosts."""
         return (
-            _sum_exactly(self.link_bytes[self.fabric.targets < self.fabric.nodes])
+            _sum_exactly(self.link_bytes[self.fabric.targets < self.fabric.node_count])
             + self._forwarded_by_shared_hosts
         )
 
     @property
-    def bytes_forwarded(self) -> int:
+    def forwarded_bytes(self) -> int:
         """Bytes that left a host where they did not begin."""
-        left_nodes = _sum_exactly(self.link_bytes[self.fabric.sources < self.fabric.nodes])
+        left_nodes = _sum_exactly(self.link_bytes[self.fabric.sources < self.fabric.node_count])
         return left_nodes - self.wire_bytes + self._forwarded_by_shared_hosts
 
     @property
     def _forwarded_by_shared_hosts(self) -> int:
         """Bytes on links between hosts that several nodes share, beyond the first link of each message."""
-        if self.fabric.domain == 1:
+        if self.fabric.domain_size == 1:
             return 0
-        sent_bytes = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain)
-        sent_bytes += self.lowered.exchanged.between_hosts
+        sent_bytes = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain_size)
+        sent_bytes += self.lowered.exchanged_bytes.between_hosts_bytes
         return _sum_exactly(self.link_bytes[self.fabric.leaves_shared_host]) - sent_bytes
 
     @property
     def bandwidth_tax(self) -> float:
         """Bytes that reached hosts divided by bytes sent (1 for none sent); on direct connect, mean hops of a byte."""
-        return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
+        return self.received_bytes / self.wire_bytes if self.wire_bytes else 1.0
 
 
 def _sum_exactly(link_bytes: Integers) -> int:
@@ -147,17 +147,17 @@ def simulate(
     trace: bool = False,
     rounding: float = 0.0,
     lag: float = 0.0,
-    parts: int = 1,
+    part_count: int = 1,
     in_proportion: bool = False,
 ) -> Execution:
     """Simulate one iteration on a fabric whose links may change at given times.
 
-    If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its rate
-    up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed less
-    often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration. They
-    are then computed only once for flows that begin or end shortly after each other. A `rounding` or `lag` of 0 is
-    exact. Messages are split into `parts`, which take different paths if the router of the fabric offers several. Rates
-    are max-min fair. With `in_proportion` they are the rates of equal windows over FIFO queues (see
+    If a link dies, its flows wait until the link has capacity again. With a `rounding` of 0.01 a flow may keep its
+    rate up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed
+    less often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration.
+    They are then computed only once for flows that begin or end shortly after each other. A `rounding` or `lag` of 0
+    is exact. Messages are split into `part_count`, which take different paths if the router of the fabric offers
+    several. Rates are max-min fair. With `in_proportion` they are the rates of equal windows over FIFO queues (see
     `engine.proportional`).
 
     Raise `StalledError` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the
@@ -165,7 +165,7 @@ def simulate(
     """
     if changes:  # a link that loses capacity may be full
         fabric = replace(fabric, never_full=np.zeros(fabric.link_count, dtype=bool))
-    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, parts=parts)
+    lowered = lower_graph(graph, fabric, latency or Latency(), allreduce, part_count=part_count)
     run = Run(
         lowered,
         fabric.capacity_bps / 8,
@@ -258,21 +258,21 @@ class Run:
         for message, size_bytes in zip(moving_messages, moved_bytes, strict=True):
             state.link_bytes[self.list_links(message)] -= size_bytes
         self._neighbours = make_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
-        loop.join(state, self._neighbours, 0)
-        state.due_s[0] = state.clock[0]
+        loop.add_flows(state, self._neighbours, 0)
+        state.rate_deadline_s[0] = state.clock[0]
 
     def find_moving_messages(self) -> tuple[Integers, Floats]:
         """Return the messages whose data moves, and the remaining bytes of each."""
-        state, moving_messages = self.state, self.state.flows[: self.state.counters[FLOWS]]
-        passed_s = state.clock[0] - state.flow_since_s[moving_messages]
+        state, moving_messages = self.state, self.state.flow_messages[: self.state.counters[FLOWS]]
+        elapsed_s = state.clock[0] - state.flow_updated_s[moving_messages]
         return moving_messages, np.maximum(
-            state.flow_bytes_left[moving_messages] - state.flow_rate[moving_messages] * passed_s, 0.0
+            state.flow_bytes_left[moving_messages] - state.flow_rate[moving_messages] * elapsed_s, 0.0
         )
 
     def list_links(self, message: int) -> Integers:
         """Return the links that a message uses now."""
-        path = self.routes.path[message]
-        return self.routes.links[self.routes.first[path] : self.routes.first[path + 1]]
+        path = self.routes.path_of_message[message]
+        return self.routes.links[self.routes.first_link[path] : self.routes.first_link[path + 1]]
 
     def count_progress(self) -> int:
         """Return a number that grows with every round that begins and every task that ends."""
@@ -281,11 +281,11 @@ class Run:
     def describe_stalled(self, fabric: Fabric) -> str:
         """Return a message that names a flow and the dead link for which it waits."""
         messages = self.lowered.messages
-        for flow in self.state.flows[: self.state.counters[FLOWS]]:
-            links = self.list_links(flow)
+        for message in self.state.flow_messages[: self.state.counters[FLOWS]]:
+            links = self.list_links(message)
             dead_links = links[self.capacity[links] == 0]
             if dead_links.size:
-                pair = f"{messages.source[flow]} -> {messages.target[flow]}"
+                pair = f"{messages.source[message]} -> {messages.target[message]}"
                 link = f"{fabric.sources[dead_links[0]]} -> {fabric.targets[dead_links[0]]}"
                 time_text = f"{self.state.clock[0] * 1e3:.3f} ms"
                 waiting_text = f"the flow {pair} waits for link {dead_links[0]} ({link})"
@@ -295,7 +295,7 @@ class Run:
     def make_execution(self, graph: TaskGraph, fabric: Fabric) -> Execution:
         """Return the execution so far."""
         self._empty_trace()
-        state, unshared_bytes = self.state, self.lowered.exchanged.unshared
+        state, unshared_bytes = self.state, self.lowered.exchanged_bytes.unshared_bytes
         trace = Trace(np.concatenate(self._flows), np.concatenate(self._rates)) if self._is_tracing else None
         return Execution(
             graph,
@@ -313,11 +313,11 @@ class Run:
         state = self.state
         changed_links = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))
         begin = state.counters[DIRTY]
-        state.dirty[begin : begin + changed_links.size] = changed_links
+        state.dirty_links[begin : begin + changed_links.size] = changed_links
         state.dirty_mark[changed_links] = 1
         state.counters[DIRTY] += changed_links.size
         if changed_links.size:
-            state.due_s[0] = state.clock[0]
+            state.rate_deadline_s[0] = state.clock[0]
         self._shared_capacity[:] = self.capacity
 
     def _empty_trace(self) -> None:

@@ -15,46 +15,48 @@ Integers = NDArray[np.int64]
 _MAX_TIES = 16
 """Maximum number of equally short ways to a distance to compare; more would hardly improve the balance."""
 _MAX_SWEEPS = 20
-ROUTE_SETS = 4
+ROUTE_SET_COUNT = 4
 """Number of sets of routes; the choice of a flow, modulo this number, selects its set."""
-_RANDOM_STARTS = 8
-_SMALL_NODES = 64
+_RANDOM_START_COUNT = 8
+_MAX_SMALL_NODES = 64
 """Larger circulants need only one start: with their many ties, loads are even within a few per mille."""
 
 
-def make_circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
+def make_circulant(node_count: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
     """Return the fabric in which node i has a link to i + p mod n for each stride p; equal strides are parallel links.
 
     A pair uses a shortest sequence of strides. A flow chooses among four sets of such routes, which together load the
     strides as evenly as the search achieves, so that an all-to-all fills all links alike. Raise `ValueError` if a
-    stride is a multiple of `nodes`, or if the strides do not reach every node.
+    stride is a multiple of `node_count`, or if the strides do not reach every node.
     """
-    check_sizes(nodes, rate_gbps)
-    reduced_strides = sorted(stride % nodes for stride in strides)
+    check_sizes(node_count, rate_gbps)
+    reduced_strides = sorted(stride % node_count for stride in strides)
     if reduced_strides and reduced_strides[0] == 0:
         raise ValueError(
-            f"a stride of {strides} leads from a node to itself: none may be a multiple of {nodes}"
+            f"a stride of {strides} leads from a node to itself: none may be a multiple of {node_count}"
         )
     distinct_strides = sorted(set(reduced_strides))
     copy_counts = np.array([reduced_strides.count(stride) for stride in distinct_strides], dtype=np.float64)
-    route_strides = _list_strides(balance_strides(nodes, distinct_strides, copy_counts))
-    host = np.tile(np.arange(nodes), len(distinct_strides))
-    hop = np.repeat(np.array(distinct_strides, dtype=np.int64), nodes)
+    route_strides = _list_strides(balance_strides(node_count, distinct_strides, copy_counts))
+    host = np.tile(np.arange(node_count), len(distinct_strides))
+    hop = np.repeat(np.array(distinct_strides, dtype=np.int64), node_count)
     return Fabric(
         name="circulant" + "".join(f"+{stride}" for stride in distinct_strides),
-        nodes=nodes,
+        node_count=node_count,
         sources=host,
-        targets=(host + hop) % nodes,
-        capacity_bps=np.repeat(copy_counts, nodes) * rate_gbps * 1e9,
+        targets=(host + hop) % node_count,
+        capacity_bps=np.repeat(copy_counts, node_count) * rate_gbps * 1e9,
         lane_bps=np.full(host.size, rate_gbps * 1e9),
         never_full=np.zeros(host.size, dtype=bool),
-        router=CyclicRouter(_make_router(nodes, np.array([*distinct_strides, 0]), route_strides), ROUTE_SETS),
+        router=CyclicRouter(
+            _make_router(node_count, np.array([*distinct_strides, 0]), route_strides), ROUTE_SET_COUNT
+        ),
         hosts_forward=True,
-        cost=compute_patch_panel_cost(nodes, len(reduced_strides), rate_gbps),
+        cost=compute_patch_panel_cost(node_count, len(reduced_strides), rate_gbps),
     )
 
 
-def balance_strides(nodes: int, strides: Sequence[int], copy_counts: NDArray[np.float64]) -> Integers:
+def balance_strides(node_count: int, strides: Sequence[int], copy_counts: NDArray[np.float64]) -> Integers:
     """Return how often each distance 0..n-1 uses each stride, (layers, nodes, strides), with evenly loaded strides.
 
     Each layer is a set of shortest routes. Dynamic programming over the hops lists the shortest ways to each distance.
@@ -65,19 +67,21 @@ def balance_strides(nodes: int, strides: Sequence[int], copy_counts: NDArray[np.
     >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
-    paths_by_distance = _find_shortest_ways(nodes, strides) * ROUTE_SETS
+    paths_by_distance = _find_shortest_paths(node_count, strides) * ROUTE_SET_COUNT
     random = np.random.default_rng(0)
     best_uses, lowest_unevenness = np.zeros((len(paths_by_distance), len(strides)), np.int64), np.inf
-    for _ in range(_RANDOM_STARTS if nodes <= _SMALL_NODES else 1):
+    for _ in range(_RANDOM_START_COUNT if node_count <= _MAX_SMALL_NODES else 1):
         uses = np.stack([options[int(random.integers(len(options)))] for options in paths_by_distance])
-        _even_out(uses, paths_by_distance, random.permutation(len(paths_by_distance)).tolist(), copy_counts)
+        _balance_loads(
+            uses, paths_by_distance, random.permutation(len(paths_by_distance)).tolist(), copy_counts
+        )
         unevenness = float((uses.sum(axis=0) ** 2 / copy_counts).sum())
         if unevenness < lowest_unevenness:
             best_uses, lowest_unevenness = uses, unevenness
-    return best_uses.reshape(ROUTE_SETS, nodes, len(strides))
+    return best_uses.reshape(ROUTE_SET_COUNT, node_count, len(strides))
 
 
-def _even_out(
+def _balance_loads(
     uses: Integers, paths_by_distance: list[Integers], order: Sequence[int], copy_counts: NDArray[np.float64]
 ) -> None:
     """Change the chosen ways in place, one distance after another, until the loads do not become more even."""
@@ -93,7 +97,7 @@ def _even_out(
             return
 
 
-def _find_shortest_ways(nodes: int, strides: Sequence[int]) -> list[Integers]:
+def _find_shortest_paths(node_count: int, strides: Sequence[int]) -> list[Integers]:
     """Return up to `_MAX_TIES` shortest multisets of strides for each distance, an array (ways, strides) each.
 
     Raise `ValueError` if the strides do not reach every distance.
@@ -104,7 +108,7 @@ def _find_shortest_ways(nodes: int, strides: Sequence[int]) -> list[Integers]:
         reached_nodes: dict[int, set[tuple[int, ...]]] = {}
         for node in layer:
             for index, stride in enumerate(strides):
-                next_node = (node + stride) % nodes
+                next_node = (node + stride) % node_count
                 if next_node in paths_by_distance:
                     continue
                 new_ways = reached_nodes.setdefault(next_node, set())
@@ -112,12 +116,12 @@ def _find_shortest_ways(nodes: int, strides: Sequence[int]) -> list[Integers]:
                     new_ways.add((*path[:index], path[index] + 1, *path[index + 1 :]))
         paths_by_distance |= reached_nodes
         layer = sorted(reached_nodes)
-    if len(paths_by_distance) < nodes:
+    if len(paths_by_distance) < node_count:
         raise ValueError(
-            f"strides {tuple(strides)} reach {len(paths_by_distance)} of {nodes} nodes:"
+            f"strides {tuple(strides)} reach {len(paths_by_distance)} of {node_count} nodes:"
             " their common factor is too large"
         )
-    return [np.array(sorted(paths_by_distance[distance]), dtype=np.int64) for distance in range(nodes)]
+    return [np.array(sorted(paths_by_distance[distance]), dtype=np.int64) for distance in range(node_count)]
 
 
 def _list_strides(uses: Integers) -> Integers:
@@ -130,11 +134,11 @@ def _list_strides(uses: Integers) -> Integers:
     return padded_hops
 
 
-def _make_router(nodes: int, steps: Integers, route_strides: Integers) -> Router:
+def _make_router(node_count: int, steps: Integers, route_strides: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        stride_index = route_strides[choices % ROUTE_SETS, (targets - sources) % nodes]
+        stride_index = route_strides[choices % ROUTE_SET_COUNT, (targets - sources) % node_count]
         hops = steps[stride_index]
-        current_nodes = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % nodes
-        return np.where(hops > 0, stride_index * nodes + current_nodes, -1)
+        current_nodes = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % node_count
+        return np.where(hops > 0, stride_index * node_count + current_nodes, -1)
 
     return route

@@ -1,9 +1,9 @@
 """Cost of a fabric: number of each part, times its price.
 
-Prices are from `prices.json` unless a `Reading` names another table. A table marked `recalled` was written from memory
-and not checked against its source. Prices are interpolated
-between the rates of the table. They are proportional to the rate above the highest rate of the table, and constant
-below the lowest. A fibre has the mean length of the table (uniform over 0 to 1,000 m).
+Prices are from `prices.json` unless a `CostAssumptions` names another table. A table marked `recalled` was written
+from memory and not checked against its source. Prices are interpolated between the rates of the table. They are
+proportional to the rate above the highest rate of the table, and constant below the lowest. A fibre has the mean
+length of the table (uniform over 0 to 1,000 m).
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from typing import Any
 
 import numpy as np
 
-PRICES = Path(__file__).with_name("prices.json")
+PRICES_PATH = Path(__file__).with_name("prices.json")
 MIXNET = "prices_mixnet.json"
 """Name of a second table, of another paper; it begins at 100 Gbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CostAssumptions:
     """Assumptions about the cost of a fabric: its price table, and the number of NICs of a server.
 
-    `table` is the name of a price table in the folder of this module. By default every interface is a NIC. With
-    `one_nic_per_server`, a server has a single NIC with all its interfaces.
+    `price_table` is the name of a price table in the folder of this module. By default every interface is a NIC. With
+    `has_one_nic_per_server`, a server has a single NIC with all its interfaces.
     """
 
-    table: str = PRICES.name
-    one_nic_per_server: bool = False
+    price_table: str = PRICES_PATH.name
+    has_one_nic_per_server: bool = False
 
     @property
-    def least_gbps(self) -> float:
+    def min_rate_gbps(self) -> float:
         """The lowest rate with prices in the table."""
-        return float(_load_table(self.table)["rate_gbps"][0])
+        return float(_load_table(self.price_table)["rate_gbps"][0])
 
 
-DEFAULT_READING = Reading()
+DEFAULT_ASSUMPTIONS = CostAssumptions()
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Price in US dollars by part; with `recalled` the prices were not checked against their source."""
+    """Price in US dollars by part; with `is_unverified` the prices were not checked against their source."""
 
     parts: tuple[tuple[str, float, float], ...]
     """name, number, unit price"""
-    recalled: bool
+    is_unverified: bool
 
     @property
     def total_usd(self) -> float:
@@ -58,16 +58,16 @@ class Cost:
 
 @cache
 def _load_table(name: str) -> dict[str, Any]:
-    price_table: dict[str, Any] = json.loads(PRICES.with_name(name).read_text(encoding="utf-8"))
+    price_table: dict[str, Any] = json.loads(PRICES_PATH.with_name(name).read_text(encoding="utf-8"))
     return price_table
 
 
 def load_prices() -> dict[str, Any]:
     """Return the default price table as stored in its file."""
-    return _load_table(PRICES.name)
+    return _load_table(PRICES_PATH.name)
 
 
-def find_price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
+def find_price(part: str, rate_gbps: float, table: str = PRICES_PATH.name) -> float:
     """Return the price of a part at a rate, in US dollars.
 
     >>> (
@@ -83,7 +83,7 @@ def find_price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     return float(np.interp(rate_gbps, rates, prices_usd)) * float(rate_ratio)
 
 
-def find_fibre_price(table: str = PRICES.name) -> float:
+def find_fibre_price(table: str = PRICES_PATH.name) -> float:
     """Return the price of a fibre of mean length, in US dollars.
 
     >>> find_fibre_price(MIXNET)
@@ -92,75 +92,83 @@ def find_fibre_price(table: str = PRICES.name) -> float:
     return float(_load_table(table)["fibre_per_m"] * _load_table(table)["fibre_m"])
 
 
-def _make_cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
-    table = _load_table(reading.table)
-    fibre_price_usd = find_fibre_price(reading.table)
+def _make_cost(rate_gbps: float, counts: dict[str, float], assumptions: CostAssumptions) -> Cost:
+    table = _load_table(assumptions.price_table)
+    fibre_price_usd = find_fibre_price(assumptions.price_table)
     rows = [
-        (part, number, fibre_price_usd if part == "fibre" else find_price(part, rate_gbps, reading.table))
+        (
+            part,
+            number,
+            fibre_price_usd if part == "fibre" else find_price(part, rate_gbps, assumptions.price_table),
+        )
         for part, number in counts.items()
     ]
     return Cost(tuple(rows), bool(table["recalled"]))
 
 
 def compute_patch_panel_cost(
-    nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
+    node_count: int, degree: int, rate_gbps: float, assumptions: CostAssumptions = DEFAULT_ASSUMPTIONS
 ) -> Cost:
     """Return the cost of direct connect through patch panels with a look-ahead plane.
 
     Each interface needs two panel ports and a 1x2 switch.
     """
-    counts = _count_optics(nodes, degree, reading)
+    counts = _count_optics(node_count, degree, assumptions)
     return _make_cost(
         rate_gbps,
-        counts | {"optical_1x2": nodes * degree, "panel_port": 2 * nodes * degree},
-        reading,
+        counts | {"optical_1x2": node_count * degree, "panel_port": 2 * node_count * degree},
+        assumptions,
     )
 
 
 def compute_circuit_switch_cost(
-    nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
+    node_count: int, degree: int, rate_gbps: float, assumptions: CostAssumptions = DEFAULT_ASSUMPTIONS
 ) -> Cost:
     """Return the cost of direct connect through optical circuit switches: one port per interface, no second plane."""
     return _make_cost(
-        rate_gbps, _count_optics(nodes, degree, reading) | {"ocs_port": nodes * degree}, reading
+        rate_gbps,
+        _count_optics(node_count, degree, assumptions) | {"ocs_port": node_count * degree},
+        assumptions,
     )
 
 
-def _count_optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]:
+def _count_optics(node_count: int, degree: int, assumptions: CostAssumptions) -> dict[str, float]:
     """Return the numbers of NICs, transceivers and fibres of direct connect."""
-    interface_count = nodes * degree
-    nic_count = nodes if reading.one_nic_per_server else interface_count
+    interface_count = node_count * degree
+    nic_count = node_count if assumptions.has_one_nic_per_server else interface_count
     return {"nic": nic_count, "transceiver": interface_count, "fibre": interface_count}
 
 
 def compute_fat_tree_cost(
-    nodes: int,
+    node_count: int,
     rate_gbps: float,
     *,
     oversubscription: float = 1.0,
-    reading: Reading = DEFAULT_READING,
+    assumptions: CostAssumptions = DEFAULT_ASSUMPTIONS,
 ) -> Cost:
     """Return the cost of a three-tier Fat-tree.
 
     Each host has a NIC and a switch port. Above the edge, there are four ports, four transceivers and two fibres for
     each host, divided by the oversubscription. The cable of a host has no price in the table.
     """
-    uplink_count = nodes / oversubscription
+    uplink_count = node_count / oversubscription
     return _make_cost(
         rate_gbps,
         {
-            "nic": nodes,
-            "switch_port": nodes + 4 * uplink_count,
+            "nic": node_count,
+            "switch_port": node_count + 4 * uplink_count,
             "transceiver": 4 * uplink_count,
             "fibre": 2 * uplink_count,
         },
-        reading,
+        assumptions,
     )
 
 
-def compute_ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
+def compute_ideal_switch_cost(
+    node_count: int, rate_gbps: float, assumptions: CostAssumptions = DEFAULT_ASSUMPTIONS
+) -> Cost:
     """Return the cost of an ideal switch. It equals the cost of a full-bisection Fat-tree of the same rate."""
-    return compute_fat_tree_cost(nodes, rate_gbps, reading=reading)
+    return compute_fat_tree_cost(node_count, rate_gbps, assumptions=assumptions)
 
 
 def find_equal_cost_rate_gbps(budget_usd: float, calculate_cost: Callable[[float], Cost]) -> float:

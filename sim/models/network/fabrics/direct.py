@@ -27,7 +27,7 @@ Path = tuple[int, ...]
 
 
 def make_direct_fabric(
-    nodes: int,
+    node_count: int,
     edges: Sequence[tuple[int, int]],
     rate_gbps: float,
     *,
@@ -42,12 +42,12 @@ def make_direct_fabric(
     itself, and for a path with the wrong ends or a missing edge. The router raises `ValueError` for a pair without
     any path.
     """
-    check_sizes(nodes, rate_gbps)
+    check_sizes(node_count, rate_gbps)
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
-    is_invalid = ((pairs < 0) | (pairs >= nodes)).any(axis=1) | (pairs[:, 0] == pairs[:, 1])
+    is_invalid = ((pairs < 0) | (pairs >= node_count)).any(axis=1) | (pairs[:, 0] == pairs[:, 1])
     if is_invalid.any():
         edge = tuple(pairs[np.argmax(is_invalid)].tolist())
-        raise ValueError(f"edge {edge} must join different nodes of 0..{nodes - 1}")
+        raise ValueError(f"edge {edge} must join different nodes of 0..{node_count - 1}")
     link_by_edge = {(int(source), int(target)): index for index, (source, target) in enumerate(pairs)}
     copy_counts = np.zeros(len(link_by_edge))
     for edge in edges:
@@ -56,11 +56,13 @@ def make_direct_fabric(
         pair: [_find_links(path, pair, link_by_edge) for path in paths_of_pair]
         for pair, paths_of_pair in (paths or {}).items()
     }
-    degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
-    router = make_path_router(find_next_links(nodes, pairs, seed), pairs[:, 1], fixed_paths)
+    degree = (
+        int(np.bincount([source for source, _ in edges], minlength=node_count).max(initial=0)) if edges else 0
+    )
+    router = make_path_router(find_next_links(node_count, pairs, seed), pairs[:, 1], fixed_paths)
     return Fabric(
         name=name,
-        nodes=nodes,
+        node_count=node_count,
         sources=pairs[:, 0].copy(),
         targets=pairs[:, 1].copy(),
         capacity_bps=copy_counts * rate_gbps * 1e9,
@@ -68,7 +70,7 @@ def make_direct_fabric(
         never_full=np.zeros(len(pairs), dtype=bool),
         router=router if fixed_paths else CyclicRouter(router, 1),
         hosts_forward=True,
-        cost=compute_patch_panel_cost(nodes, degree, rate_gbps),
+        cost=compute_patch_panel_cost(node_count, degree, rate_gbps),
     )
 
 
@@ -81,22 +83,22 @@ def _find_links(path: Path, pair: tuple[int, int], link_by_edge: Mapping[tuple[i
     return [link_by_edge[edge] for edge in pairwise(path)]
 
 
-def find_next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
+def find_next_links(node_count: int, pairs: Integers, seed: int) -> Integers:
     """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
-    distance = _count_hops(nodes, pairs)
-    next_link = np.full((nodes, nodes), -1, np.int64)
-    least_hops = np.full((nodes, nodes), np.iinfo(np.int64).max)
-    targets = np.arange(nodes)
+    distance = _count_hops(node_count, pairs)
+    next_link = np.full((node_count, node_count), -1, np.int64)
+    least_hops = np.full((node_count, node_count), np.iinfo(np.int64).max)
+    targets = np.arange(node_count)
     for link, (source, target) in enumerate(pairs):
         is_nearer = distance[target] + 1 == distance[source]
-        rank = hash_integers(np.full(nodes, link), targets, np.array(seed))
+        rank = hash_integers(np.full(node_count, link), targets, np.array(seed))
         is_better = is_nearer & (rank < least_hops[source])
         next_link[source, is_better] = link
         least_hops[source, is_better] = rank[is_better]
     return next_link
 
 
-def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
+def _count_hops(node_count: int, pairs: Integers) -> NDArray[np.float64]:
     """Return the hops between all pairs, (nodes, nodes), infinity without a path."""
     order = np.argsort(pairs[:, 0], kind="stable")
     sources, targets = pairs[order].T
@@ -106,9 +108,9 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
         (sources[parallel_index == number], targets[parallel_index == number])
         for number in range(parallel_index.max(initial=-1) + 1)
     ]
-    is_reached = np.eye(nodes, dtype=bool)
+    is_reached = np.eye(node_count, dtype=bool)
     distance = np.where(is_reached, 0.0, np.inf)
-    for hops in range(1, nodes):
+    for hops in range(1, node_count):
         is_reachable = is_reached.copy()
         for starts, targets_of_group in link_groups:
             is_reachable[starts] |= is_reached[targets_of_group]
@@ -158,17 +160,17 @@ SHORTEST_PATHS = 16
 
 
 def find_shortest_paths(
-    nodes: int, sources: Integers, targets: Integers, seed: int = 0
+    node_count: int, sources: Integers, targets: Integers, seed: int = 0
 ) -> tuple[int, Router]:
     """Return `Fabric.alternatives` of direct connect: the number of choices, and the router for them.
 
     At each host the choice selects one of the links that lead nearer to the target. The selections are the digits of
     the choice, in a mixed radix of the numbers of such links. Links are numbered in the order of `sources`.
     """
-    distance = _count_hops(nodes, np.stack([sources, targets], axis=1))
+    distance = _count_hops(node_count, np.stack([sources, targets], axis=1))
     order = np.argsort(sources, kind="stable")
-    first = np.searchsorted(sources[order], np.arange(nodes + 1))
-    links_out = [order[first[node] : first[node + 1]] for node in range(nodes)]
+    first = np.searchsorted(sources[order], np.arange(node_count + 1))
+    links_out = [order[first[node] : first[node + 1]] for node in range(node_count)]
 
     def walk(source: int, target: int, choice: int) -> list[int]:
         path, current_nodes = [], source
@@ -197,7 +199,7 @@ def find_shortest_paths(
 
 
 def make_routed_fabric(
-    nodes: int,
+    node_count: int,
     edges: Sequence[tuple[int, int]],
     rate_gbps: float,
     next_links_by_set: NDArray[np.int64],
@@ -209,26 +211,26 @@ def make_routed_fabric(
     the bytes from s to t uses set c, and every message is split accordingly. A choice with weight 0 falls back to the
     first set, which must be complete. The router raises `ValueError` if routes do not lead to the target.
     """
-    check_sizes(nodes, rate_gbps)
+    check_sizes(node_count, rate_gbps)
     edge_array = np.array(edges, dtype=np.int64).reshape(-1, 2)
     sources, targets = edge_array[:, 0].copy(), edge_array[:, 1].copy()
-    degree = int(np.bincount(sources, minlength=nodes).max(initial=0))
+    degree = int(np.bincount(sources, minlength=node_count).max(initial=0))
     return Fabric(
         name="direct",
-        nodes=nodes,
+        node_count=node_count,
         sources=sources,
         targets=targets,
         capacity_bps=np.full(len(edge_array), rate_gbps * 1e9),
         lane_bps=np.full(len(edge_array), rate_gbps * 1e9),
         never_full=np.zeros(len(edge_array), dtype=bool),
-        router=CyclicRouter(_make_router(nodes, targets, next_links_by_set, weights), len(weights)),
+        router=CyclicRouter(_make_router(node_count, targets, next_links_by_set, weights), len(weights)),
         hosts_forward=True,
-        cost=compute_patch_panel_cost(nodes, degree, rate_gbps),
+        cost=compute_patch_panel_cost(node_count, degree, rate_gbps),
         weights=weights,
     )
 
 
-def _make_router(nodes: int, head: Integers, next_links_by_set: Integers, weights: Floats) -> Router:
+def _make_router(node_count: int, head: Integers, next_links_by_set: Integers, weights: Floats) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         route_set = choices % len(weights)
         route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)
@@ -239,7 +241,7 @@ def _make_router(nodes: int, head: Integers, next_links_by_set: Integers, weight
                 current_nodes == targets, -1, next_links_by_set[route_set, targets, current_nodes]
             )
             is_stuck = (link < 0) & (current_nodes != targets)
-            if is_stuck.any() or len(link_columns) >= nodes:
+            if is_stuck.any() or len(link_columns) >= node_count:
                 pair = int(np.argmax(is_stuck if is_stuck.any() else current_nodes != targets))
                 raise ValueError(f"the routes do not lead from node {sources[pair]} to node {targets[pair]}")
             current_nodes = np.where(link >= 0, head[link], current_nodes)

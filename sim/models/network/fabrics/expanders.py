@@ -13,34 +13,34 @@ Integers = NDArray[np.int64]
 _MAX_ATTEMPTS = 1000
 
 
-def make_expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
+def make_expander(node_count: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fabric:
     """Return the fabric in which each host has `degree` duplex links to random others; flows use shortest paths.
 
     Raise `ValueError` unless n * d is even and 2 <= d < n, or n is 2 and d is 1.
     """
-    check_sizes(nodes, rate_gbps)
-    if not 1 <= degree < nodes or nodes * degree % 2 or (degree == 1 and nodes > 2):
+    check_sizes(node_count, rate_gbps)
+    if not 1 <= degree < node_count or node_count * degree % 2 or (degree == 1 and node_count > 2):
         raise ValueError(
-            f"no connected {degree}-regular graph of {nodes} nodes: n * d must be even and d from 2 to n - 1"
+            f"no connected {degree}-regular graph of {node_count} nodes: n * d must be even and d from 2 to n - 1"
         )
-    pairs = draw_random_regular(nodes, degree, np.random.default_rng(seed))
+    pairs = draw_random_regular(node_count, degree, np.random.default_rng(seed))
     directed_pairs = np.concatenate([pairs, pairs[:, ::-1]])
     edges = [(int(source), int(target)) for source, target in directed_pairs]
-    return make_direct_fabric(nodes, edges, rate_gbps, name="expander", seed=seed)
+    return make_direct_fabric(node_count, edges, rate_gbps, name="expander", seed=seed)
 
 
-def draw_random_regular(nodes: int, degree: int, random: np.random.Generator) -> Integers:
+def draw_random_regular(node_count: int, degree: int, random: np.random.Generator) -> Integers:
     """Return the pairs (n * d / 2, 2) of a simple connected d-regular graph.
 
     Stubs are paired at random; loops and duplicates then exchange an end with random other pairs until there are none
     (switchings of the configuration model: McKay and Wormald, 1990). Raise `ValueError` after 1,000 attempts.
     """
     for _ in range(_MAX_ATTEMPTS):
-        pairs = random.permutation(np.repeat(np.arange(nodes), degree)).reshape(-1, 2)
-        if _exchange_bad_pairs(pairs, random) and _is_connected(nodes, pairs):
+        pairs = random.permutation(np.repeat(np.arange(node_count), degree)).reshape(-1, 2)
+        if _exchange_bad_pairs(pairs, random) and _is_connected(node_count, pairs):
             return pairs
     raise ValueError(
-        f"no connected {degree}-regular graph of {nodes} nodes was found in {_MAX_ATTEMPTS} attempts"
+        f"no connected {degree}-regular graph of {node_count} nodes was found in {_MAX_ATTEMPTS} attempts"
     )
 
 
@@ -65,9 +65,9 @@ def _exchange_bad_pairs(pairs: Integers, random: np.random.Generator) -> bool:
     return False
 
 
-def _is_connected(nodes: int, pairs: Integers) -> bool:
-    labels = np.arange(nodes)
-    for _ in range(nodes):
+def _is_connected(node_count: int, pairs: Integers) -> bool:
+    labels = np.arange(node_count)
+    for _ in range(node_count):
         previous_labels = labels.copy()
         np.minimum.at(labels, pairs[:, 0], labels[pairs[:, 1]])
         np.minimum.at(labels, pairs[:, 1], labels[pairs[:, 0]])

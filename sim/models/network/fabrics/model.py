@@ -28,19 +28,19 @@ Rows are padded with -1, also between links. A choice is any integer; it selects
 
 @dataclass(frozen=True, slots=True)
 class CyclicRouter:
-    """A router for which choice c takes the path of choice c modulo `choices`, so that messages can share paths."""
+    """A router for which choice c takes the path of c modulo `choice_count`, so that messages can share paths."""
 
     router: Router
-    choices: int
+    choice_count: int
 
     def __call__(self, sources: Integers, targets: Integers, choices: Integers) -> Integers:
         """Return the links of each path, as any router does."""
         return self.router(sources, targets, choices)
 
     @classmethod
-    def like(cls, model: Router, router: Router) -> Router:
+    def with_choices_of(cls, model: Router, router: Router) -> Router:
         """Return `router`, with the number of choices of `model` if `model` has such a number."""
-        return cls(router, model.choices) if isinstance(model, cls) else router
+        return cls(router, model.choice_count) if isinstance(model, cls) else router
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Fabric:
     """
 
     name: str
-    nodes: int
+    node_count: int
     sources: Integers
     targets: Integers
     capacity_bps: Floats
@@ -63,8 +63,8 @@ class Fabric:
     router: Router
     hosts_forward: bool
     cost: Cost
-    domain: int = 1
-    """Number of consecutive nodes that share the links of a host: the hosts are then the vertices from `nodes` on."""
+    domain_size: int = 1
+    """Consecutive nodes that share the links of a host: the hosts are then the vertices from `node_count` on."""
     weights: Floats | None = None
     alternatives: tuple[int, Router] | None = None
     """Number of paths among which a hash may choose for a pair, and the router whose choice c is the c-th of these
@@ -80,7 +80,7 @@ class Fabric:
     @property
     def choice_count(self) -> int | None:
         """Number of choices that the router distinguishes; None if it may distinguish all."""
-        return self.router.choices if isinstance(self.router, CyclicRouter) else None
+        return self.router.choice_count if isinstance(self.router, CyclicRouter) else None
 
     @property
     def link_count(self) -> int:
@@ -95,9 +95,9 @@ class Fabric:
         The path of a node to itself has no links. Raise `ValueError` for nodes outside the fabric.
         """
         endpoints = np.concatenate([sources, targets])
-        if endpoints.size and (endpoints.min() < 0 or endpoints.max() >= self.nodes):
+        if endpoints.size and (endpoints.min() < 0 or endpoints.max() >= self.node_count):
             raise ValueError(
-                f"{self.name} has nodes 0..{self.nodes - 1}, not {endpoints.min()}..{endpoints.max()}"
+                f"{self.name} has nodes 0..{self.node_count - 1}, not {endpoints.min()}..{endpoints.max()}"
             )
         hops, links = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
         for begin in range(0, sources.size, _PAIR_BATCH_SIZE):
@@ -112,7 +112,7 @@ class Fabric:
     def count_relays(self, first: Integers, links: Integers) -> Integers:
         """Return the number of hosts that forward on each path, (paths,), of paths as `find_routes` returns them."""
         relay_counts = np.zeros(first.size - 1, np.int64)
-        for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
+        for leaves_host in (self.sources[links] < self.node_count, self.leaves_shared_host[links]):
             relays_before = np.concatenate([[0], np.cumsum(leaves_host)])
             relay_counts += np.maximum(np.diff(relays_before[first]) - 1, 0)
         return relay_counts
@@ -120,8 +120,10 @@ class Fabric:
     @property
     def leaves_shared_host(self) -> NDArray[np.bool_]:
         """True for a link from a host of several nodes to a host or switch, (links,); False if the nodes are hosts."""
-        is_host = (self.sources >= self.nodes) & (self.sources < self.nodes + self.nodes // self.domain)
-        return is_host & (self.targets >= self.nodes) & (self.domain > 1)
+        is_host = (self.sources >= self.node_count) & (
+            self.sources < self.node_count + self.node_count // self.domain_size
+        )
+        return is_host & (self.targets >= self.node_count) & (self.domain_size > 1)
 
     def find_path(self, source: int, target: int, choice: int = 0) -> tuple[int, ...]:
         """Return the links from one node to another, in order."""
@@ -135,15 +137,15 @@ class Fabric:
             raise ValueError(f"{self.name} has no link {source} -> {target}")
         return int(links[0])
 
-    def scale(self, factor: float) -> Fabric:
+    def scale_capacities(self, factor: float) -> Fabric:
         """Return the fabric with all capacities times `factor`, and the same cost."""
         return replace(self, capacity_bps=self.capacity_bps * factor, lane_bps=self.lane_bps * factor)
 
 
-def check_sizes(nodes: int, rate_gbps: float) -> None:
+def check_sizes(node_count: int, rate_gbps: float) -> None:
     """Raise `ValueError` unless there is a node, and the rate is finite and positive."""
-    if nodes < 1:
-        raise ValueError(f"a fabric of {nodes} nodes: at least 1 is needed")
+    if node_count < 1:
+        raise ValueError(f"a fabric of {node_count} nodes: at least 1 is needed")
     if not 0 < rate_gbps < float("inf"):
         raise ValueError(f"rate_gbps is {rate_gbps}: a link's rate must be finite and above 0")
 

@@ -19,37 +19,37 @@ from sim.models.network.fabrics.cost import Cost, compute_fat_tree_cost
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, Integers, Router, check_sizes
 
 
-def make_rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+def make_rail_only(gpu_count: int, domain_size: int, rail_gbps: float, domain_gbps: float) -> Fabric:
     """Return a fabric whose rails are joined only by the domains.
 
     Each GPU has a link of `domain_gbps` to its domain and a link of `rail_gbps` to its rail, each way. Raises
     `ValueError` unless the domains divide the GPUs.
     """
-    return _make_fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
+    return _make_fabric("rail-only", gpu_count, domain_size, rail_gbps, domain_gbps, has_spine=False)
 
 
-def make_rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
+def make_rail_optimized(gpu_count: int, domain_size: int, rail_gbps: float, domain_gbps: float) -> Fabric:
     """Return a fabric whose rails are joined by a spine with full bisection. Raise as `make_rail_only` does."""
-    return _make_fabric("rail-optimized", gpus, domain, rail_gbps, domain_gbps, has_spine=True)
+    return _make_fabric("rail-optimized", gpu_count, domain_size, rail_gbps, domain_gbps, has_spine=True)
 
 
-def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
+def join_domains(fabric: Fabric, domain_size: int, domain_gbps: float) -> Fabric:
     """Return a switched fabric whose hosts, which are GPUs, are also joined in domains of consecutive numbers.
 
     Messages inside a domain leave the rest of the fabric alone. Raises `ValueError` unless the domains divide the GPUs.
     """
-    check_sizes(domain, domain_gbps)
-    gpus, links = fabric.nodes, fabric.link_count
-    if gpus % domain:
-        raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain}")
+    check_sizes(domain_size, domain_gbps)
+    gpus, links = fabric.node_count, fabric.link_count
+    if gpus % domain_size:
+        raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain_size}")
     hosts = np.arange(gpus)
-    switches = 1 + max(fabric.sources.max(), fabric.targets.max()) + hosts // domain
+    switches = 1 + max(fabric.sources.max(), fabric.targets.max()) + hosts // domain_size
     rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
 
     def route_through_domains(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
             paths = router(sources, targets, choices)
-            is_inside = sources // domain == targets // domain
+            is_inside = sources // domain_size == targets // domain_size
             paths[is_inside] = -1
             paths[is_inside, 0], paths[is_inside, 1] = (
                 links + sources[is_inside],
@@ -57,7 +57,7 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
             )
             return paths
 
-        return CyclicRouter.like(router, route)
+        return CyclicRouter.with_choices_of(router, route)
 
     count, router = fabric.alternatives or (0, fabric.router)
     return replace(
@@ -73,32 +73,32 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     )
 
 
-def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
-    """Return a fabric of hosts whose nodes are their GPUs: `domain` consecutive GPUs share the links of a host.
+def share_hosts(fabric: Fabric, domain_size: int, domain_gbps: float) -> Fabric:
+    """Return a fabric of hosts whose nodes are their GPUs: `domain_size` consecutive GPUs share the links of a host.
 
     Host h is vertex gpus + h. Each GPU has a link of `domain_gbps` to and from its host, and hosts forward. Links of
     the fabric keep their numbers; the links up follow, then the links down.
     """
-    check_sizes(domain, domain_gbps)
-    gpus, links = fabric.nodes * domain, fabric.link_count
+    check_sizes(domain_size, domain_gbps)
+    gpus, links = fabric.node_count * domain_size, fabric.link_count
     gpu_indices = np.arange(gpus)
-    hosts = gpus + gpu_indices // domain
+    hosts = gpus + gpu_indices // domain_size
     rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
 
     def route_through_hosts(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-            from_hosts, to_hosts = sources // domain, targets // domain
+            from_hosts, to_hosts = sources // domain_size, targets // domain_size
             paths = router(from_hosts, to_hosts, choices)
             paths = np.where((from_hosts == to_hosts)[:, None], -1, paths)
             return np.column_stack([links + sources, paths, links + gpus + targets])
 
-        return CyclicRouter.like(router, route)
+        return CyclicRouter.with_choices_of(router, route)
 
     count, router = fabric.alternatives or (0, fabric.router)
     return replace(
         fabric,
         name=f"{fabric.name}+domains",
-        nodes=gpus,
+        node_count=gpus,
         sources=np.concatenate([fabric.sources + gpus, gpu_indices, hosts]),
         targets=np.concatenate([fabric.targets + gpus, hosts, gpu_indices]),
         capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
@@ -106,68 +106,70 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
         never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
         router=route_through_hosts(fabric.router),
         alternatives=(count, route_through_hosts(router)) if count else None,
-        domain=domain,
+        domain_size=domain_size,
     )
 
 
 def _make_fabric(
-    name: str, gpus: int, domain: int, rail_gbps: float, domain_gbps: float, *, has_spine: bool
+    name: str, gpu_count: int, domain_size: int, rail_gbps: float, domain_gbps: float, *, has_spine: bool
 ) -> Fabric:
-    check_sizes(gpus, rail_gbps)
-    check_sizes(domain, domain_gbps)
-    if gpus % domain:
-        raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain}")
-    domains = gpus // domain
-    hosts, rails = np.arange(gpus), np.arange(domain)
-    inside = gpus + hosts // domain
-    rail = gpus + domains + hosts % domain
-    spine = np.full(domain, gpus + domains + domain)
+    check_sizes(gpu_count, rail_gbps)
+    check_sizes(domain_size, domain_gbps)
+    if gpu_count % domain_size:
+        raise ValueError(f"{gpu_count} GPUs cannot be divided into domains of {domain_size}")
+    domains = gpu_count // domain_size
+    hosts, rails = np.arange(gpu_count), np.arange(domain_size)
+    domain_switch = gpu_count + hosts // domain_size
+    rail_switch = gpu_count + domains + hosts % domain_size
+    spine = np.full(domain_size, gpu_count + domains + domain_size)
     # Up-links of all GPUs, then of the rails; the same links down follow in the same order.
-    lower_ends = np.concatenate([hosts, hosts, gpus + domains + rails])
-    upper_ends = np.concatenate([inside, rail, spine])
-    rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpus, gpus, domain]) * 1e9
-    lanes = np.repeat([1, 1, domains], [gpus, gpus, domain])
-    link_count = lower_ends.size if has_spine else 2 * gpus
+    lower_ends = np.concatenate([hosts, hosts, gpu_count + domains + rails])
+    upper_ends = np.concatenate([domain_switch, rail_switch, spine])
+    rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpu_count, gpu_count, domain_size]) * 1e9
+    lanes = np.repeat([1, 1, domains], [gpu_count, gpu_count, domain_size])
+    link_count = lower_ends.size if has_spine else 2 * gpu_count
     make_router = _route_over_spine if has_spine else _route_over_domains
     return Fabric(
         name=name,
-        nodes=gpus,
+        node_count=gpu_count,
         sources=np.concatenate([lower_ends[:link_count], upper_ends[:link_count]]),
         targets=np.concatenate([upper_ends[:link_count], lower_ends[:link_count]]),
         capacity_bps=np.tile((rate_bps * lanes)[:link_count], 2),
         lane_bps=np.tile(rate_bps[:link_count], 2),
-        never_full=np.tile(np.arange(link_count) >= 2 * gpus, 2),
-        router=CyclicRouter(make_router(gpus, domain, link_count), 1),
+        never_full=np.tile(np.arange(link_count) >= 2 * gpu_count, 2),
+        router=CyclicRouter(make_router(gpu_count, domain_size, link_count), 1),
         hosts_forward=False,
-        cost=compute_rail_cost(gpus, domain, rail_gbps, has_spine=has_spine),
+        cost=compute_rail_cost(gpu_count, domain_size, rail_gbps, has_spine=has_spine),
     )
 
 
-def compute_rail_cost(gpus: int, domain: int, rail_gbps: float, *, has_spine: bool) -> Cost:
+def compute_rail_cost(gpu_count: int, domain_size: int, rail_gbps: float, *, has_spine: bool) -> Cost:
     """Return the cost of the rails and of the NICs; domains are part of the servers.
 
     With a spine this is one Fat-tree over all GPUs, otherwise one Fat-tree per rail.
     """
     if has_spine:
-        return compute_fat_tree_cost(gpus, rail_gbps)
-    single_rail_cost = compute_fat_tree_cost(gpus // domain, rail_gbps)
+        return compute_fat_tree_cost(gpu_count, rail_gbps)
+    single_rail_cost = compute_fat_tree_cost(gpu_count // domain_size, rail_gbps)
     return Cost(
-        tuple((part, number * domain, price) for part, number, price in single_rail_cost.parts),
-        single_rail_cost.recalled,
+        tuple((part, number * domain_size, price) for part, number, price in single_rail_cost.parts),
+        single_rail_cost.is_unverified,
     )
 
 
-def _route_over_domains(gpus: int, domain: int, up_link_count: int) -> Router:
+def _route_over_domains(gpu_count: int, domain_size: int, up_link_count: int) -> Router:
     """Return the router of rail-only: over the sender's rail if the domain differs, then through the domain."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
-        crosses_domains = sources // domain != targets // domain
-        relays = np.where(crosses_domains, targets // domain * domain + sources % domain, sources)
+        crosses_domains = sources // domain_size != targets // domain_size
+        relays = np.where(
+            crosses_domains, targets // domain_size * domain_size + sources % domain_size, sources
+        )
         has_arrived = relays == targets
         return np.stack(
             [
-                np.where(crosses_domains, gpus + sources, -1),
-                np.where(crosses_domains, up_link_count + gpus + relays, -1),
+                np.where(crosses_domains, gpu_count + sources, -1),
+                np.where(crosses_domains, up_link_count + gpu_count + relays, -1),
                 np.where(has_arrived, -1, relays),
                 np.where(has_arrived, -1, up_link_count + targets),
             ],
@@ -177,18 +179,18 @@ def _route_over_domains(gpus: int, domain: int, up_link_count: int) -> Router:
     return route
 
 
-def _route_over_spine(gpus: int, domain: int, up_link_count: int) -> Router:
+def _route_over_spine(gpu_count: int, domain_size: int, up_link_count: int) -> Router:
     """Return the router of rail-optimised: inside a domain through the domain, otherwise over one or two rails."""
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
-        crosses_domains = sources // domain != targets // domain
-        climbs = crosses_domains & (sources % domain != targets % domain)
+        crosses_domains = sources // domain_size != targets // domain_size
+        climbs = crosses_domains & (sources % domain_size != targets % domain_size)
         return np.stack(
             [
-                np.where(crosses_domains, gpus + sources, sources),
-                np.where(climbs, 2 * gpus + sources % domain, -1),
-                np.where(climbs, up_link_count + 2 * gpus + targets % domain, -1),
-                np.where(crosses_domains, up_link_count + gpus + targets, up_link_count + targets),
+                np.where(crosses_domains, gpu_count + sources, sources),
+                np.where(climbs, 2 * gpu_count + sources % domain_size, -1),
+                np.where(climbs, up_link_count + 2 * gpu_count + targets % domain_size, -1),
+                np.where(crosses_domains, up_link_count + gpu_count + targets, up_link_count + targets),
             ],
             axis=1,
         )

@@ -15,39 +15,39 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def make_ideal_switch(nodes: int, rate_gbps: float) -> Fabric:
+def make_ideal_switch(node_count: int, rate_gbps: float) -> Fabric:
     """Return the fabric of a non-blocking switch with a duplex link of `rate_gbps` to each host.
 
     No fabric with the same rate per host is faster. To compare it with d links per host, pass d times the rate.
     """
-    check_sizes(nodes, rate_gbps)
-    hosts, switch = np.arange(nodes), np.full(nodes, nodes)
-    rate_bps = np.full(2 * nodes, rate_gbps * 1e9)
+    check_sizes(node_count, rate_gbps)
+    hosts, switch = np.arange(node_count), np.full(node_count, node_count)
+    rate_bps = np.full(2 * node_count, rate_gbps * 1e9)
     return Fabric(
         name="ideal",
-        nodes=nodes,
+        node_count=node_count,
         sources=np.concatenate([hosts, switch]),
         targets=np.concatenate([switch, hosts]),
         capacity_bps=rate_bps,
         lane_bps=rate_bps,
-        never_full=np.zeros(2 * nodes, dtype=bool),
+        never_full=np.zeros(2 * node_count, dtype=bool),
         router=CyclicRouter(
-            lambda sources, targets, _choices: np.stack([sources, nodes + targets], axis=1), 1
+            lambda sources, targets, _choices: np.stack([sources, node_count + targets], axis=1), 1
         ),
         hosts_forward=False,
-        cost=compute_ideal_switch_cost(nodes, rate_gbps),
+        cost=compute_ideal_switch_cost(node_count, rate_gbps),
     )
 
 
 def make_fat_tree(
-    nodes: int,
+    node_count: int,
     rate_gbps: float,
     *,
     oversubscription: float = 1.0,
     balance: Literal["spread", "hash", "ideal"] = "spread",
     seed: int = 0,
 ) -> Fabric:
-    """Return a three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `nodes`.
+    """Return a three-tier Fat-tree of k-port switches, k the smallest even number with k^3/4 >= `node_count`.
 
     (Al-Fares, Loukissas and Vahdat, 2008.) Links of hosts have `rate_gbps`, links above the edge have `rate_gbps` /
     `oversubscription`. `balance` is the way in which flows use up-links:
@@ -59,35 +59,47 @@ def make_fat_tree(
       collide.
     - `"ideal"`: as `"spread"` with full bisection; `oversubscription` changes only the name and the cost.
     """
-    check_sizes(nodes, rate_gbps)
+    check_sizes(node_count, rate_gbps)
     if not 1 <= oversubscription < float("inf"):
         raise ValueError(f"oversubscription is {oversubscription}: it must be 1 (full bisection) or more")
-    half = _find_half(nodes)
+    half_port_count = _find_half_port_count(node_count)
     is_hashed = balance == "hash"
-    cables = _make_cables(nodes, half) if is_hashed else _make_bundles(nodes, half)
+    cables = (
+        _make_cables(node_count, half_port_count) if is_hashed else _make_bundles(node_count, half_port_count)
+    )
     capacity_divisor = 1.0 if balance == "ideal" else oversubscription
-    capacity_factor = np.where(cables.lower < nodes, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
-    never_full = (cables.lower >= nodes) & (balance != "hash") & (capacity_divisor == 1)
-    climb, one_way = _climb_hashed(seed) if is_hashed else _climb_spread, cables.lower.size
-    router = _make_router(nodes, half, one_way, climb)
+    capacity_factor = (
+        np.where(cables.lower_vertices < node_count, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
+    )
+    never_full = (cables.lower_vertices >= node_count) & (balance != "hash") & (capacity_divisor == 1)
+    climb, one_way_link_count = (
+        _climb_hashed(seed) if is_hashed else _climb_spread,
+        cables.lower_vertices.size,
+    )
+    router = _make_router(node_count, half_port_count, one_way_link_count, climb)
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
-        nodes=nodes,
-        sources=np.concatenate([cables.lower, cables.upper]),
-        targets=np.concatenate([cables.upper, cables.lower]),
-        capacity_bps=np.tile(capacity_factor * cables.lanes, 2),
+        node_count=node_count,
+        sources=np.concatenate([cables.lower_vertices, cables.upper_vertices]),
+        targets=np.concatenate([cables.upper_vertices, cables.lower_vertices]),
+        capacity_bps=np.tile(capacity_factor * cables.lane_counts, 2),
         lane_bps=np.tile(capacity_factor, 2),
         never_full=np.tile(never_full, 2),
         router=router if is_hashed else CyclicRouter(router, 1),
         hosts_forward=False,
-        cost=compute_fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
-        alternatives=(half**2, _make_router(nodes, half, one_way, _climb_chosen)) if is_hashed else None,
+        cost=compute_fat_tree_cost(node_count, rate_gbps, oversubscription=oversubscription),
+        alternatives=(
+            half_port_count**2,
+            _make_router(node_count, half_port_count, one_way_link_count, _climb_by_choice),
+        )
+        if is_hashed
+        else None,
     )
 
 
-def _find_half(nodes: int) -> int:
+def _find_half_port_count(node_count: int) -> int:
     half_port_count = 1
-    while 2 * half_port_count**3 < nodes:
+    while 2 * half_port_count**3 < node_count:
         half_port_count += 1
     return half_port_count
 
@@ -95,39 +107,45 @@ def _find_half(nodes: int) -> int:
 class Cables(NamedTuple):
     """Vertices at the lower and upper end of each cable, and its number of parallel lanes."""
 
-    lower: Integers
-    upper: Integers
-    lanes: Integers
+    lower_vertices: Integers
+    upper_vertices: Integers
+    lane_counts: Integers
 
 
-def _make_cables(nodes: int, half: int) -> Cables:
+def _make_cables(node_count: int, half_port_count: int) -> Cables:
     """Return the cables from hosts to edge, edge to aggregation, and aggregation to core switches, one lane each.
 
     With h = k/2 there are 2h pods of h edge and h aggregation switches, and h^2 core switches. Edge e is in pod
     e // h; aggregation switch a of each pod reaches the core switches a*h to a*h + h - 1.
     """
-    switches = 2 * half * half
-    edge, aggregation, core = nodes, nodes + switches, nodes + 2 * switches
-    host = np.arange(nodes)
-    lower, port = np.divmod(np.arange(switches * half), half)
-    pod, position = np.divmod(lower, half)
-    up = np.concatenate([host, edge + lower, aggregation + lower])
+    switches = 2 * half_port_count * half_port_count
+    edge, aggregation, core = node_count, node_count + switches, node_count + 2 * switches
+    host = np.arange(node_count)
+    lower, port = np.divmod(np.arange(switches * half_port_count), half_port_count)
+    pod, position = np.divmod(lower, half_port_count)
+    lower_ends = np.concatenate([host, edge + lower, aggregation + lower])
     down_cables = np.concatenate(
-        [edge + host // half, aggregation + pod * half + port, core + position * half + port]
+        [
+            edge + host // half_port_count,
+            aggregation + pod * half_port_count + port,
+            core + position * half_port_count + port,
+        ]
     )
-    return Cables(up, down_cables, np.ones(up.size, np.int64))
+    return Cables(lower_ends, down_cables, np.ones(lower_ends.size, np.int64))
 
 
-def _make_bundles(nodes: int, half: int) -> Cables:
+def _make_bundles(node_count: int, half_port_count: int) -> Cables:
     """Return the cables with all up-links of an edge switch or of a pod as one cable, and with one core switch."""
-    edges, pods = np.arange(2 * half * half), np.arange(2 * half)
-    edge, pod = nodes, nodes + edges.size
+    edges, pods = np.arange(2 * half_port_count * half_port_count), np.arange(2 * half_port_count)
+    edge, pod = node_count, node_count + edges.size
     core = pod + pods.size
-    host = np.arange(nodes)
+    host = np.arange(node_count)
     return Cables(
         np.concatenate([host, edge + edges, pod + pods]),
-        np.concatenate([edge + host // half, pod + edges // half, np.full(pods.size, core)]),
-        np.repeat([1, half, half**2], [nodes, edges.size, pods.size]),
+        np.concatenate(
+            [edge + host // half_port_count, pod + edges // half_port_count, np.full(pods.size, core)]
+        ),
+        np.repeat([1, half_port_count, half_port_count**2], [node_count, edges.size, pods.size]),
     )
 
 
@@ -144,13 +162,13 @@ Climber = Callable[[Integers, Integers, Integers, int, int], Climb]
 """A function from sources, targets, choices, number of nodes and half the ports of a switch to the cables."""
 
 
-def _make_router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
+def _make_router(node_count: int, half_port_count: int, cables: int, climb: Climber) -> Router:
     """Return a router up as far as needed and down again: paths (pairs, 6), -1 in place of unneeded links."""
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        cable = climb(sources, targets, choices, nodes, half)
-        leaves_edge = sources // half != targets // half
-        leaves_pod = sources // half**2 != targets // half**2
+        cable = climb(sources, targets, choices, node_count, half_port_count)
+        leaves_edge = sources // half_port_count != targets // half_port_count
+        leaves_pod = sources // half_port_count**2 != targets // half_port_count**2
         return np.stack(
             [
                 sources,
@@ -166,30 +184,37 @@ def _make_router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
     return route
 
 
-def _climb_spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int, half: int) -> Climb:
-    pods = nodes + 2 * half**2
+def _climb_spread(
+    sources: Integers, targets: Integers, _choices: Integers, node_count: int, half_port_count: int
+) -> Climb:
+    pods = node_count + 2 * half_port_count**2
     return Climb(
-        nodes + sources // half, pods + sources // half**2, pods + targets // half**2, nodes + targets // half
+        node_count + sources // half_port_count,
+        pods + sources // half_port_count**2,
+        pods + targets // half_port_count**2,
+        node_count + targets // half_port_count,
     )
 
 
 def _climb_hashed(seed: int) -> Climber:
     """Return a climber that hashes each flow to an aggregation and a core switch, which determine the way down."""
 
-    def climb(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
-        return _climb_chosen(
-            sources, targets, hash_integers(sources, targets, choices, np.array(seed)), nodes, half
+    def climb(sources: Integers, targets: Integers, choices: Integers, node_count: int, half: int) -> Climb:
+        return _climb_by_choice(
+            sources, targets, hash_integers(sources, targets, choices, np.array(seed)), node_count, half
         )
 
     return climb
 
 
-def _climb_chosen(sources: Integers, targets: Integers, choices: Integers, nodes: int, half: int) -> Climb:
-    aggregation = nodes + 2 * half**3
-    port, core = np.divmod(choices % half**2, half)
+def _climb_by_choice(
+    sources: Integers, targets: Integers, choices: Integers, node_count: int, half_port_count: int
+) -> Climb:
+    aggregation = node_count + 2 * half_port_count**3
+    port, core = np.divmod(choices % half_port_count**2, half_port_count)
     return Climb(
-        nodes + sources // half * half + port,
-        aggregation + (sources // half**2 * half + port) * half + core,
-        aggregation + (targets // half**2 * half + port) * half + core,
-        nodes + targets // half * half + port,
+        node_count + sources // half_port_count * half_port_count + port,
+        aggregation + (sources // half_port_count**2 * half_port_count + port) * half_port_count + core,
+        aggregation + (targets // half_port_count**2 * half_port_count + port) * half_port_count + core,
+        node_count + targets // half_port_count * half_port_count + port,
     )

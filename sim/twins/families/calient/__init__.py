@@ -45,35 +45,35 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
         device,
         configuration,
         account=account,
-        serial=serial,
+        serial_number=serial,
         page_rows=int(settings.read_number("page_rows", 0)),
-        reports=_is_enabled(settings, "reports"),
+        sends_own_reports=_is_enabled(settings, "reports"),
         change_word=settings.read_choice("change_word", "DBCHG", "DBGH"),
     )
     rest = RestFrontend(
         device,
         configuration,
-        serial=serial,
-        waits=_is_enabled(settings, "rest_waits"),
-        full_summary=settings.read_choice("summary", "full", "short") == "full",
-        nested_results=settings.read_choice("bulk_results", "nested", "flat") == "nested",
+        serial_number=serial,
+        waits_for_motion=_is_enabled(settings, "rest_waits"),
+        has_full_summary=settings.read_choice("summary", "full", "short") == "full",
+        has_nested_results=settings.read_choice("bulk_results", "nested", "flat") == "nested",
     )
-    echo = _is_enabled(settings, "echo")
-    server = HttpServer(rest.make_routes(), accounts=dict([account]), cookie="JSESSIONID")
+    echoes_input = _is_enabled(settings, "echo")
+    server = HttpServer(rest.make_routes(), accounts=dict([account]), cookie_name="JSESSIONID")
     return SwitchTwin(
         device,
         {
             "tl1": Frontend("calient+tl1", tl1.serve, enforces_max_sessions=False),
             "tl1-interactive": Frontend(
                 "calient+tl1",
-                lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echo=echo),
+                lambda line: tl1.serve(line, greeting=PROMPT, prompt=PROMPT, echoes_input=echoes_input),
                 enforces_max_sessions=False,
             ),
             "rest": Frontend("calient+rest", server.serve),
         },
-        expire_logins=lambda: tl1.expire() + server.expire_sessions(),
+        expire_logins=lambda: tl1.expire_sessions() + server.expire_sessions(),
         faults={**configuration.list_faults(), **tl1.list_faults(), **rest.list_faults()},
-        on_boot=configuration.forget_provisioned,
+        on_boot=configuration.remove_inactive_circuits,
     )
 
 

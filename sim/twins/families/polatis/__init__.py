@@ -41,43 +41,43 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     must_replace = settings.read_choice("when_occupied", "reject", "replace") == "replace"
     device = settings.make_device(
         switch_time_s=DEFAULT_SWITCH_TIME_S,
-        when_occupied="replace" if must_replace else "reject",
+        occupied_policy="replace" if must_replace else "reject",
         is_hitless=settings.read_flag("hitless"),
     )
     model = (
         settings.options.get("product")
         or f"I-OST-{settings.input_count}x{settings.output_count}-LU1-DMHNS-801"
     )
-    account, serial = settings.get_account(*FACTORY_ACCOUNT), settings.serial_number
+    account, serial_number = settings.get_account(*FACTORY_ACCOUNT), settings.serial_number
     scpi = ScpiFrontend(
         device,
-        identity=f"Polatis,{model},{serial},{FIRMWARE}",
+        identity=f"Polatis,{model},{serial_number},{FIRMWARE}",
         get_network_text=lambda: _describe_network(switch_twin.get_host("scpi")),
-        separate_lines=settings.read_flag("separate_lines"),
+        has_separate_lines=settings.read_flag("separate_lines"),
     )
     attenuators = Attenuators(device)
     tl1 = PolatisTl1(
         device,
         account=account,
         model=model,
-        serial=serial,
+        serial_number=serial_number,
         firmware=FIRMWARE,
         attenuators=attenuators,
         page_rows=int(settings.read_number("page_rows", 0)),
-        own_reports=settings.read_flag("own_reports"),
+        sends_own_reports=settings.read_flag("own_reports"),
     )
     rest = RestFrontend(
         device,
         product={
             "manufacturer": "Polatis",
-            "serial-number": serial,
+            "serial-number": serial_number,
             "model-name": model,
             "software-version": FIRMWARE,
         },
         attenuators=attenuators,
-        post_vanishes_s=settings.read_number("post_vanishes_s", 0.0),
-        default="json" if settings.read_choice("rest_default", "xml", "json") == "json" else "xml",
-        empty_is_204=settings.read_choice("rest_nothing", "204", "200") == "204",
+        post_lifetime_s=settings.read_number("post_vanishes_s", 0.0),
+        default_media="json" if settings.read_choice("rest_default", "xml", "json") == "json" else "xml",
+        answers_empty_with_204=settings.read_choice("rest_nothing", "204", "200") == "204",
     )
     frontends = {
         "scpi": Frontend("polatis+scpi", lambda line: _serve_scpi(scpi, line)),
@@ -91,7 +91,7 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
         "tl1": Frontend("polatis+tl1", tl1.serve, enforces_max_sessions=False),
         "rest": Frontend("polatis+rest", HttpServer(rest.make_routes(), accounts=dict([account])).serve),
     }
-    switch_twin = SwitchTwin(device, frontends, expire_logins=tl1.expire, on_boot=scpi.errors.clear)
+    switch_twin = SwitchTwin(device, frontends, expire_logins=tl1.expire_sessions, on_boot=scpi.errors.clear)
     return switch_twin
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from sim.models.light import Attenuator
 from sim.twins.switch.device import SwitchDevice
 
-LEVEL_RANGE_DB: Final = 80.0
+MAX_LEVEL_DB: Final = 80.0
 MODES: Final = ("NONE", "ABSOLUTE", "RELATIVE", "CONVERGED")
 
 
@@ -19,10 +19,10 @@ class AttenuatorSetting:
 
     mode: str = "NONE"
     level: float = 0.0
-    reference: int = 0
+    reference_port: int = 0
 
     def __str__(self) -> str:
-        return f"{self.mode},{self.level:.1f},{self.reference}"
+        return f"{self.mode},{self.level:.1f},{self.reference_port}"
 
 
 class Attenuators:
@@ -36,7 +36,7 @@ class Attenuators:
         """Return the setting of an output. The default does not attenuate."""
         return self._settings.get(port, AttenuatorSetting())
 
-    def set(self, ports: Iterable[int], setting: AttenuatorSetting) -> None:
+    def apply_setting(self, ports: Iterable[int], setting: AttenuatorSetting) -> None:
         """Apply one setting to several outputs."""
         for port in ports:
             self._settings[port] = setting
@@ -56,11 +56,11 @@ class Attenuators:
             return Attenuator()
         if setting.mode == "ABSOLUTE":
             return Attenuator(ceiling_dbm=setting.level)
-        if setting.mode == "RELATIVE" and not setting.reference:
+        if setting.mode == "RELATIVE" and not setting.reference_port:
             return Attenuator(loss_db=max(0.0, -setting.level))
         target_dbm = setting.level
         if setting.mode == "RELATIVE":
-            target_dbm += self._device.read_power_dbm(setting.reference)
+            target_dbm += self._device.read_power_dbm(setting.reference_port)
         # Remove the current attenuator first, because the loss is computed from the unattenuated power.
         self._device.attenuators.pop(port, None)
         self._device.report_light()

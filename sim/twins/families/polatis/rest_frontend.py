@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sim.twins.families.polatis.attenuators import LEVEL_RANGE_DB, MODES, Attenuators, AttenuatorSetting
+from sim.twins.families.polatis.attenuators import MAX_LEVEL_DB, MODES, Attenuators, AttenuatorSetting
 from sim.twins.families.polatis.rest_syntax import (
     Media,
     Reply,
@@ -29,20 +29,20 @@ from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import Connections, MatrixRefusal, Pair
 
-_DATA = "/api/data/(?:optical-switch:)?"
-_PAIRS = "optical-switch:cross-connects"
-_PAIR = "optical-switch:pair"
-_PRODUCT = "optical-switch:product-information"
-_ROOT = {"ietf-restconf:restconf": {"data": "", "operations": ""}}
-PORTS = "optical-switch:port-config"
-POWERS = "optical-switch:opm-power"
-ATTENUATORS = "optical-switch:voa"
-ENTRY = "optical-switch:port"
+_DATA_PATH = "/api/data/(?:optical-switch:)?"
+_PAIRS_NODE = "optical-switch:cross-connects"
+_PAIR_NODE = "optical-switch:pair"
+_PRODUCT_NODE = "optical-switch:product-information"
+_ROOT_DOCUMENT = {"ietf-restconf:restconf": {"data": "", "operations": ""}}
+PORT_CONFIG_NODE = "optical-switch:port-config"
+POWER_NODE = "optical-switch:opm-power"
+ATTENUATOR_NODE = "optical-switch:voa"
+PORT_NODE = "optical-switch:port"
 
 _MODE_PREFIX = "VOA_MODE_"
-_IS_DISABLED = {"ENABLED": False, "DISABLED": True}
+_IS_DISABLED_BY_STATUS = {"ENABLED": False, "DISABLED": True}
 
-Entry = Mapping[str, Any]
+PortEntry = Mapping[str, Any]
 
 
 class RestFrontend:
@@ -62,49 +62,55 @@ class RestFrontend:
         *,
         product: Mapping[str, str],
         attenuators: Attenuators,
-        post_vanishes_s: float = 0.0,
-        default: Media = "xml",
-        empty_is_204: bool = True,
+        post_lifetime_s: float = 0.0,
+        default_media: Media = "xml",
+        answers_empty_with_204: bool = True,
     ) -> None:
         self._device = device
         self._matrix = device.matrix
         self._product = dict(product)
         self._ports = PortResources(device, attenuators)
-        self._post_vanishes_s = post_vanishes_s
-        self._default: Media = default
-        self._empty_is_204 = empty_is_204
-        self._changes = 0
+        self._post_lifetime_s = post_lifetime_s
+        self._default_media: Media = default_media
+        self._answers_empty_with_204 = answers_empty_with_204
+        self._change_count = 0
         device.add_listener(self._note_change)
 
     def make_routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
-        all_pairs_path, pairs_path = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
+        all_pairs_path, pairs_path = f"{_DATA_PATH}cross-connects", f"{_DATA_PATH}cross-connects/pair"
         pair_path = rf"{pairs_path}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
         ports, powers, attenuators = (
-            rf"{_DATA}{node}(/port(?:=(\d{{1,6}}))?)?" for node in ("port-config", "opm-power", "voa")
+            rf"{_DATA_PATH}{node}(/port(?:=(\d{{1,6}}))?)?" for node in ("port-config", "opm-power", "voa")
         )
         table: tuple[tuple[str, str, Callable[[HttpRequest], Any]], ...] = (
-            ("GET", "/api", lambda _: Reply(200, _ROOT)),
+            ("GET", "/api", lambda _: Reply(200, _ROOT_DOCUMENT)),
             (
                 "GET",
                 all_pairs_path,
-                lambda _: self._show_pairs({_PAIRS: {"pair": _list_pairs(self._matrix.connections)}}),
+                lambda _: self._make_pairs_reply(
+                    {_PAIRS_NODE: {"pair": _list_pairs(self._matrix.connections)}}
+                ),
             ),
-            ("GET", pairs_path, lambda _: self._show_pairs({_PAIR: _list_pairs(self._matrix.connections)})),
-            ("PUT", all_pairs_path, self._put_all),
+            (
+                "GET",
+                pairs_path,
+                lambda _: self._make_pairs_reply({_PAIR_NODE: _list_pairs(self._matrix.connections)}),
+            ),
+            ("PUT", all_pairs_path, self._put_all_pairs),
             ("POST", all_pairs_path, self._post_pair),
             ("PATCH", f"{all_pairs_path}(?:/pair)?", self._patch_pairs),
-            ("DELETE", f"{all_pairs_path}(?:/pair)?", self._delete_all),
-            ("GET", pair_path, self._show_pair),
+            ("DELETE", f"{all_pairs_path}(?:/pair)?", self._delete_all_pairs),
+            ("GET", pair_path, self._make_pair_reply),
             ("PUT", pair_path, self._put_pair),
             ("DELETE", pair_path, self._delete_pair),
             ("GET", ports, self._ports.get_settings),
-            ("PUT", rf"{_DATA}port-config(/port=(\d{{1,6}}))", self._ports.put_settings),
+            ("PUT", rf"{_DATA_PATH}port-config(/port=(\d{{1,6}}))", self._ports.put_settings),
             ("PATCH", ports, self._ports.patch_settings),
             ("GET", powers, self._ports.get_powers),
             ("GET", attenuators, self._ports.get_attenuators),
             ("PATCH", attenuators, self._ports.patch_attenuators),
-            ("GET", f"{_DATA}product-information", lambda _: Reply(200, {_PRODUCT: self._product})),
+            ("GET", f"{_DATA_PATH}product-information", lambda _: Reply(200, {_PRODUCT_NODE: self._product})),
         )
         return [Route(method, pattern, self._wrap_handler(handler)) for method, pattern, handler in table]
 
@@ -112,7 +118,7 @@ class RestFrontend:
         """Return a handler that encodes replies in the client's format, and refusals as RESTCONF errors."""
 
         async def handle(request: HttpRequest) -> HttpAnswer:
-            media = choose_media(request, self._default)
+            media = choose_media(request, self._default_media)
             try:
                 reply = handler(request)
                 return (reply if isinstance(reply, Reply) else await reply).answer(media)
@@ -120,9 +126,9 @@ class RestFrontend:
                 failure = make_refusal(refusal)
             except HttpRefusal as refusal:
                 failure = refusal
-            if isinstance(failure.why, str):
+            if isinstance(failure.reason, str):
                 raise failure
-            return Reply(failure.status, failure.why, failure.headers).answer(media)
+            return Reply(failure.status, failure.reason, failure.headers).answer(media)
 
         return handle
 
@@ -131,38 +137,40 @@ class RestFrontend:
     @property
     def _etag(self) -> str:
         """Tag of three numbers, without quotes, as in a capture. The first number counts changes."""
-        return f"{self._changes}-{len(self._matrix.connections)}-{self._matrix.input_count}"
+        return f"{self._change_count}-{len(self._matrix.connections)}-{self._matrix.input_count}"
 
     def _note_change(self, change: Change) -> None:
         del change
-        self._changes += 1
+        self._change_count += 1
 
     def _make_reply(self, status: int, document: Mapping[str, Any] | None = None) -> Reply:
         return Reply(status, document, (("ETag", self._etag),))
 
-    def _show_pairs(self, document: Mapping[str, Any]) -> Reply:
-        if not self._matrix.connections and self._empty_is_204:
+    def _make_pairs_reply(self, document: Mapping[str, Any]) -> Reply:
+        if not self._matrix.connections and self._answers_empty_with_204:
             return self._make_reply(204)
         return self._make_reply(200, document)
 
-    def _show_pair(self, request: HttpRequest) -> Reply:
+    def _make_pair_reply(self, request: HttpRequest) -> Reply:
         try:
             source, output = self._find_pair(request)
         except HttpRefusal:
-            if self._empty_is_204:
+            if self._answers_empty_with_204:
                 return self._make_reply(204)
             raise
-        return self._make_reply(200, {_PAIR: _list_pairs({source: output})[0]})
+        return self._make_reply(200, {_PAIR_NODE: _list_pairs({source: output})[0]})
 
-    async def _put_all(self, request: HttpRequest) -> Reply:
-        pairs = parse_pairs(read_body(request, _PAIRS))
+    async def _put_all_pairs(self, request: HttpRequest) -> Reply:
+        pairs = parse_pairs(read_body(request, _PAIRS_NODE))
         self._check_etag(request)
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-        return await self._change(lambda: self._matrix.plan_exact(inputs, outputs), 204, is_whole=True)
+        return await self._change_connections(
+            lambda: self._matrix.plan_exact_connections(inputs, outputs), 204, is_full_configuration=True
+        )
 
     async def _put_pair(self, request: HttpRequest) -> Reply:
-        port_in_path = parse_number(request.captured[0])
-        ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
+        port_in_path = parse_number(request.captured_groups[0])
+        ((source, output),) = parse_pairs(read_body(request, _PAIR_NODE), expected_count=1)
         if source != port_in_path:
             raise HttpRefusal(
                 400,
@@ -172,12 +180,14 @@ class RestFrontend:
             )
         self._check_etag(request)
         has_connection = source in self._matrix.connections
-        return await self._change(lambda: self._add_pairs([(source, output)]), 204 if has_connection else 201)
+        return await self._change_connections(
+            lambda: self._add_pairs([(source, output)]), 204 if has_connection else 201
+        )
 
     async def _patch_pairs(self, request: HttpRequest) -> Reply:
-        pairs = parse_pairs(read_body(request, _PAIRS, _PAIR))
+        pairs = parse_pairs(read_body(request, _PAIRS_NODE, _PAIR_NODE))
         self._check_etag(request)
-        return await self._change(lambda: self._add_pairs(pairs), 204)
+        return await self._change_connections(lambda: self._add_pairs(pairs), 204)
 
     def _add_pairs(self, pairs: Sequence[Pair]) -> Connections:
         """Return the connections with new pairs, which replace pairs of the same inputs.
@@ -189,34 +199,34 @@ class RestFrontend:
         return self._matrix.plan_connections(inputs, outputs, "replace" if is_replaceable else None)
 
     async def _post_pair(self, request: HttpRequest) -> Reply:
-        ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
+        ((source, output),) = parse_pairs(read_body(request, _PAIR_NODE), expected_count=1)
         if source in self._matrix.connections:
             raise HttpRefusal(409, make_error_document("data-exists", f"ingress {source} has a pair"))
         self._check_etag(request)
-        reply = await self._change(lambda: self._matrix.plan_connections([source], [output]), 201)
-        if self._post_vanishes_s:
-            self._device.start_motion(self._remove_later(source, output))
+        reply = await self._change_connections(lambda: self._matrix.plan_connections([source], [output]), 201)
+        if self._post_lifetime_s:
+            self._device.start_motion(self._remove_after_lifetime(source, output))
         return reply
 
-    async def _remove_later(self, source: int, output: int) -> None:
-        await self._device.clock.sleep(self._post_vanishes_s)
+    async def _remove_after_lifetime(self, source: int, output: int) -> None:
+        await self._device.clock.sleep(self._post_lifetime_s)
         if self._matrix.connections.get(source) == output:
-            self._device.change(self._matrix.plan_removal([source]))
+            self._device.change_connections(self._matrix.plan_removal([source]))
 
-    async def _delete_all(self, request: HttpRequest) -> Reply:
+    async def _delete_all_pairs(self, request: HttpRequest) -> Reply:
         self._check_etag(request)
-        return await self._change(self._matrix.plan_full_removal, 204, is_whole=True)
+        return await self._change_connections(self._matrix.plan_full_removal, 204, is_full_configuration=True)
 
     async def _delete_pair(self, request: HttpRequest) -> Reply:
         source, _ = self._find_pair(request)
         self._check_etag(request)
-        return await self._change(lambda: self._matrix.plan_removal([source]), 204)
+        return await self._change_connections(lambda: self._matrix.plan_removal([source]), 204)
 
     def _find_pair(self, request: HttpRequest) -> Pair:
-        source = parse_number(request.captured[0])
+        source = parse_number(request.captured_groups[0])
         self._matrix.check_input(source)
         output = self._matrix.connections.get(source)
-        output_in_path = request.captured[1]
+        output_in_path = request.captured_groups[1]
         if output is None or (output_in_path and parse_number(output_in_path) != output):
             raise HttpRefusal(404, make_error_document("invalid-value", "no such pair"))
         return source, output
@@ -227,8 +237,8 @@ class RestFrontend:
         if tags != "*" and self._etag not in {tag.strip() for tag in tags.split(",")}:
             raise HttpRefusal(412, make_error_document("operation-failed", "the cross-connects have changed"))
 
-    async def _change(
-        self, make_connections: Callable[[], Connections], status: int, *, is_whole: bool = False
+    async def _change_connections(
+        self, make_connections: Callable[[], Connections], status: int, *, is_full_configuration: bool = False
     ) -> Reply:
         """Change the configuration and wait for the light, unless the fault `drop_command` discards the request.
 
@@ -237,7 +247,7 @@ class RestFrontend:
         """
         connections = make_connections()
         if not self._device.faults.must_drop_command():
-            motion = self._device.change(connections, is_whole=is_whole)
+            motion = self._device.change_connections(connections, is_full_configuration=is_full_configuration)
             if motion:
                 await asyncio.wait({motion})  # a client that disconnects meanwhile does not stop the mirrors
         return self._make_reply(status)
@@ -257,28 +267,28 @@ class PortResources:
 
     # -- reads
 
-    def show(
-        self, name: str, make_entry: Callable[[int], Entry], ports: Iterable[int], request: HttpRequest
+    def make_entries_reply(
+        self, name: str, make_entry: Callable[[int], PortEntry], ports: Iterable[int], request: HttpRequest
     ) -> Reply:
         """Return the entries of `ports` in the form of the path: a list in a container, a bare list, or one entry."""
-        port_path, port = (*request.captured, "", "")[:2]
+        port_path, port = (*request.captured_groups, "", "")[:2]
         if port:
             number = parse_number(port)
             self._matrix.check_port(number)
             if number not in ports:
                 raise HttpRefusal(404, make_error_document("invalid-value", f"port {number} has no {name}"))
-            return Reply(200, {ENTRY: make_entry(number)})
+            return Reply(200, {PORT_NODE: make_entry(number)})
         entries = [make_entry(number) for number in ports]
-        return Reply(200, {ENTRY: entries} if port_path else {name: {"port": entries}})
+        return Reply(200, {PORT_NODE: entries} if port_path else {name: {"port": entries}})
 
     def get_settings(self, request: HttpRequest) -> Reply:
         """Return states, labels and peers of ports."""
-        return self.show(PORTS, self._describe_settings, self._matrix.ports, request)
+        return self.make_entries_reply(PORT_CONFIG_NODE, self._describe_settings, self._matrix.ports, request)
 
     def get_powers(self, request: HttpRequest) -> Reply:
         """Return power readings in dBm, as strings (RFC 7951)."""
-        return self.show(
-            POWERS,
+        return self.make_entries_reply(
+            POWER_NODE,
             lambda port: {"port-id": port, "power": f"{self._device.read_power_dbm(port):.2f}"},
             self._matrix.ports,
             request,
@@ -286,44 +296,46 @@ class PortResources:
 
     def get_attenuators(self, request: HttpRequest) -> Reply:
         """Return the settings of attenuators, which only outputs have."""
-        return self.show(ATTENUATORS, self._describe_attenuator, self._outputs, request)
+        return self.make_entries_reply(ATTENUATOR_NODE, self._describe_attenuator, self._outputs, request)
 
     @property
     def _outputs(self) -> range:
         return self._matrix.ports[self._matrix.input_count :]
 
-    def _describe_settings(self, port: int) -> Entry:
+    def _describe_settings(self, port: int) -> PortEntry:
         status = {"E": "ENABLED", "D": "DISABLED", "F": "FAILED"}[self._matrix.get_state(port)]
         peer = self._matrix.find_peer(port)
         label = self._device.labels.get(port, "")
         return {"port-id": port, "status": status, "label": label, "peer-port": "" if peer is None else peer}
 
-    def _describe_attenuator(self, port: int) -> Entry:
+    def _describe_attenuator(self, port: int) -> PortEntry:
         setting = self._attenuators.get_setting(port)
         entry: dict[str, Any] = {"port-id": port, "atten-mode": f"{_MODE_PREFIX}{setting.mode}"}
         if setting.mode != "NONE":
             entry["atten-level"] = f"{setting.level:.2f}"
-        return {**entry, "reference-port": setting.reference} if setting.reference else entry
+        return {**entry, "reference-port": setting.reference_port} if setting.reference_port else entry
 
     # -- changes
 
     def put_settings(self, request: HttpRequest) -> Reply:
         """Replace all settings of one port. A missing field gets its default."""
         port = self._find_port(request)
-        entry = {"status": "ENABLED", "label": "", **get_single_entry(read_body(request, ENTRY))}
-        return self._apply([self._change_settings(port, entry)])
+        entry = {"status": "ENABLED", "label": "", **get_single_entry(read_body(request, PORT_NODE))}
+        return self._apply_changes([self._change_settings(port, entry)])
 
     def patch_settings(self, request: HttpRequest) -> Reply:
         """Change the port settings that a request contains, and keep the others."""
-        return self._apply([self._change_settings(*item) for item in self._parse_entries(request, PORTS)])
+        return self._apply_changes(
+            [self._change_settings(*item) for item in self._parse_entries(request, PORT_CONFIG_NODE)]
+        )
 
     def patch_attenuators(self, request: HttpRequest) -> Reply:
         """Set the attenuators that a request contains."""
-        return self._apply(
-            [self._change_attenuator(*item) for item in self._parse_entries(request, ATTENUATORS)]
+        return self._apply_changes(
+            [self._change_attenuator(*item) for item in self._parse_entries(request, ATTENUATOR_NODE)]
         )
 
-    def _apply(self, changes: Iterable[Callable[[], None]]) -> Reply:
+    def _apply_changes(self, changes: Iterable[Callable[[], None]]) -> Reply:
         """Apply checked changes, unless the fault `drop_command` discards the request."""
         if not self._device.faults.must_drop_command():
             for change in changes:
@@ -331,34 +343,34 @@ class PortResources:
         return Reply(204)
 
     def _find_port(self, request: HttpRequest) -> int:
-        port = parse_number(request.captured[1])
+        port = parse_number(request.captured_groups[1])
         self._matrix.check_port(port)
         return port
 
-    def _parse_entries(self, request: HttpRequest, name: str) -> list[tuple[int, Entry]]:
+    def _parse_entries(self, request: HttpRequest, name: str) -> list[tuple[int, PortEntry]]:
         """Return ports and entries of a request. The path names the port; otherwise each entry names its port."""
-        entries = parse_entries(read_body(request, name, ENTRY), "port")
-        if request.captured[1]:
+        entries = parse_entries(read_body(request, name, PORT_NODE), "port")
+        if request.captured_groups[1]:
             return [(self._find_port(request), get_single_entry(entries))]
         ports = [parse_number(entry.get("port-id")) for entry in entries]
         for port in ports:
             self._matrix.check_port(port)
         return list(zip(ports, entries, strict=True))
 
-    def _change_settings(self, port: int, entry: Entry) -> Callable[[], None]:
+    def _change_settings(self, port: int, entry: PortEntry) -> Callable[[], None]:
         status = entry.get("status")
-        if status is not None and (not isinstance(status, str) or status not in _IS_DISABLED):
+        if status is not None and (not isinstance(status, str) or status not in _IS_DISABLED_BY_STATUS):
             raise HttpRefusal(400, make_error_document("invalid-value", f"no status {status!r}"))
 
         def change() -> None:
             if "label" in entry:
                 self._device.labels[port] = str(entry["label"])
             if status is not None:
-                self._device.set_disabled({port}, is_disabled=_IS_DISABLED[status])
+                self._device.set_disabled({port}, is_disabled=_IS_DISABLED_BY_STATUS[status])
 
         return change
 
-    def _change_attenuator(self, port: int, entry: Entry) -> Callable[[], None]:
+    def _change_attenuator(self, port: int, entry: PortEntry) -> Callable[[], None]:
         if port not in self._outputs:
             raise HttpRefusal(400, make_error_document("invalid-value", f"port {port} has no attenuator"))
         mode = str(entry.get("atten-mode", "")).removeprefix(_MODE_PREFIX)
@@ -372,7 +384,7 @@ class PortResources:
             if reference:
                 self._matrix.check_port(reference)
             setting = AttenuatorSetting(mode, _parse_level(entry.get("atten-level")), reference)
-        return lambda: self._attenuators.set([port], setting)
+        return lambda: self._attenuators.apply_setting([port], setting)
 
 
 def _parse_level(value: Any) -> float:
@@ -381,6 +393,6 @@ def _parse_level(value: Any) -> float:
         level = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         level = math.nan
-    if not abs(level) <= LEVEL_RANGE_DB:
+    if not abs(level) <= MAX_LEVEL_DB:
         raise HttpRefusal(400, make_error_document("invalid-value", f"no level {value!r}"))
     return level

@@ -74,7 +74,7 @@ class Reply:
         return HttpAnswer(self.status, body, (("Content-Type", _CONTENT_TYPES[media]), *self.headers))
 
 
-def choose_media(request: HttpRequest, default: Media) -> Media:
+def choose_media(request: HttpRequest, default_media: Media) -> Media:
     """Return the format of the answer (RFC 8040, 5.2): from `Accept`, else from the request body, else the default.
 
     Raise `HttpRefusal` (406) if the client accepts neither format.
@@ -82,12 +82,12 @@ def choose_media(request: HttpRequest, default: Media) -> Media:
     accept_types = [
         part.partition(";")[0].strip() for part in request.headers.get("accept", "*/*").split(",")
     ]
-    for kind in accept_types:
-        if kind in _ANSWER_MEDIA:
-            return _ANSWER_MEDIA[kind]
+    for media_type in accept_types:
+        if media_type in _ANSWER_MEDIA:
+            return _ANSWER_MEDIA[media_type]
     if not {"*/*", "*", "application/*"}.intersection(accept_types):
         raise HttpRefusal(406, f"answers are {YANG_JSON} or {YANG_XML}")
-    return _BODY_MEDIA.get(_read_content_type(request), default)
+    return _BODY_MEDIA.get(_read_content_type(request), default_media)
 
 
 def _read_content_type(request: HttpRequest) -> str:
@@ -100,15 +100,15 @@ def parse_body(request: HttpRequest) -> Any:
     One public client sends XML without a type, and a real unit accepts it. Raise `HttpRefusal`: 415 for another type,
     400 for an invalid body.
     """
-    kind = _read_content_type(request)
-    if kind and kind not in _BODY_MEDIA:
+    media_type = _read_content_type(request)
+    if media_type and media_type not in _BODY_MEDIA:
         raise HttpRefusal(
-            415, make_error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {kind}")
+            415, make_error_document("invalid-value", f"send {YANG_JSON} or {YANG_XML}, not {media_type}")
         )
     looks_like_xml = request.body.lstrip().startswith(b"<")
-    if _BODY_MEDIA.get(kind, "xml" if looks_like_xml else "json") == "xml":
+    if _BODY_MEDIA.get(media_type, "xml" if looks_like_xml else "json") == "xml":
         return parse_xml(request.body)
-    return request.json()
+    return request.parse_json()
 
 
 # -- refusals
@@ -171,7 +171,7 @@ def parse_entries(content: Any, name: str) -> list[Mapping[str, Any]]:
     return entries
 
 
-def parse_pairs(content: Any, *, exactly: int | None = None) -> list[Pair]:
+def parse_pairs(content: Any, *, expected_count: int | None = None) -> list[Pair]:
     """Return the pairs of a bare list or of a container, which may be empty. Raise `HttpRefusal` (400) if malformed.
 
     >>> parse_pairs({"pair": [{"ingress": 1, "egress": 13}]})
@@ -184,9 +184,9 @@ def parse_pairs(content: Any, *, exactly: int | None = None) -> list[Pair]:
         raise HttpRefusal(
             400, make_error_document("malformed-message", f"not a list of pairs: {error}")
         ) from None
-    if exactly is not None and len(pairs) != exactly:
+    if expected_count is not None and len(pairs) != expected_count:
         raise HttpRefusal(
-            400, make_error_document("invalid-value", f"{len(pairs)} pairs where {exactly} belongs")
+            400, make_error_document("invalid-value", f"{len(pairs)} pairs where {expected_count} belongs")
         )
     return pairs
 

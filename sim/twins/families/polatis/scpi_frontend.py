@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, compile_header, make_error
+from sim.twins.frontends.scpi import ErrorQueue, MessageUnit, ScpiError, compile_header, make_error
 from sim.twins.switch.device import BOOT_MODES, SwitchDevice
 from sim.twins.switch.matrix import MatrixRefusal
 
@@ -39,14 +39,14 @@ class ScpiFrontend:
         *,
         identity: str,
         get_network_text: Callable[[], str],
-        separate_lines: bool = False,
+        has_separate_lines: bool = False,
     ) -> None:
         self.errors = ErrorQueue()
         self._device = device
         self._matrix = device.matrix
         self._identity = identity
         self._get_network_text = get_network_text
-        self._separator = "\r\n" if separate_lines else ";"
+        self._separator = "\r\n" if has_separate_lines else ";"
         self._event_status = 0
         self._commands = {compile_header(name): handler for name, handler in self._make_table().items()}
 
@@ -70,10 +70,10 @@ class ScpiFrontend:
         common_commands: dict[str, Handler] = {
             "*IDN?": lambda _: self._identity,
             "*CLS": lambda _: self._clear_status(),
-            "*RST": lambda _: self._apply(self._reset),
-            "*OPC?": lambda _: self._wait_complete(),
+            "*RST": lambda _: self._execute_unless_dropped(self._reset_device),
+            "*OPC?": lambda _: self._wait_for_completion(),
             "*OPC": lambda _: self._device.call_when_idle(self._set_operation_complete),
-            "*ESR?": lambda _: self._take_event_status(),
+            "*ESR?": lambda _: self._read_and_clear_event_status(),
             "*STB?": lambda _: str(_ERROR_AVAILABLE if self.errors else 0),
             "SYSTem:ERRor[:NEXT]?": lambda _: self.errors.pop(),
             "SYSTem:ERRor:ALL?": lambda _: self.errors.pop_all(),
@@ -85,11 +85,11 @@ class ScpiFrontend:
         return {
             "OXC:SWITch:SIZE?": lambda _: f"{self._matrix.input_count},{self._matrix.output_count}",
             "OXC:SWITch:CONNect:ADD": self._connect,
-            "OXC:SWITch:CONNect:ONLY": self._connect_only,
+            "OXC:SWITch:CONNect:ONLY": self._connect_exclusively,
             "OXC:SWITch:CONNect:SUB": self._disconnect,
-            "OXC:SWITch:CONNect:STATe?": lambda _: self._show_connections(),
+            "OXC:SWITch:CONNect:STATe?": lambda _: self._format_connections(),
             "OXC:SWITch:CONNect:PORT?": self._query_peer,
-            "OXC:SWITch:DISConnect:ALL": lambda _: self._apply(self._reset),
+            "OXC:SWITch:DISConnect:ALL": lambda _: self._execute_unless_dropped(self._reset_device),
             "OXC:SWITch:PORT:ENABle": lambda texts: self._set_shutters(texts, is_disabled=False),
             "OXC:SWITch:PORT:DISable": lambda texts: self._set_shutters(texts, is_disabled=True),
             "OXC:SWITch:PORT:STATe?": self._query_port_states,
@@ -98,7 +98,7 @@ class ScpiFrontend:
             "PMONitor:POWer?": self._query_power,
         }
 
-    def _find_handler(self, command: Unit, parent_path: str) -> tuple[Handler | None, str]:
+    def _find_handler(self, command: MessageUnit, parent_path: str) -> tuple[Handler | None, str]:
         """Return the handler of a command (None if unknown), and the path for the next relative header.
 
         A header without a leading colon is first looked up below the path of the previous command, as SCPI defines. It
@@ -119,7 +119,7 @@ class ScpiFrontend:
                     ] + ":"
         return None, parent_path
 
-    async def _run_handler(self, handler: Handler | None, command: Unit) -> str | None:
+    async def _run_handler(self, handler: Handler | None, command: MessageUnit) -> str | None:
         try:
             if handler is None:
                 raise ScpiError(-113, command.header[:40])
@@ -137,45 +137,53 @@ class ScpiFrontend:
         self.errors.clear()
         self._event_status = 0
 
-    async def _wait_complete(self) -> str:
+    async def _wait_for_completion(self) -> str:
         await self._device.wait_idle()
         return "1"
 
     def _set_operation_complete(self) -> None:
         self._event_status |= _OPERATION_COMPLETE
 
-    def _take_event_status(self) -> str:
+    def _read_and_clear_event_status(self) -> str:
         status, self._event_status = self._event_status, 0
         return str(status)
 
     # -- cross-connects
 
-    def _apply(self, execute_change: Callable[[], object]) -> None:
+    def _execute_unless_dropped(self, execute_change: Callable[[], object]) -> None:
         """Execute a set command, unless the fault `drop_command` discards it."""
         if not self._device.faults.must_drop_command():
             execute_change()
 
-    def _reset(self) -> None:
-        self._device.change(self._matrix.plan_full_removal(), is_whole=True)
+    def _reset_device(self) -> None:
+        self._device.change_connections(self._matrix.plan_full_removal(), is_full_configuration=True)
 
-    def _connect(self, texts: Sequence[str]) -> None:
-        inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.plan_connections(inputs, outputs)))
+    def _connect(self, parameters: Sequence[str]) -> None:
+        inputs, outputs = _parse_two_port_lists(parameters)
+        self._execute_unless_dropped(
+            lambda: self._device.change_connections(self._matrix.plan_connections(inputs, outputs))
+        )
 
-    def _connect_only(self, texts: Sequence[str]) -> None:
-        inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.plan_exact(inputs, outputs), is_whole=True))
+    def _connect_exclusively(self, parameters: Sequence[str]) -> None:
+        inputs, outputs = _parse_two_port_lists(parameters)
+        self._execute_unless_dropped(
+            lambda: self._device.change_connections(
+                self._matrix.plan_exact_connections(inputs, outputs), is_full_configuration=True
+            )
+        )
 
-    def _disconnect(self, texts: Sequence[str]) -> None:
-        inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.plan_removal(inputs, outputs)))
+    def _disconnect(self, parameters: Sequence[str]) -> None:
+        inputs, outputs = _parse_two_port_lists(parameters)
+        self._execute_unless_dropped(
+            lambda: self._device.change_connections(self._matrix.plan_removal(inputs, outputs))
+        )
 
-    def _show_connections(self) -> str:
+    def _format_connections(self) -> str:
         connections = self._matrix.connections
-        return f"{show_ports(connections)},{show_ports(connections.values())}"
+        return f"{format_ports(connections)},{format_ports(connections.values())}"
 
-    def _query_peer(self, texts: Sequence[str]) -> str:
-        text = _get_single(texts)
+    def _query_peer(self, parameters: Sequence[str]) -> str:
+        text = _get_single_parameter(parameters)
         ports = [int(text)] if text.isdecimal() else parse_port_list(text)
         if len(ports) != 1:
             raise ScpiError(-224, text[:40])
@@ -184,19 +192,19 @@ class ScpiFrontend:
 
     # -- ports
 
-    def _set_shutters(self, texts: Sequence[str], *, is_disabled: bool) -> None:
-        ports = self._parse_ports(_get_single(texts))
-        self._apply(lambda: self._device.set_disabled(set(ports), is_disabled=is_disabled))
+    def _set_shutters(self, parameters: Sequence[str], *, is_disabled: bool) -> None:
+        ports = self._parse_ports(_get_single_parameter(parameters))
+        self._execute_unless_dropped(lambda: self._device.set_disabled(set(ports), is_disabled=is_disabled))
 
-    def _query_port_states(self, texts: Sequence[str]) -> str:
-        ports = self._parse_ports(_get_single(texts)) if texts else self._matrix.ports
-        return show_values([self._matrix.get_state(port) for port in ports])
+    def _query_port_states(self, parameters: Sequence[str]) -> str:
+        ports = self._parse_ports(_get_single_parameter(parameters)) if parameters else self._matrix.ports
+        return format_values([self._matrix.get_state(port) for port in ports])
 
-    def _query_power(self, texts: Sequence[str]) -> str:
-        ports = self._parse_ports(_get_single(texts))
+    def _query_power(self, parameters: Sequence[str]) -> str:
+        ports = self._parse_ports(_get_single_parameter(parameters))
         if len(ports) > MAX_POWER_PORTS:
             raise ScpiError(-223, f"at most {MAX_POWER_PORTS} ports")
-        return show_values([f"{self._device.read_power_dbm(port):.2f}" for port in ports])
+        return format_values([f"{self._device.read_power_dbm(port):.2f}" for port in ports])
 
     def _parse_ports(self, text: str) -> list[int]:
         ports = parse_port_list(text)
@@ -204,66 +212,68 @@ class ScpiFrontend:
             self._matrix.check_port(port)
         return ports
 
-    def _set_boot_mode(self, texts: Sequence[str]) -> None:
-        mode_text = _get_single(texts)
+    def _set_boot_mode(self, parameters: Sequence[str]) -> None:
+        mode_text = _get_single_parameter(parameters)
         for mode, header in zip(BOOT_MODES, ("DARK", "RESTore", "AUTosave"), strict=True):
             if compile_header(header).fullmatch(mode_text):
-                self._apply(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
+                self._execute_unless_dropped(lambda: self._device.set_boot_mode(mode))  # noqa: B023 - called at once
                 return
         raise ScpiError(-224, mode_text[:40])
 
 
-def _get_single(texts: Sequence[str]) -> str:
-    (text,) = _check_count(texts, 1)
+def _get_single_parameter(parameters: Sequence[str]) -> str:
+    (text,) = _check_parameter_count(parameters, 1)
     return text
 
 
-def _parse_two_lists(texts: Sequence[str]) -> tuple[list[int], list[int]]:
-    first, second = _check_count(texts, 2)
+def _parse_two_port_lists(parameters: Sequence[str]) -> tuple[list[int], list[int]]:
+    first, second = _check_parameter_count(parameters, 2)
     return parse_port_list(first), parse_port_list(second)
 
 
-def _check_count(texts: Sequence[str], count: int) -> Sequence[str]:
-    if len(texts) < count:
+def _check_parameter_count(parameters: Sequence[str], count: int) -> Sequence[str]:
+    if len(parameters) < count:
         raise ScpiError(-109)
-    if len(texts) > count:
-        raise ScpiError(-108, texts[count][:40])
-    return texts
+    if len(parameters) > count:
+        raise ScpiError(-108, parameters[count][:40])
+    return parameters
 
 
 class LineReader:
     """Splits a byte stream into lines. The stream arrives in chunks of any size."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._incomplete_line = b""
 
     def feed(self, data: bytes) -> list[str]:
         """Return the lines that `data` completes, without their endings.
 
         If the unfinished line exceeds `MAX_LINE_BYTES`, drop the line and raise `ScpiError` (-363).
         """
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_LINE_BYTES:
-            self._rest = b""
+        *lines, self._incomplete_line = (self._incomplete_line + data).split(b"\n")
+        if len(self._incomplete_line) > MAX_LINE_BYTES:
+            self._incomplete_line = b""
             raise ScpiError(-363)
         return [line.removesuffix(b"\r").decode("latin-1") for line in lines]
 
 
-def split_units(line: str) -> list[Unit]:
+def split_units(line: str) -> list[MessageUnit]:
     """Split a line into its commands.
 
-    >>> split_units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")
-    [Unit(header=':oxc:swit:conn:only', parameters=('(@1,2)', '(@49,50)')), Unit(header='*OPC?', parameters=())]
+    >>> [(unit.header, unit.parameters) for unit in split_units(":oxc:swit:conn:only (@1,2),(@49,50);*OPC?")]
+    [(':oxc:swit:conn:only', ('(@1,2)', '(@49,50)')), ('*OPC?', ())]
     """
-    return [_parse_unit(text.strip()) for text in _split(line, ";") if text.strip()]
+    return [_parse_unit(text.strip()) for text in _split_at_top_level(line, ";") if text.strip()]
 
 
-def _parse_unit(text: str) -> Unit:
+def _parse_unit(text: str) -> MessageUnit:
     header, _, rest = text.partition(" ") if " " in text else text.partition("\t")
-    return Unit(header, tuple(part.strip() for part in _split(rest, ",")) if rest.strip() else ())
+    return MessageUnit(
+        header, tuple(part.strip() for part in _split_at_top_level(rest, ",")) if rest.strip() else ()
+    )
 
 
-def _split(text: str, separator: str) -> list[str]:
+def _split_at_top_level(text: str, separator: str) -> list[str]:
     """Split a text at each separator outside parentheses and quotes."""
     parts, depth, quote = [""], 0, ""
     for character in text:
@@ -305,19 +315,19 @@ def _parse_range(item: str) -> Iterable[int]:
     return range(first, min(last, first + _MAX_LIST_PORTS) + 1)
 
 
-def show_ports(ports: Iterable[int]) -> str:
+def format_ports(ports: Iterable[int]) -> str:
     """Return a channel list in the device's format.
 
-    >>> show_ports([1, 2]), show_ports([])
+    >>> format_ports([1, 2]), format_ports([])
     ('(@1,2)', '(@)')
     """
     return f"(@{','.join(map(str, ports))})"
 
 
-def show_values(values: Sequence[str]) -> str:
+def format_values(values: Sequence[str]) -> str:
     """Return values in parentheses, as in answers with port states or power readings.
 
-    >>> show_values(["D", "E"])
+    >>> format_values(["D", "E"])
     '(D,E)'
     """
     return f"({','.join(values)})"

@@ -29,19 +29,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from sim.twins.families.rome.cabinet import Behaviour, Cabinet, Scheme
+from sim.twins.families.rome.cabinet import Behaviour, Cabinet, NamingScheme
 from sim.twins.families.rome.syntax import Printer, Product
 from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, TypedCommand
 from sim.twins.frontends.telnet import make_telnet_server
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.robot import Kind, Robot
+from sim.twins.switch.robot import JobKind, Robot
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.line import LineFaults
 
-MOVE_S = 40.0
-HOMING_S = 60.0
-IDLE_S = 600.0
+MOVE_TIME_S = 40.0
+HOMING_TIME_S = 60.0
+IDLE_TIMEOUT_S = 600.0
 
 _GREETINGS = {
     "ROME": "Welcome to ROME CLI (SIMULATED)",
@@ -66,24 +66,30 @@ _OPTIONS = (
     "homing_s",
 )
 
-_ROME_ONLY = {"logical", "rows", "spares"}
-_AFM_ONLY = {"paired"}
+_ROME_ONLY_OPTIONS = {"logical", "rows", "spares"}
+_AFM_ONLY_OPTIONS = {"paired"}
 
 
 def make_rome_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated ROME. Raise `SettingError` for an invalid option."""
-    return _make_twin(settings.check_options(*(name for name in _OPTIONS if name not in _AFM_ONLY)), "ROME")
+    return _make_twin(
+        settings.check_options(*(name for name in _OPTIONS if name not in _AFM_ONLY_OPTIONS)), "ROME"
+    )
 
 
 def make_afm_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated AFM. Raise `SettingError` for an invalid option."""
-    return _make_twin(settings.check_options(*(name for name in _OPTIONS if name not in _ROME_ONLY)), "AFM")
+    return _make_twin(
+        settings.check_options(*(name for name in _OPTIONS if name not in _ROME_ONLY_OPTIONS)), "AFM"
+    )
 
 
 def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     device = settings.make_patch_panel()
     robot = Robot(
-        device, move_s=settings.get_switch_time_s(MOVE_S), homing_s=settings.read_number("homing_s", HOMING_S)
+        device,
+        move_s=settings.get_switch_time_s(MOVE_TIME_S),
+        homing_s=settings.read_number("homing_s", HOMING_TIME_S),
     )
     frontends: list[CliFrontend] = []
 
@@ -91,11 +97,11 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
         for frontend in frontends:
             frontend.announce(*lines)
 
-    logical = "numbers" if product == "AFM" else settings.read_choice("logical", "AB", "Q", "P", "XY")
-    matrices = settings.read_choice("matrices", *("2" if logical in {"Q", "P", "XY"} else "12"))
+    logical_scheme = "numbers" if product == "AFM" else settings.read_choice("logical", "AB", "Q", "P", "XY")
+    matrix_count = settings.read_choice("matrices", *("2" if logical_scheme in {"Q", "P", "XY"} else "12"))
     behaviour = Behaviour(
-        matrices=int(matrices),
-        logical=cast("Scheme", logical),
+        matrix_count=int(matrix_count),
+        logical_scheme=cast("NamingScheme", logical_scheme),
         removes_both_ways=settings.read_choice("paired", "one", "both", "off") == "both",
         announces_jam=settings.read_choice("jam", "announced", "silent") == "announced",
         validates_at_once=settings.read_choice("validation", "at_once", "in_turn") == "at_once",
@@ -104,10 +110,12 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     cli_faults, table_faults = CliFaults(device.faults), TableFaults(device.faults)
     printer = Printer(
         product,
-        spares=settings.read_flag("spares"),
-        by_place=settings.read_choice("rows", "port", "place") == "place",
-        paired="Disabled" if settings.read_choice("paired", "one", "both", "off") == "off" else "Enabled",
-        always_hints=settings.read_choice("homing_hint", "stuck", "always") == "always",
+        shows_spares=settings.read_flag("spares"),
+        shows_locations=settings.read_choice("rows", "port", "place") == "place",
+        paired_state="Disabled"
+        if settings.read_choice("paired", "one", "both", "off") == "off"
+        else "Enabled",
+        always_recommends_homing=settings.read_choice("homing_hint", "stuck", "always") == "always",
     )
     commands = Commands(
         cabinet,
@@ -122,11 +130,11 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
         f"{commands.name}[{settings.read_choice('mode', 'OPER', 'TECH')}]# ",
         user=account[0],
         greeting=_GREETINGS[product],
-        login="login: " if product == "ROME" else "Login:",
-        colour=settings.read_flag("colour"),
-        unknown="Error: unknown command",
-        login_failure="username or password invalid",
-        noise="%% LOG: temperature of the robot is 31 C",
+        login_prompt="login: " if product == "ROME" else "Login:",
+        has_colour=settings.read_flag("colour"),
+        unknown_command_text="Error: unknown command",
+        login_failure_text="username or password invalid",
+        noise_line="%% LOG: temperature of the robot is 31 C",
     )
     ssh = _make_command_line(settings, commands, cli_faults, style)
     telnet = _make_command_line(settings, commands, cli_faults, replace(style, account=account))
@@ -145,7 +153,7 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
             ),
             "telnet": Frontend(f"{scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
         },
-        expire_logins=lambda: sum(frontend.expire() for frontend in frontends),
+        expire_logins=lambda: sum(frontend.expire_sessions() for frontend in frontends),
         verbs=robot.make_verbs(),
         faults={**robot.list_faults(), **cli_faults.list_faults(), **table_faults.list_faults()},
     )
@@ -159,7 +167,7 @@ def _make_command_line(
         style,
         clock=settings.clock,
         faults=faults,
-        idle_timeout_s=settings.read_number("idle_s", IDLE_S),
+        idle_timeout_s=settings.read_number("idle_s", IDLE_TIMEOUT_S),
         name="telnet" if style.account else "cli",
     )
 
@@ -185,7 +193,7 @@ _CONNECTION, _CREATE, _DISCONNECT = (
 class TableFaults:
     """The fault `break_table`. As in a capture, a port table has two rows on one line, and one row on two lines."""
 
-    device: LineFaults
+    line_faults: LineFaults
     broken_tables: int = 0
 
     def list_faults(self) -> Mapping[str, Fault]:
@@ -202,7 +210,7 @@ class TableFaults:
         if not self.broken_tables:
             return table
         self.broken_tables -= 1
-        self.device.fire_counts["break_table"] += 1
+        self.line_faults.fire_counts["break_table"] += 1
         *head, last = table.split("\n")
         words = last.split()
         return "\n".join([*head[:-2], f"{head[-2]}     {head[-1]}", " ".join(words[:3]), " ".join(words[3:])])
@@ -230,14 +238,14 @@ class Commands:
             r"show\s+board": lambda _: printer.format_board(cabinet, self.name),
             r"port\s+show": lambda _: self.faults.break_rows(printer.format_ports(cabinet)),
             r"connection\s+show\s+connected|cc": lambda _: printer.format_circuits(cabinet),
-            rf"{_CONNECTION}\s+{_CREATE}\s+(?P<one>\w+)\s+to?\s+(?P<other>\w+)": self._make_request(
+            rf"{_CONNECTION}\s+{_CREATE}\s+(?P<one>\w+)\s+to?\s+(?P<other>\w+)": self._make_request_handler(
                 "connect"
             ),
-            rf"{_CONNECTION}\s+{_DISCONNECT}\s+(?P<one>\w+)\s+from\s+(?P<other>\w+)": self._make_request(
+            rf"{_CONNECTION}\s+{_DISCONNECT}\s+(?P<one>\w+)\s+from\s+(?P<other>\w+)": self._make_request_handler(
                 "disconnect"
             ),
             r"homing\s+run": self._home,
-            r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._make_change(
+            r"connection\s+set\s+command-execution\s+(?P<what>enable|disable)": self._make_change_handler(
                 self._set_execution
             ),
         }
@@ -248,37 +256,37 @@ class Commands:
             commands[r"connection\s+show\s+pending"] = lambda _: printer.format_queue(cabinet)
         return commands
 
-    def _make_change(self, execute: Callable[[TypedCommand], str]) -> Handler:
+    def _make_change_handler(self, execute: Callable[[TypedCommand], str]) -> Handler:
         """Return the handler of a change. The fault `drop_command` discards the change silently."""
 
-        def handler(typed: TypedCommand) -> str:
+        def handler(command: TypedCommand) -> str:
             if self.cabinet.device.faults.must_drop_command():
                 return ""
             try:
-                return execute(typed)
+                return execute(command)
             except CommandError as error:
                 return str(error)
 
         return handler
 
-    def _make_request(self, kind: Kind) -> Handler:
-        return self._make_change(
+    def _make_request_handler(self, kind: JobKind) -> Handler:
+        return self._make_change_handler(
             lambda typed: self.cabinet.submit_request(
                 kind, typed.match["one"], typed.match["other"], typed.user
             )
         )
 
-    async def _home(self, typed: TypedCommand) -> str:
-        del typed
-        run = self.cabinet.robot.home()
+    async def _home(self, command: TypedCommand) -> str:
+        del command
+        homing_task = self.cabinet.robot.start_homing()
         if self.holds_prompt:
-            await run
+            await homing_task
         return ""
 
-    def _set_execution(self, typed: TypedCommand) -> str:
+    def _set_execution(self, command: TypedCommand) -> str:
         robot = self.cabinet.robot
-        if typed.match["what"] == "enable":
-            robot.enable()
+        if command.match["what"] == "enable":
+            robot.enable_jobs()
         else:
-            robot.enabled = False
-        return f"connection execution is {typed.match['what']}d"
+            robot.is_enabled = False
+        return f"connection execution is {command.match['what']}d"

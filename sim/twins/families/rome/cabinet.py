@@ -28,57 +28,58 @@ from typing import Literal
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.matrix import MatrixRefusal, Pair
-from sim.twins.switch.robot import Event, Job, Kind, Robot
+from sim.twins.switch.robot import Event, Job, JobKind, Robot
 
-Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
+NamingScheme = Literal["AB", "Q", "P", "XY", "numbers"]
 
 _CLOCK_START = datetime(2026, 1, 1)  # noqa: DTZ001 - devices show local time without a zone
 _NAME_PATTERN = re.compile(r"(?P<side>[EW])(?P<number>\d{1,9})", re.ASCII)
-_OPERATION = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
+_OPERATION_BY_KIND = {"connect": "CONNECTING", "disconnect": "DISCONNECTING"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CabinetPort:
     """An E or W port: simulator port, side, number in the device, matrix letter, and number in the matrix."""
 
     port: int
     side: str
     number: int
-    matrix: str
+    matrix_letter: str
     number_in_matrix: int
 
 
-def format_logical_name(scheme: Scheme, place: Place) -> str:
+def format_logical_name(naming_scheme: NamingScheme, cabinet_port: CabinetPort) -> str:
     """Return the logical name of a port.
 
     >>> (
-    ...     format_logical_name("XY", Place(129, "E", 129, "B", 1)),
-    ...     format_logical_name("Q", Place(5, "E", 5, "A", 5)),
+    ...     format_logical_name("XY", CabinetPort(129, "E", 129, "B", 1)),
+    ...     format_logical_name("Q", CabinetPort(5, "E", 5, "A", 5)),
     ... )
     ('X1', 'Q3')
     """
-    if scheme == "numbers":
-        return str(place.number)
-    if scheme == "AB":
-        return f"{place.matrix}{place.number}"
-    if scheme == "Q":
-        return f"Q{(place.number_in_matrix + 1) // 2}"
-    if scheme == "P":
-        return f"P{place.number_in_matrix}"
-    return f"{'Y' if (place.side == 'E') == (place.matrix == 'A') else 'X'}{place.number_in_matrix}"
+    if naming_scheme == "numbers":
+        return str(cabinet_port.number)
+    if naming_scheme == "AB":
+        return f"{cabinet_port.matrix_letter}{cabinet_port.number}"
+    if naming_scheme == "Q":
+        return f"Q{(cabinet_port.number_in_matrix + 1) // 2}"
+    if naming_scheme == "P":
+        return f"P{cabinet_port.number_in_matrix}"
+    axis = "Y" if (cabinet_port.side == "E") == (cabinet_port.matrix_letter == "A") else "X"
+    return f"{axis}{cabinet_port.number_in_matrix}"
 
 
-def list_circuits(port1: Iterable[Place], port2: Iterable[Place]) -> list[tuple[int, int]]:
+def list_circuits(port1: Iterable[CabinetPort], port2: Iterable[CabinetPort]) -> list[tuple[int, int]]:
     """Return the circuits from `port1` to `port2`, then those back. If the ports have no common matrix, return none."""
     sources, targets = list(port1), list(port2)
     return [*_list_one_way(sources, targets), *_list_one_way(targets, sources)]
 
 
-def _list_one_way(sources: list[Place], targets: list[Place]) -> list[tuple[int, int]]:
+def _list_one_way(sources: list[CabinetPort], targets: list[CabinetPort]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
-    for matrix in sorted({place.matrix for place in sources}):
-        east_ports = [place.port for place in sources if (place.side, place.matrix) == ("E", matrix)]
-        west_ports = [place.port for place in targets if (place.side, place.matrix) == ("W", matrix)]
+    for matrix in sorted({place.matrix_letter for place in sources}):
+        east_ports = [place.port for place in sources if (place.side, place.matrix_letter) == ("E", matrix)]
+        west_ports = [place.port for place in targets if (place.side, place.matrix_letter) == ("W", matrix)]
         pairs += zip(east_ports, reversed(west_ports), strict=False)
     return pairs
 
@@ -88,25 +89,25 @@ class Behaviour:
     """Behaviour that published documents leave open.
 
     With `announces_jam`, all sessions get a message about a jam. With `validates_at_once`, an impossible request is
-    refused before it is queued. `logical` is the scheme of logical names. With `removes_both_ways`, a move that removes
-    one direction of a two-way circuit also removes the other.
+    refused before it is queued. `logical_scheme` is the scheme of logical names. With `removes_both_ways`, a move that
+    removes one direction of a two-way circuit also removes the other.
     """
 
-    matrices: int
+    matrix_count: int
     announces_jam: bool
     validates_at_once: bool
-    logical: Scheme = "AB"
+    logical_scheme: NamingScheme = "AB"
     removes_both_ways: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitRequest:
-    """A request as the user typed it. `moves` are its job numbers, and `number` is the first of them."""
+    """A request as the user typed it. `job_numbers` are its job numbers, and `number` is the first of them."""
 
     number: int
     port1: str
     port2: str
-    moves: tuple[int, ...]
+    job_numbers: tuple[int, ...]
 
     @property
     def is_logical(self) -> bool:
@@ -115,11 +116,11 @@ class CircuitRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """One row of the queue: the first queued job of a request, its port names, and whether the arm executes it."""
 
     job: Job
-    names: tuple[str, str]
+    port_names: tuple[str, str]
     is_running: bool
 
 
@@ -131,80 +132,82 @@ class Cabinet:
     ) -> None:
         self.device = device
         self.robot = robot
-        self.made_at: dict[Pair, str] = {}
+        self.creation_times: dict[Pair, str] = {}
         self._behaviour = behaviour
         self._announce = announce
         self._started_jobs: set[int] = set()
         self._requests: dict[int, CircuitRequest] = {}  # by job number, for unfinished jobs
         self._announced_requests: set[int] = set()
         self._failed_requests: set[int] = set()
-        self._places = {port: self._make_place(port) for port in device.matrix.ports}
-        self._logical: dict[str, list[Place]] = {}
-        for place in self._places.values():
-            self._logical.setdefault(format_logical_name(behaviour.logical, place), []).append(place)
+        self._cabinet_ports = {port: self._make_cabinet_port(port) for port in device.matrix.ports}
+        self._cabinet_ports_by_logical_name: dict[str, list[CabinetPort]] = {}
+        for place in self._cabinet_ports.values():
+            self._cabinet_ports_by_logical_name.setdefault(
+                format_logical_name(behaviour.logical_scheme, place), []
+            ).append(place)
         device.add_listener(self._note_change)
-        robot.listen(self._report)
+        robot.add_listener(self._report_event)
 
     # -- names
 
     @property
-    def now(self) -> str:
+    def local_time_text(self) -> str:
         """Current date and time, as the device prints them."""
         return (_CLOCK_START + timedelta(seconds=self.device.clock.now())).strftime("%m-%d-%Y %H:%M")
 
     @property
-    def sizes(self) -> tuple[int, int]:
+    def port_counts(self) -> tuple[int, int]:
         """Numbers of E ports and of W ports."""
         return self.device.matrix.input_count, self.device.matrix.output_count
 
     @property
-    def matrices(self) -> dict[str, tuple[int, int]]:
+    def port_counts_by_matrix(self) -> dict[str, tuple[int, int]]:
         """Numbers of E and W ports of each matrix, by its letter."""
-        east, west = self.sizes
-        if self._behaviour.matrices == 1:
+        east, west = self.port_counts
+        if self._behaviour.matrix_count == 1:
             return {"A": (east, west)}
         return {"A": (east // 2, west // 2), "B": (east - east // 2, west - west // 2)}
 
     def format_name(self, port: int) -> str:
         """Return the name of a port, such as `E12`."""
-        east = self.sizes[0]
+        east = self.port_counts[0]
         return f"E{port}" if port <= east else f"W{port - east}"
 
-    def get_matrix(self, port: int) -> str:
+    def get_matrix_letter(self, port: int) -> str:
         """Return the letter of a port's matrix."""
-        return self._places[port].matrix
+        return self._cabinet_ports[port].matrix_letter
 
-    def format_place(self, port: int) -> str:
+    def format_location(self, port: int) -> str:
         """Return the place of a port, such as `1AE12`: unit, matrix, side, and number within the matrix."""
-        place = self._places[port]
-        return f"1{place.matrix}{place.side}{place.number_in_matrix}"
+        cabinet_port = self._cabinet_ports[port]
+        return f"1{cabinet_port.matrix_letter}{cabinet_port.side}{cabinet_port.number_in_matrix}"
 
-    def _make_place(self, port: int) -> Place:
+    def _make_cabinet_port(self, port: int) -> CabinetPort:
         side, number = self.format_name(port)[0], int(self.format_name(port)[1:])
-        east_index = self.matrices["A"]["EW".index(side)]
+        east_index = self.port_counts_by_matrix["A"]["EW".index(side)]
         matrix, number_in_matrix = ("A", number) if number <= east_index else ("B", number - east_index)
-        return Place(port, side, number, matrix, number_in_matrix)
+        return CabinetPort(port, side, number, matrix, number_in_matrix)
 
     def find_logical_name(self, port: int) -> str:
         """Return the logical name of a port."""
-        return format_logical_name(self._behaviour.logical, self._places[port])
+        return format_logical_name(self._behaviour.logical_scheme, self._cabinet_ports[port])
 
     @property
     def logical_port_count(self) -> int:
         """Number of logical ports of an AFM, which have an E and a W port each."""
-        return min(self.sizes)
+        return min(self.port_counts)
 
     def format_full_name(self, port: int) -> str:
         """Return the name and place of a port, as in messages: `E12[1AE12]`."""
-        return f"{self.format_name(port)}[{self.format_place(port)}]"
+        return f"{self.format_name(port)}[{self.format_location(port)}]"
 
     def find_port(self, name: str) -> int:
         """Return the port with a name. Raise `CommandError` if it does not exist."""
         match = _NAME_PATTERN.fullmatch(name)
-        sizes = dict(zip("EW", self.sizes, strict=True))
+        sizes = dict(zip("EW", self.port_counts, strict=True))
         if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
             raise CommandError(f"Error: no port {name}")
-        return int(match["number"]) + (self.sizes[0] if match["side"] == "W" else 0)
+        return int(match["number"]) + (self.port_counts[0] if match["side"] == "W" else 0)
 
     def find_pairs(self, port1: str, port2: str) -> list[Pair]:
         """Return the circuits between two names: one between an E and a W port, several between logical ports.
@@ -218,24 +221,26 @@ class Cabinet:
         else:
             east, west = sorted((port1, port2))
             pairs = [(self.find_port(east), self.find_port(west))]
-        if not pairs or any(self.get_matrix(source) != self.get_matrix(output) for source, output in pairs):
+        if not pairs or any(
+            self.get_matrix_letter(source) != self.get_matrix_letter(output) for source, output in pairs
+        ):
             raise CommandError("Ports are not of the same matrix")
         return pairs
 
-    def _find_logical_port(self, name: str) -> list[Place]:
+    def _find_logical_port(self, name: str) -> list[CabinetPort]:
         """Return the E and W ports of a logical name. Raise `CommandError` if it does not exist."""
-        if name not in self._logical:
+        if name not in self._cabinet_ports_by_logical_name:
             raise CommandError(f"Error: no port {name}")
-        return self._logical[name]
+        return self._cabinet_ports_by_logical_name[name]
 
     def is_in_process(self, port: int) -> bool:
         """Return True if the arm is moving a fibre of a port."""
-        running_job = self.robot.running
+        running_job = self.robot.running_job
         return running_job is not None and port in running_job.pair
 
     # -- commands
 
-    def submit_request(self, kind: Kind, port1: str, port2: str, user: str) -> str:
+    def submit_request(self, kind: JobKind, port1: str, port2: str, user: str) -> str:
         """Submit a request to the robot, and return the device's answer. Raise `CommandError` for invalid ports.
 
         With `validates_at_once`, an impossible request is not submitted: announce it, and return an empty answer.
@@ -246,14 +251,14 @@ class Cabinet:
                 if not self._is_valid(kind, pair):
                     self._report_invalid(kind, pair, (port1, port2) if len(pairs) == 1 else None)
                     return ""
-        jobs = [self.robot.submit(kind, pair, user=user, source="CLI") for pair in pairs]
+        jobs = [self.robot.submit_job(kind, pair, user=user, source="CLI") for pair in pairs]
         request = CircuitRequest(jobs[0].number, port1, port2, tuple(job.number for job in jobs))
-        self._requests.update(dict.fromkeys(request.moves, request))
+        self._requests.update(dict.fromkeys(request.job_numbers, request))
         return f"OK - request added to pending queue ({port1.upper()}-{port2.upper()})"
 
-    def list_entries(self) -> list[Entry]:
+    def list_entries(self) -> list[QueueEntry]:
         """Return the queue, with one entry for each request. A request may have several moves."""
-        entries: dict[int, Entry] = {}
+        entries: dict[int, QueueEntry] = {}
         for job in self.robot.queue:
             request = self._requests.get(job.number)
             source, output = job.pair
@@ -261,10 +266,10 @@ class Cabinet:
             if request is not None and request.is_logical:
                 names = request.port1.upper(), request.port2.upper()
             number = job.number if request is None else request.number
-            entries.setdefault(number, Entry(job, names, job.state != "queued"))
+            entries.setdefault(number, QueueEntry(job, names, job.state != "queued"))
         return list(entries.values())
 
-    def _is_valid(self, kind: Kind, pair: Pair) -> bool:
+    def _is_valid(self, kind: JobKind, pair: Pair) -> bool:
         """Return False if the matrix would refuse a move now. With jobs in the queue, return True without a check."""
         if self.robot.queue:
             return True
@@ -280,11 +285,11 @@ class Cabinet:
 
     # -- unsolicited messages
 
-    def _report(self, event: Event, job: Job | None) -> None:
+    def _report_event(self, event: Event, job: Job | None) -> None:
         if job is not None:
             self._report_job(event, job)
         elif event == "homing":
-            self._announce(f"{self.now} RECOVERY STARTED")
+            self._announce(f"{self.local_time_text} RECOVERY STARTED")
         elif event == "homed":
             self._announce("RECOVERY FINISHED SUCCESSFULLY")
 
@@ -293,17 +298,17 @@ class Cabinet:
             self._started_jobs.add(job.number)
             self._report_start(job)
         elif event == "jammed" and self._behaviour.announces_jam:
-            self._announce(f"{self.now} Multiple Cross Connect Severe Failure")
+            self._announce(f"{self.local_time_text} Multiple Cross Connect Severe Failure")
         elif event in {"done", "skipped", "failed"}:
             request = self._requests.get(job.number)
             if event == "skipped" and request is not None and request.is_logical:
                 self._report_start(job)
             if event == "done" and job.kind == "disconnect" and self._behaviour.removes_both_ways:
-                both_ways = self.find_pairs(
+                circuit_pairs = self.find_pairs(
                     self.find_logical_name(job.pair[0]), self.find_logical_name(job.pair[1])
                 )
-                remaining_pairs = set(self.device.matrix.connections.items()) - set(both_ways)
-                self.device.change(dict(sorted(remaining_pairs)))
+                remaining_pairs = set(self.device.matrix.connections.items()) - set(circuit_pairs)
+                self.device.change_connections(dict(sorted(remaining_pairs)))
             self._report_end(event, job)
             if request is not None:
                 self._finish_move(event, job, request)
@@ -313,7 +318,7 @@ class Cabinet:
         request = self._requests.get(job.number)
         number = job.number if request is None else request.number
         if number not in self._announced_requests:
-            self._announce(f"{self.now} {_OPERATION[job.kind]}...")
+            self._announce(f"{self.local_time_text} {_OPERATION_BY_KIND[job.kind]}...")
         if request is not None:
             self._announced_requests.add(number)
 
@@ -322,11 +327,11 @@ class Cabinet:
         del self._requests[job.number]
         if event == "failed":
             self._failed_requests.add(request.number)
-        if any(number in self._requests for number in request.moves):
+        if any(number in self._requests for number in request.job_numbers):
             return
         if request.is_logical and job.kind == "connect" and request.number not in self._failed_requests:
-            names = f"{request.port1.upper()}<->{request.port2.upper()}"
-            self._announce(f"{self.now} Connection {names} completed successfully")
+            request_text = f"{request.port1.upper()}<->{request.port2.upper()}"
+            self._announce(f"{self.local_time_text} Connection {request_text} completed successfully")
         self._announced_requests.discard(request.number)
         self._failed_requests.discard(request.number)
 
@@ -342,23 +347,23 @@ class Cabinet:
         outcome = {"done": "SUCCEEDED", "skipped": "SKIPPED(already done)"}.get(event, "FAILED")
         source, output = job.pair
         self._announce(
-            f"{self.now} CONNECTION OPERATION {outcome}:"
+            f"{self.local_time_text} CONNECTION OPERATION {outcome}:"
             f"{self.format_full_name(source)}<->{self.format_full_name(output)} OP:{job.kind}"
         )
 
-    def _report_invalid(self, kind: Kind, pair: Pair, typed_names: tuple[str, str] | None) -> None:
+    def _report_invalid(self, kind: JobKind, pair: Pair, typed_names: tuple[str, str] | None) -> None:
         """Announce that a request is invalid. Use the port names as `typed_names`, or the names of the pair if None."""
         source, output = pair
         names = "-".join(typed_names or (self.format_name(source), self.format_name(output)))
         self._announce(
-            f"{self.now} ",
+            f"{self.local_time_text} ",
             "Ports details:",
             f"[{self.format_full_name(source)}] [{self.format_full_name(output)}]",
-            f"{self.now} OPERATION VALIDATION FAILED:{names} requestType={kind}",
+            f"{self.local_time_text} OPERATION VALIDATION FAILED:{names} requestType={kind}",
         )
 
     def _note_change(self, change: Change) -> None:
-        for pair in change.removed:
-            self.made_at.pop(pair, None)
-        for pair in change.added:
-            self.made_at[pair] = self.now
+        for pair in change.removed_pairs:
+            self.creation_times.pop(pair, None)
+        for pair in change.added_pairs:
+            self.creation_times[pair] = self.local_time_text

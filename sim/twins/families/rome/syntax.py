@@ -49,7 +49,7 @@ Name              Name                           Port   Port
     + "=" * 65
 )
 
-SPARE_EAST, SPARE_WEST = 2, 4
+SPARE_EAST, SPARE_WEST_COUNT = 2, 4
 """Numbers of E and W places without a name in each matrix, from captures of a ROME500."""
 
 
@@ -57,30 +57,31 @@ SPARE_EAST, SPARE_WEST = 2, 4
 class Printer:
     """Output formats of one device.
 
-    With `spares`, tables contain places without a name. With `by_place`, the first column shows the place of a port and
-    the last column its name, as in other releases. `paired` is the state of paired ports that `show board` prints
-    (AFM). With `always_hints`, the queue recommends a homing run whenever a command is in process.
+    With `shows_spares`, tables contain places without a name. With `shows_locations`, the first column shows the place
+    of a port and the last column its name, as in other releases. `paired_state` is the state of paired ports that
+    `show board` prints (AFM). With `always_recommends_homing`, the queue recommends a homing run whenever a command is
+    in process.
     """
 
     product: Product
-    spares: bool = False
-    by_place: bool = False
-    always_hints: bool = False
-    paired: str = "Enabled"
+    shows_spares: bool = False
+    shows_locations: bool = False
+    always_recommends_homing: bool = False
+    paired_state: str = "Enabled"
 
     # -- the board
 
     def format_board(self, cabinet: Cabinet, name: str) -> str:
         """Return the text of `show board`: the identity and state of the device."""
-        kind, is_rome = self.product, self.product == "ROME"
-        enabled_text = "enabled" if cabinet.robot.enabled else "disabled"
+        product, is_rome = self.product, self.product == "ROME"
+        enabled_text = "enabled" if cabinet.robot.is_enabled else "disabled"
         lines = [
             "CURR SW VERSION  creationDate(Jan 01 2026, 00:00:00) SIMULATED",
-            f"{kind} STATUS".ljust(17) + "adminStatus(enabled) operStatus(enable"
-            f"{'d' if is_rome else ''}) alarmState({'Major' if cabinet.robot.jammed else 'Cleared'})",
-            f"{kind} STATE".ljust(17) + "OPER",
-            f"{kind} NAME".ljust(17) + name,
-            f"{kind} TYPE".ljust(17) + ("ROME500" if is_rome else "2"),
+            f"{product} STATUS".ljust(17) + "adminStatus(enabled) operStatus(enable"
+            f"{'d' if is_rome else ''}) alarmState({'Major' if cabinet.robot.is_jammed else 'Cleared'})",
+            f"{product} STATE".ljust(17) + "OPER",
+            f"{product} NAME".ljust(17) + name,
+            f"{product} TYPE".ljust(17) + ("ROME500" if is_rome else "2"),
             "RTOS             VxWorks (6.8)",
             "BOARD            ver(LCU-100) rev(3) S/N(SIM0-0000-0000)",
             "MATRIX SIZE:",
@@ -90,8 +91,8 @@ class Printer:
             f"UP TIME          total {cabinet.device.clock.now():.0f} seconds",
             "Recovery         recovery was done",
             f"CONNECTIONS      {'connection execution is' if is_rome else 'connections are'} {enabled_text}",
-            *([] if is_rome else [f"PAIRED PORT      {self.paired}"]),
-            f"OPERATION COUNT  {sum(cabinet.device.moves_by_port.values()) // 2}",
+            *([] if is_rome else [f"PAIRED PORT      {self.paired_state}"]),
+            f"OPERATION COUNT  {sum(cabinet.device.move_count_by_port.values()) // 2}",
             "AUTHENTICATION   local",
         ]
         return "\n".join(lines)
@@ -99,7 +100,7 @@ class Printer:
     def _format_sizes(self, cabinet: Cabinet) -> list[str]:
         indent = " " * 17
         if self.product == "AFM":
-            east, west = cabinet.sizes
+            east, west = cabinet.port_counts
             return [
                 f"{indent}MIN_PORT_{side} 1  MAX_PORT_{side} {highest_port}"
                 for side, highest_port in (("EAST", east), ("WEST", west))
@@ -107,11 +108,11 @@ class Printer:
         spare_east, spare_west = self._count_spares()
         return [
             f"{indent}Matrix {matrix}: Male/West 1..{west + spare_west}, Female/East 1..{east + spare_east}"
-            for matrix, (east, west) in cabinet.matrices.items()
+            for matrix, (east, west) in cabinet.port_counts_by_matrix.items()
         ]
 
     def _count_spares(self) -> tuple[int, int]:
-        return (SPARE_EAST, SPARE_WEST) if self.spares else (0, 0)
+        return (SPARE_EAST, SPARE_WEST_COUNT) if self.shows_spares else (0, 0)
 
     # -- ports
 
@@ -124,7 +125,7 @@ class Printer:
         rows = [
             row
             for side in "EW"
-            for matrix in cabinet.matrices
+            for matrix in cabinet.port_counts_by_matrix
             for row in self._format_side(cabinet, side, matrix)
         ]
         return "\n".join([rule, _format_columns(_ROME_HEADING, _ROME_COLUMNS), rule, *rows])
@@ -134,7 +135,7 @@ class Printer:
         ports = [
             port
             for port in cabinet.device.matrix.ports
-            if cabinet.format_name(port)[0] == side and cabinet.get_matrix(port) == matrix
+            if cabinet.format_name(port)[0] == side and cabinet.get_matrix_letter(port) == matrix
         ]
         spare_count = self._count_spares()["EW".index(side)]
         return [self._format_rome_row(cabinet, port) for port in ports] + [
@@ -149,16 +150,16 @@ class Printer:
         matrix = cabinet.device.matrix
         peer = matrix.find_peer(port)
         state = "Disconnected" if peer is None else "Connected"
-        logical = cabinet.find_logical_name(port)
+        logical_name = cabinet.find_logical_name(port)
         return _format_columns(
             (
-                cabinet.format_place(port) if self.by_place else cabinet.format_full_name(port),
-                "Locked" if port in matrix.locked else "Unlocked",
-                "Disabled" if port in matrix.disabled else "Enabled",
+                cabinet.format_location(port) if self.shows_locations else cabinet.format_full_name(port),
+                "Locked" if port in matrix.locked_ports else "Unlocked",
+                "Disabled" if port in matrix.disabled_ports else "Enabled",
                 "In process" if cabinet.is_in_process(port) else state,
-                str(cabinet.device.moves_by_port[port]),
+                str(cabinet.device.move_count_by_port[port]),
                 "" if peer is None else cabinet.format_full_name(peer),
-                f"{cabinet.format_name(port)},{logical}" if self.by_place else logical,
+                f"{cabinet.format_name(port)},{logical_name}" if self.shows_locations else logical_name,
             ),
             _ROME_COLUMNS,
         )
@@ -169,9 +170,10 @@ class Printer:
         state = 6 if cabinet.is_in_process(port) else 1 if peer is None else 2
         paired_name = ("w" if name[0] == "E" else "e") + name[1:]
         return (
-            f"{name:<8}{2 if port in matrix.locked else 1:<7}{state:<7}{2 if port in matrix.disabled else 1:<7}"
+            f"{name:<8}{2 if port in matrix.locked_ports else 1:<7}{state:<7}"
+            f"{2 if port in matrix.disabled_ports else 1:<7}"
             f"{paired_name:<8}{'' if peer is None else cabinet.format_name(peer):<17}1      "
-            f"{cabinet.device.moves_by_port[port]}"
+            f"{cabinet.device.move_count_by_port[port]}"
         )
 
     # -- logical ports of an AFM: an E and a W port of the same number
@@ -197,7 +199,7 @@ class Printer:
         ports = (cabinet.find_port(f"E{number}"), cabinet.find_port(f"W{number}"))
         peers = {cabinet.format_name(peer)[1:] for peer in map(matrix.find_peer, ports) if peer is not None}
         peer = "/".join(sorted(peers, key=int))
-        is_locked, is_disabled = matrix.locked & set(ports), matrix.disabled & set(ports)
+        is_locked, is_disabled = matrix.locked_ports & set(ports), matrix.disabled_ports & set(ports)
         return (
             f"{number:<30}{peer:<30}{number:<20}{peer:<20}{'Disabled' if is_disabled else 'Enabled':<20}"
             f"{'Locked' if is_locked else 'Unlocked'}"
@@ -215,7 +217,7 @@ class Printer:
                 cabinet.format_name(source),
                 cabinet.format_name(output),
                 f"w{cabinet.format_name(source)[1:]}",
-                cabinet.made_at.get((source, output), cabinet.now),
+                cabinet.creation_times.get((source, output), cabinet.local_time_text),
             )
             for source, output in sorted(cabinet.device.matrix.connections.items())
         ]
@@ -229,19 +231,21 @@ class Printer:
         """Return the text of the queue: the current request, then the waiting requests."""
         entries = cabinet.list_entries()
         running_entry = next((entry for entry in entries if entry.is_running), None)
-        recommends_homing = cabinet.robot.jammed or (self.always_hints and running_entry is not None)
-        enabled_text = "enabled" if cabinet.robot.enabled else "disabled"
+        recommends_homing = cabinet.robot.is_jammed or (
+            self.always_recommends_homing and running_entry is not None
+        )
+        enabled_text = "enabled" if cabinet.robot.is_enabled else "disabled"
         status = "delayed due to command in process" if recommends_homing else enabled_text
         lines = [f"Connection execution status: {status}"]
         lines += [" " * 29 + 'Perform "homing run"'] if recommends_homing else []
         if running_entry is None:
             lines += ["", "no request in process", ""]
         else:
-            names = "-".join(running_entry.names)
+            request_text = "-".join(running_entry.port_names)
             lines += [
                 "",
                 "Command in process:",
-                f"{running_entry.job.kind}, ports: {names}, status: in process with payload",
+                f"{running_entry.job.kind}, ports: {request_text}, status: in process with payload",
                 "",
             ]
         rule = _format_columns(tuple("=" * width for width in _QUEUE_COLUMNS), _QUEUE_COLUMNS)
@@ -249,7 +253,7 @@ class Printer:
         for entry in entries:
             job = entry.job
             if not entry.is_running:
-                row = (str(job.number), *entry.names, job.kind, job.source, job.user)
+                row = (str(job.number), *entry.port_names, job.kind, job.source, job.user)
                 lines.append(_format_columns(row, _QUEUE_COLUMNS))
         return "\n".join([*lines, ""])
 

@@ -26,34 +26,36 @@ from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandOut
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 
-TUNING_S = 0.1
+TUNING_TIME_S = 0.1
 
-NOISE = "Nov 21 07:30:01.123456 sonic NOTICE swss#orchagent: :- doTask: simulated noise"
+NOISE_LINE = "Nov 21 07:30:01.123456 sonic NOTICE swss#orchagent: :- doTask: simulated noise"
 
-UNKNOWN_STATUS = 127
+UNKNOWN_COMMAND_STATUS = 127
 """Exit status of bash for a command that does not exist."""
 
-SUDO_STATUS = 1
+SUDO_UNKNOWN_COMMAND_STATUS = 1
 """Exit status of sudo for a command that does not exist."""
 
-_SYNTAX_STATUS = 2
-_NOT_SIMULATED = "simulated: no pipes, redirections, background jobs or substitutions"
+_SYNTAX_ERROR_STATUS = 2
+_NOT_SIMULATED_TEXT = "simulated: no pipes, redirections, background jobs or substitutions"
 
-_SINGLE_QUOTED = r"""'[^']*'|\\."""
-_QUOTED = rf"""{_SINGLE_QUOTED}|"(?:\\.|[^"\\])*\""""
-_COMMAND_OR_OPERATOR = re.compile(rf"""(?P<command>(?:{_QUOTED}|(?!&&|\|\|)[^;])+)|(?P<operator>;|&&|\|\|)""")
-_STATUS = re.compile(r"""(?P<literal>'[^']*'|\\.)|\$\?|\$\{\?\}""")
+_SINGLE_QUOTED_PATTERN = r"""'[^']*'|\\."""
+_QUOTED_PATTERN = rf"""{_SINGLE_QUOTED_PATTERN}|"(?:\\.|[^"\\])*\""""
+_COMMAND_OR_OPERATOR_PATTERN = re.compile(
+    rf"""(?P<command>(?:{_QUOTED_PATTERN}|(?!&&|\|\|)[^;])+)|(?P<operator>;|&&|\|\|)"""
+)
+_STATUS_PATTERN = re.compile(r"""(?P<literal>'[^']*'|\\.)|\$\?|\$\{\?\}""")
 # The group `token` matches bash syntax that is not simulated. The other branches skip quoted text and valid operators.
-_UNSUPPORTED = re.compile(rf"""(?:{_QUOTED}|&&|\|\|)|(?P<token>[|<>&])""")
-_SUBSTITUTION = re.compile(rf"""(?:{_SINGLE_QUOTED})|(?P<token>`|\$\()""")
-_BUILTINS = {"true": 0, "false": 1}
+_UNSUPPORTED_PATTERN = re.compile(rf"""(?:{_QUOTED_PATTERN}|&&|\|\|)|(?P<token>[|<>&])""")
+_SUBSTITUTION_PATTERN = re.compile(rf"""(?:{_SINGLE_QUOTED_PATTERN})|(?P<token>`|\$\()""")
+_BUILTIN_STATUSES = {"true": 0, "false": 1}
 
 
 def make_twin(settings: TwinSettings) -> SwitchTwin:
     """Return a simulated SONiC switch. Raise `SettingError` for an invalid option."""
     settings.check_options("idle_s")
     account = settings.get_account("admin", "YourPaSsWoRd")
-    device = settings.make_device(switch_time_s=TUNING_S)
+    device = settings.make_device(switch_time_s=TUNING_TIME_S)
     device.set_boot_mode("AUTOSAVE")
     configuration = Configuration(device)
     faults = CliFaults(device.faults)
@@ -63,10 +65,10 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
             f"{account[0]}@sonic:~{'#' if account[0] == 'root' else '$'} ",
             user=account[0],
             greeting="Linux sonic (SIMULATED)",
-            unknown="command not found",
-            unknown_status=UNKNOWN_STATUS,
+            unknown_command_text="command not found",
+            unknown_command_status=UNKNOWN_COMMAND_STATUS,
             exit_commands=frozenset({"logout"}),
-            noise=NOISE,
+            noise_line=NOISE_LINE,
         ),
         clock=settings.clock,
         faults=faults,
@@ -76,7 +78,7 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     return SwitchTwin(
         device,
         {"cli": Frontend("sonic-ocs", cli.serve, cli.execute, wire="ssh", account=account)},
-        expire_logins=cli.expire,
+        expire_logins=cli.expire_sessions,
         faults={**configuration.list_faults(), **faults.list_faults()},
         on_boot=configuration.restore_configuration,
     )
@@ -84,11 +86,15 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
 
 async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
     """Execute the commands of a line as bash does, with `;`, `&&` and `||`. The status is that of the last command."""
-    if any(match["token"] for pattern in (_UNSUPPORTED, _SUBSTITUTION) for match in pattern.finditer(line)):
-        return CommandOutput(_NOT_SIMULATED, _SYNTAX_STATUS)
+    if any(
+        match["token"]
+        for pattern in (_UNSUPPORTED_PATTERN, _SUBSTITUTION_PATTERN)
+        for match in pattern.finditer(line)
+    ):
+        return CommandOutput(_NOT_SIMULATED_TEXT, _SYNTAX_ERROR_STATUS)
     output: list[str] = []
     operator, ends_session = ";", False
-    for part in _COMMAND_OR_OPERATOR.finditer(line):
+    for part in _COMMAND_OR_OPERATOR_PATTERN.finditer(line):
         if part["operator"]:
             operator = part["operator"]
             continue
@@ -96,7 +102,7 @@ async def interpret(line: str, status: int, execute: Execute) -> CommandOutput:
         if not command or (operator == "&&" and status) or (operator == "||" and not status):
             continue
         # `$?` expands to the status of the previous command, except in single quotes.
-        text = _STATUS.sub(lambda match, status=status: match["literal"] or str(status), command)
+        text = _STATUS_PATTERN.sub(lambda match, status=status: match["literal"] or str(status), command)
         result = await _run_command(text, status, execute)
         output += result.text.splitlines()
         status, ends_session = result.status, result.ends_session
@@ -109,15 +115,15 @@ async def _run_command(command: str, status: int, execute: Execute) -> CommandOu
     try:
         words = shlex.split(command)
     except ValueError:
-        return CommandOutput("-bash: unexpected EOF while looking for matching quote", _SYNTAX_STATUS)
+        return CommandOutput("-bash: unexpected EOF while looking for matching quote", _SYNTAX_ERROR_STATUS)
     if words[:1] == ["echo"]:
         return CommandOutput(" ".join(words[1:]) + "\n")
     if words[:1] == ["exit"]:
         return _exit_shell(words[1:], status)
-    if command in _BUILTINS:
-        return CommandOutput("", _BUILTINS[command])
+    if command in _BUILTIN_STATUSES:
+        return CommandOutput("", _BUILTIN_STATUSES[command])
     result = await execute(command)
-    return _report_unknown(words or [command]) if result.status == UNKNOWN_STATUS else result
+    return _report_unknown_command(words or [command]) if result.status == UNKNOWN_COMMAND_STATUS else result
 
 
 def _exit_shell(arguments: Sequence[str], status: int) -> CommandOutput:
@@ -126,14 +132,14 @@ def _exit_shell(arguments: Sequence[str], status: int) -> CommandOutput:
         return CommandOutput("", status, ends_session=True)
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", arguments[0]):
         return CommandOutput(
-            f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_STATUS, ends_session=True
+            f"-bash: exit: {arguments[0]}: numeric argument required", _SYNTAX_ERROR_STATUS, ends_session=True
         )
     if len(arguments) > 1:
         return CommandOutput("-bash: exit: too many arguments", 1)
     return CommandOutput("", int(arguments[0]) % 256, ends_session=True)
 
 
-def _report_unknown(words: Sequence[str]) -> CommandOutput:
+def _report_unknown_command(words: Sequence[str]) -> CommandOutput:
     if words[0] == "sudo" and len(words) > 1:
-        return CommandOutput(f"sudo: {words[1]}: command not found", SUDO_STATUS)
-    return CommandOutput(f"-bash: {words[0]}: command not found", UNKNOWN_STATUS)
+        return CommandOutput(f"sudo: {words[1]}: command not found", SUDO_UNKNOWN_COMMAND_STATUS)
+    return CommandOutput(f"-bash: {words[0]}: command not found", UNKNOWN_COMMAND_STATUS)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from sim.twins.families.sonic.configuration import (
+    AddMode,
     Configuration,
     InvalidPairs,
-    Mode,
     Pair,
     describe_refusal,
     format_pair_name,
@@ -24,8 +24,8 @@ from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.switch.settings import make_serial_number
 
 VERSION = "SONiC.simulated.0-ocs"
-_CONFIG = r"(?P<sudo>sudo )?config ocs "
-_SHOW = r"(?:sudo )?show "
+_CONFIG_PATTERN = r"(?P<sudo>sudo )?config ocs "
+_SHOW_PATTERN = r"(?:sudo )?show "
 _SUCCESS = "cross-connect succeeded"
 
 REFUSED_STATUS = 1
@@ -65,35 +65,38 @@ class Commands:
     def make_handlers(self) -> Mapping[str, Handler]:
         """Return the command handlers by regular expression."""
         changes: Mapping[str, Callable[[TypedCommand], str | CommandOutput]] = {
-            r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add,
-            r"cross-connect delete (?P<pairs>\S+)": self._delete,
+            r"cross-connect add (?P<pairs>\S+)(?: (?P<mode>safe|update|overwrite))?": self._add_pairs,
+            r"cross-connect delete (?P<pairs>\S+)": self._delete_pairs,
             r"port state (?P<port>\S+) (?P<state>normal|force_blocked)": self._set_port_state,
             r"port label (?P<port>\S+) +(?P<label>\S*)": self._set_label,
         }
 
-        def unknown(typed: TypedCommand) -> CommandOutput:
-            return explain_usage_error(typed.match["words"].split())
+        def unknown(command: TypedCommand) -> CommandOutput:
+            return explain_usage_error(command.match["words"].split())
 
         return {
-            **{_CONFIG + pattern: self._require_privilege(change) for pattern, change in changes.items()},
-            _SHOW + r"ocs cross-connect config": lambda _: format_table(
+            **{
+                _CONFIG_PATTERN + pattern: self._require_privilege(change)
+                for pattern, change in changes.items()
+            },
+            _SHOW_PATTERN + r"ocs cross-connect config": lambda _: format_table(
                 ["id", "a_side", "b_side"],
                 [self._format_pair_row(pair) for pair in sorted(self._configuration.configured_pairs)],
             ),
-            _SHOW + r"ocs cross-connect status": lambda _: self._list_circuits(),
-            _SHOW + r"ocs port config": lambda _: self._list_ports(),
-            _SHOW + r"ocs port status": lambda _: self._list_port_states(),
-            _SHOW + r"version": lambda _: self._format_version(),
+            _SHOW_PATTERN + r"ocs cross-connect status": lambda _: self._list_circuits(),
+            _SHOW_PATTERN + r"ocs port config": lambda _: self._list_ports(),
+            _SHOW_PATTERN + r"ocs port status": lambda _: self._list_port_states(),
+            _SHOW_PATTERN + r"version": lambda _: self._format_version(),
             r"(?P<sudo>sudo )?(?P<words>config(?: .*)?)": self._require_privilege(unknown),
             r"(?:sudo )?(?P<words>show(?: .*)?)": unknown,
         }
 
     def _require_privilege(self, make_change: Callable[[TypedCommand], str | CommandOutput]) -> Handler:
-        def run(typed: TypedCommand) -> str | CommandOutput:
-            if not typed.match["sudo"] and typed.user != "root":
+        def run(command: TypedCommand) -> str | CommandOutput:
+            if not command.match["sudo"] and command.user != "root":
                 return CommandOutput("Root privileges are required for this operation", REFUSED_STATUS)
             try:
-                return make_change(typed)
+                return make_change(command)
             except (InvalidPairs, CommandError) as error:
                 return CommandOutput(str(error), REFUSED_STATUS)
             except MatrixRefusal as refusal:
@@ -103,42 +106,44 @@ class Commands:
 
     # -- changes
 
-    def _parse_pairs(self, typed: TypedCommand) -> list[Pair]:
-        return parse_pairs(typed.match["pairs"], self._matrix.input_count, self._matrix.output_count)
+    def _parse_pairs(self, command: TypedCommand) -> list[Pair]:
+        return parse_pairs(command.match["pairs"], self._matrix.input_count, self._matrix.output_count)
 
-    def _add(self, typed: TypedCommand) -> str:
-        self._configuration.add(self._parse_pairs(typed), cast("Mode", typed.match["mode"] or "update"))
+    def _add_pairs(self, command: TypedCommand) -> str:
+        self._configuration.add(
+            self._parse_pairs(command), cast("AddMode", command.match["mode"] or "update")
+        )
         return f"add {_SUCCESS}"
 
-    def _delete(self, typed: TypedCommand) -> str:
-        self._configuration.delete(self._parse_pairs(typed))
+    def _delete_pairs(self, command: TypedCommand) -> str:
+        self._configuration.delete(self._parse_pairs(command))
         return f"delete {_SUCCESS}"
 
-    def _parse_port(self, typed: TypedCommand) -> int:
+    def _parse_port(self, command: TypedCommand) -> int:
         names = {format_port_name(port, self._matrix.input_count): port for port in self._matrix.ports}
-        name = typed.match["port"].upper()
+        name = command.match["port"].upper()
         if name not in names:
             raise InvalidPairs(f"Invalid port {name}")
         return names[name]
 
-    def _set_port_state(self, typed: TypedCommand) -> str:
+    def _set_port_state(self, command: TypedCommand) -> str:
         self._configuration.set_blocked(
-            self._parse_port(typed), blocked=typed.match["state"] == "force_blocked"
+            self._parse_port(command), blocked=command.match["state"] == "force_blocked"
         )
         return ""
 
-    def _set_label(self, typed: TypedCommand) -> str:
-        self._configuration.device.labels[self._parse_port(typed)] = typed.match["label"]
+    def _set_label(self, command: TypedCommand) -> str:
+        self._configuration.device.labels[self._parse_port(command)] = command.match["label"]
         return ""
 
     # -- tables
 
     def _format_pair_row(self, pair: Pair) -> list[str]:
-        inputs = self._matrix.input_count
+        input_count = self._matrix.input_count
         return [
-            format_pair_name(pair, inputs),
-            format_port_name(pair[0], inputs),
-            format_port_name(pair[1], inputs),
+            format_pair_name(pair, input_count),
+            format_port_name(pair[0], input_count),
+            format_port_name(pair[1], input_count),
         ]
 
     def _list_circuits(self) -> str:
@@ -151,15 +156,18 @@ class Commands:
 
     def _sort_ports(self) -> list[int]:
         """Return the ports in the device's order: 1A, 1B, 2A, 2B, ..."""
-        inputs = self._matrix.input_count
-        return sorted(self._matrix.ports, key=lambda port: (port - inputs * (port > inputs), port > inputs))
+        input_count = self._matrix.input_count
+        return sorted(
+            self._matrix.ports,
+            key=lambda port: (port - input_count * (port > input_count), port > input_count),
+        )
 
     def _list_ports(self) -> str:
-        device, inputs = self._configuration.device, self._matrix.input_count
-        forced_ports = self._matrix.disabled | self._matrix.locked
+        device, input_count = self._configuration.device, self._matrix.input_count
+        forced_ports = self._matrix.disabled_ports | self._matrix.locked_ports
         rows = [
             [
-                format_port_name(port, inputs),
+                format_port_name(port, input_count),
                 device.labels.get(port, ""),
                 "force_blocked" if port in forced_ports else "normal",
             ]
@@ -172,14 +180,14 @@ class Commands:
         return format_table(headings, [self._format_port_row(port) for port in self._sort_ports()])
 
     def _format_port_row(self, port: int) -> list[str]:
-        matrix, inputs = self._matrix, self._matrix.input_count
+        matrix, input_count = self._matrix, self._matrix.input_count
         peer = matrix.find_peer(port)
-        pin, target = ("2", "") if port <= inputs else ("1", "")
-        state = "failed" if port in matrix.failed else "blocked"
+        pin, target = ("2", "") if port <= input_count else ("1", "")
+        state = "failed" if port in matrix.failed_ports else "blocked"
         if peer is not None:
-            pair = (port, peer) if port <= inputs else (peer, port)
-            target, state = format_port_name(peer, inputs), self._configuration.state(pair, port)
-        return [format_port_name(port, inputs), "LC UPC", pin, target, state]
+            pair = (port, peer) if port <= input_count else (peer, port)
+            target, state = format_port_name(peer, input_count), self._configuration.state(pair, port)
+        return [format_port_name(port, input_count), "LC UPC", pin, target, state]
 
     def _format_version(self) -> str:
         serial = make_serial_number(self._name)
@@ -203,22 +211,26 @@ def explain_usage_error(words: Sequence[str]) -> CommandOutput:
     <BLANKLINE>
     Error: No such command "light".
     """
-    path, rest = words[0], list(words[1:])
-    while path in GROUPS and rest and rest[0] in GROUPS[path]:
-        path += f" {rest.pop(0)}"
+    path, remaining_words = words[0], list(words[1:])
+    while path in GROUPS and remaining_words and remaining_words[0] in GROUPS[path]:
+        path += f" {remaining_words.pop(0)}"
     if path in GROUPS:
-        return _format_error(path, f'No such command "{rest[0]}".') if rest else _format_help(path)
+        return (
+            _format_error(path, f'No such command "{remaining_words[0]}".')
+            if remaining_words
+            else _format_help(path)
+        )
     arguments = ARGUMENTS.get(path, ())
     required_arguments = [name for name in arguments if not name.startswith("[")]
-    if len(rest) < len(required_arguments):
-        return _format_error(path, f'Missing argument "{required_arguments[len(rest)]}".')
-    if len(rest) > len(arguments):
-        extra_words = rest[len(arguments) :]
+    if len(remaining_words) < len(required_arguments):
+        return _format_error(path, f'Missing argument "{required_arguments[len(remaining_words)]}".')
+    if len(remaining_words) > len(arguments):
+        extra_words = remaining_words[len(arguments) :]
         return _format_error(
             path,
             f"Got unexpected extra argument{'s' if len(extra_words) > 1 else ''} ({' '.join(extra_words)})",
         )
-    return _format_error(path, f'Invalid value for "{arguments[-1].strip("[]")}": {rest[-1]}')
+    return _format_error(path, f'Invalid value for "{arguments[-1].strip("[]")}": {remaining_words[-1]}')
 
 
 def _format_usage(path: str) -> str:

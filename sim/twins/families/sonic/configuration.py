@@ -27,7 +27,7 @@ class InvalidPairs(Exception):
     """A text that is not a list of cross-connects, or names a port that does not exist."""
 
 
-def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
+def parse_pairs(text: str, input_count: int, output_count: int) -> list[Pair]:
     """Return the pairs (input 1..N, output N+1..N+M) of a list. Raise `InvalidPairs` with the device's message.
 
     >>> parse_pairs("10A-11B,12A..13A-1B..2B", 16, 16)
@@ -41,35 +41,35 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
         first_a, last_a, first_b, last_b = (int(group) if group else None for group in match.groups())
         assert first_a is not None  # required groups of the pattern
         assert first_b is not None
-        sources = _parse_range(first_a, last_a, inputs, "A")
-        sinks = _parse_range(first_b, last_b, outputs, "B")
+        sources = _parse_range(first_a, last_a, input_count, "A")
+        sinks = _parse_range(first_b, last_b, output_count, "B")
         if len(sources) != len(sinks):
             raise InvalidPairs(f"Invalid range {item}: {len(sources)} A ports and {len(sinks)} B ports")
-        pairs += [(source, inputs + sink) for source, sink in zip(sources, sinks, strict=True)]
+        pairs += [(source, input_count + sink) for source, sink in zip(sources, sinks, strict=True)]
     if len({port for pair in pairs for port in pair}) != 2 * len(pairs):
         raise InvalidPairs("Invalid list: a port is in two cross-connects")
     return pairs
 
 
-def _parse_range(lowest: int, highest: int | None, ports: int, side: str) -> range:
+def _parse_range(lowest: int, highest: int | None, port_count: int, side: str) -> range:
     highest = lowest if highest is None else highest
-    if not 1 <= lowest <= highest <= ports:
-        raise InvalidPairs(f"Error: port out of range 1{side}..{ports}{side}")
+    if not 1 <= lowest <= highest <= port_count:
+        raise InvalidPairs(f"Error: port out of range 1{side}..{port_count}{side}")
     return range(lowest, highest + 1)
 
 
-def format_port_name(port: int, inputs: int) -> str:
+def format_port_name(port: int, input_count: int) -> str:
     """Return the device's name of a port.
 
     >>> format_port_name(3, 8), format_port_name(9, 8)
     ('3A', '1B')
     """
-    return f"{port}A" if port <= inputs else f"{port - inputs}B"
+    return f"{port}A" if port <= input_count else f"{port - input_count}B"
 
 
-def format_pair_name(pair: Pair, inputs: int) -> str:
+def format_pair_name(pair: Pair, input_count: int) -> str:
     """Return the device's name of a cross-connect."""
-    return f"{format_port_name(pair[0], inputs)}-{format_port_name(pair[1], inputs)}"
+    return f"{format_port_name(pair[0], input_count)}-{format_port_name(pair[1], input_count)}"
 
 
 def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -90,7 +90,7 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-Mode = Literal["safe", "update", "overwrite"]
+AddMode = Literal["safe", "update", "overwrite"]
 
 
 class Configuration:
@@ -114,16 +114,16 @@ class Configuration:
     def state(self, pair: Pair, port: int) -> str:
         """Return the status of a port of a cross-connect: `failed`, `blocked`, `tuning` or `tuned`."""
         matrix, faults = self.device.matrix, self.device.faults
-        if port in matrix.failed:
+        if port in matrix.failed_ports:
             return "failed"
-        if port in matrix.disabled or port in matrix.locked:
+        if port in matrix.disabled_ports or port in matrix.locked_ports:
             return "blocked"
         is_usable = (
             matrix.passes_light(pair) and self.device.find_plugged_input(pair[0]) not in faults.dark_inputs
         )
         return "tuning" if is_usable and pair[0] not in self.device.lit_connections else "tuned"
 
-    def add(self, pairs: Collection[Pair], mode: Mode) -> None:
+    def add(self, pairs: Collection[Pair], mode: AddMode) -> None:
         """Configure all cross-connects, or none if there is an error.
 
         Mode `safe` raises `CommandError` for a port in use, `update` replaces conflicting circuits, and `overwrite`
@@ -146,7 +146,7 @@ class Configuration:
         self.device.matrix.plan_connections(
             [a for a, _ in added_pairs], [b for _, b in added_pairs], "replace"
         )
-        self.device.change(dict(sorted(result)))
+        self.device.change_connections(dict(sorted(result)))
         self.configured_pairs = (self.configured_pairs - removed_pairs) | set(pairs)
 
     def delete(self, pairs: Collection[Pair]) -> None:
@@ -161,7 +161,7 @@ class Configuration:
             name = format_pair_name(min(missing_pairs), self.device.matrix.input_count)
             raise CommandError(f"Error: cross-connect {name} does not exist")
         self._check_unlocked(set(pairs) & self.hardware)
-        self.device.change(dict(sorted(self.hardware - set(pairs))))
+        self.device.change_connections(dict(sorted(self.hardware - set(pairs))))
         self.configured_pairs -= set(pairs)
 
     def set_blocked(self, port: int, *, blocked: bool) -> None:
@@ -187,18 +187,18 @@ class Configuration:
 
     def _check_unlocked(self, removed_pairs: Iterable[Pair]) -> None:
         matrix = self.device.matrix
-        for port in sorted(matrix.locked & {port for pair in removed_pairs for port in pair}):
-            matrix.refusals[Reason.LOCKED] += 1
+        for port in sorted(matrix.locked_ports & {port for pair in removed_pairs for port in pair}):
+            matrix.refusal_counts[Reason.LOCKED] += 1
             raise MatrixRefusal(Reason.LOCKED, port)
 
     def _note_change(self, change: Change) -> None:
-        self.configured_pairs.difference_update(change.removed)
-        self.configured_pairs.update(change.added)
+        self.configured_pairs.difference_update(change.removed_pairs)
+        self.configured_pairs.update(change.added_pairs)
 
     def _make_ghost(self, request: Request) -> None:
         if "pair" in request:
             pair = self._parse_free_pair(request)
-            self.device.change({**self.device.matrix.connections, pair[0]: pair[1]})
+            self.device.change_connections({**self.device.matrix.connections, pair[0]: pair[1]})
             removed_pairs = {pair}
         else:
             port = request.get_integer("port")
@@ -218,6 +218,6 @@ class Configuration:
         self.configured_pairs |= self.ghosts
 
 
-def describe_refusal(refusal: MatrixRefusal, inputs: int) -> str:
+def describe_refusal(refusal: MatrixRefusal, input_count: int) -> str:
     """Return the device's message for a refusal by its hardware. No wording is published (assumption)."""
-    return f"Error: port {format_port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"
+    return f"Error: port {format_port_name(refusal.port, input_count)}: {refusal.reason.name.lower().replace('_', ' ')}"

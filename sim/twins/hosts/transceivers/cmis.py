@@ -14,16 +14,16 @@ from sim.twins.hosts.transceivers.memory import (
     Diagnostics,
     ModuleMemory,
     Quantity,
-    VendorFields,
+    VendorOffsets,
     compute_checksum,
     encode_ascii,
     make_page,
 )
 
-LANES = 4
+LANE_COUNT = 4
 _SHOWN_LANE_COUNT = 8
 _TECHNOLOGIES = {0x06: "1310 nm EML"}
-_VENDOR_FIELDS = VendorFields(name=129, oui=145, part=148, revision=164, serial=166, date=182)
+_VENDOR_OFFSETS = VendorOffsets(name=129, oui=145, part=148, revision=164, serial=166, date=182)
 _STATES = {0x03: "ModuleReady"}
 _ADVERTISEMENT_PAGE, _THRESHOLD_PAGE, _LANE_PAGE = 0x01, 0x02, 0x11
 # Three offsets of each quantity: values on page 11h, the first of four flag bytes on page 11h, thresholds on page 02h.
@@ -31,7 +31,7 @@ _TRANSMIT, _BIAS, _RECEIVE = (154, 139, 176), (170, 143, 184), (186, 149, 192)
 _TEMPERATURE_LIMITS, _VOLTAGE_LIMITS = 128, 136
 
 
-def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
+def make_memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     lane_quantities = {
         _TRANSMIT: measurements.transmit,
@@ -44,8 +44,8 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     (temperature,), (voltage,) = measurements.temperature.flags, measurements.voltage.flags
     # Low four bits are the temperature flags, high four bits the voltage flags, each from high alarm to low warning.
     lower[9] = sum(is_on << index for index, is_on in enumerate((*temperature, *voltage)))
-    lower[14:18] = measurements.temperature.memory + measurements.voltage.memory
-    lanes = {value_at: quantity.memory for (value_at, _, _), quantity in lane_quantities.items()}
+    lower[14:18] = measurements.temperature.encoded_bytes + measurements.voltage.encoded_bytes
+    lanes = {value_at: quantity.encoded_bytes for (value_at, _, _), quantity in lane_quantities.items()}
     lanes |= {
         flags_at: _encode_lane_flags(quantity) for (_, flags_at, _), quantity in lane_quantities.items()
     }
@@ -62,7 +62,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def _make_identity(nic: str) -> bytearray:
     identity = make_page(
-        _VENDOR_FIELDS.make_content("LB-400G-FR4", nic)
+        _VENDOR_OFFSETS.make_content("LB-400G-FR4", nic)
         | {
             128: 0x18,
             190: encode_ascii("", 10),
@@ -101,7 +101,7 @@ def _make_thresholds(measurements: Diagnostics) -> bytearray:
         _BIAS[2]: measurements.bias.limits,
         _RECEIVE[2]: measurements.receive.limits,
     }
-    content = make_page({offset: quantity_limits.memory for offset, quantity_limits in limits.items()})
+    content = make_page({offset: quantity_limits.encoded_bytes for offset, quantity_limits in limits.items()})
     content[-1] = compute_checksum(content[:-1])
     return content
 
@@ -132,7 +132,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
         yield text.format_line(
             f"Length ({fibre})", f"{module.read_byte(133 + index, _ADVERTISEMENT_PAGE) * unit}m"
         )
-    yield from text.format_vendor(module, _VENDOR_FIELDS)
+    yield from text.format_vendor(module, _VENDOR_OFFSETS)
     yield text.format_line(
         "Revision compliance", f"Rev. {module.read_byte(1) >> 4}.{module.read_byte(1) & 0xF}"
     )
@@ -177,4 +177,4 @@ def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:
     for name, (_, flags_at, _), lane_name in rows:
         for level, label in enumerate(text.LEVELS):
             is_on = module.read_byte(flags_at + level, _LANE_PAGE) >> lane & 1
-            yield text.format_flag(name, label, is_on=bool(is_on), lane=f"{lane_name} {lane + 1}")
+            yield text.format_flag(name, label, is_on=bool(is_on), lane_text=f"{lane_name} {lane + 1}")

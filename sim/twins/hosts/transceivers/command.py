@@ -19,7 +19,7 @@ from sim.twins.hosts.transceivers.memory import (
     Diagnostics,
     ModuleMemory,
     NoSuchPageError,
-    measure,
+    compute_diagnostics,
 )
 from sim.twins.plant import Plant
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
@@ -32,11 +32,11 @@ _QSFP_GBPS, _CMIS_GBPS, _SFP56_GBPS = 40.0, 200.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class CommandOutput:
+class EthtoolOutput:
     """Standard output, standard error and exit status of a command."""
 
-    output: bytes
-    error: str = ""
+    stdout: bytes
+    stderr: str = ""
     status: int = 0
 
 
@@ -48,11 +48,11 @@ class Standard(Protocol):
     """Interface of a Python module that implements a standard of optical modules, such as `cmis`."""
 
     @property
-    def LANES(self) -> int:  # noqa: N802  a constant of the Python module
+    def LANE_COUNT(self) -> int:  # noqa: N802  a constant of the Python module
         """Number of lanes that carry light."""
         ...
 
-    def memory(self, nic: str, measurements: Diagnostics) -> ModuleMemory:
+    def make_memory(self, nic: str, measurements: Diagnostics) -> ModuleMemory:
         """Return the memory of the optical module in a NIC."""
         ...
 
@@ -78,56 +78,61 @@ def select_standard(rate_gbps: float) -> Standard:
 def make_module(plant: Plant, nic: str, rate_gbps: float) -> ModuleMemory:
     """Return the memory of the optical module in a NIC, with current measurements. Raise `FibreError` if unknown."""
     standard = select_standard(rate_gbps)
-    measurements = measure(
-        standard.LANES, plant.transmit_power_dbm, plant.read_transmit_dbm(nic), plant.read_receive_dbm(nic)
+    measurements = compute_diagnostics(
+        standard.LANE_COUNT,
+        plant.transmit_power_dbm,
+        plant.read_transmit_dbm(nic),
+        plant.read_receive_dbm(nic),
     )
-    return standard.memory(nic, measurements)
+    return standard.make_memory(nic, measurements)
 
 
-def print_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> CommandOutput:
+def format_module(module: ModuleMemory, standard: Standard, words: Sequence[str]) -> EthtoolOutput:
     """Return the output of `ethtool -m NIC WORDS`."""
     try:
-        arguments = parse(words)
+        arguments = parse_arguments(words)
     except UsageError as error:
-        return CommandOutput(b"", f"ethtool: {error}\n", _USAGE_STATUS)
+        return EthtoolOutput(b"", f"ethtool: {error}\n", _USAGE_STATUS)
     is_hex, is_raw = arguments.get("hex", 0), arguments.get("raw", 0)
-    numbers = {name: arguments[name] for name in _NUMBER_OPTIONS if arguments.get(name)}
+    number_by_option = {name: arguments[name] for name in _NUMBER_OPTIONS if arguments.get(name)}
     if is_hex and is_raw:
-        return CommandOutput(b"", "Hex and raw dump cannot be specified together\n", _NOT_SUPPORTED_STATUS)
-    if not numbers and not is_hex and not is_raw:
-        return CommandOutput("".join(f"{line}\n" for line in standard.describe(module)).encode())
+        return EthtoolOutput(b"", "Hex and raw dump cannot be specified together\n", _NOT_SUPPORTED_STATUS)
+    if not number_by_option and not is_hex and not is_raw:
+        return EthtoolOutput("".join(f"{line}\n" for line in standard.describe(module)).encode())
     try:
-        offset, data = _select_bytes(module, numbers, complete=bool(is_hex or is_raw))
+        offset, data = _select_bytes(module, number_by_option, is_complete=bool(is_hex or is_raw))
     except NoSuchPageError:
-        return CommandOutput(b"", "netlink error: Invalid argument\n", _NOT_SUPPORTED_STATUS)
-    return CommandOutput(data if is_raw else format_hex_dump(data, offset))
+        return EthtoolOutput(b"", "netlink error: Invalid argument\n", _NOT_SUPPORTED_STATUS)
+    return EthtoolOutput(data if is_raw else format_hex_dump(data, offset))
 
 
-def _select_bytes(module: ModuleMemory, numbers: Mapping[str, int], *, complete: bool) -> tuple[int, bytes]:
+def _select_bytes(
+    module: ModuleMemory, number_by_option: Mapping[str, int], *, is_complete: bool
+) -> tuple[int, bytes]:
     """Return the offset of the first selected byte, and the selected bytes. Raise `NoSuchPageError`.
 
-    The offset counts from the start of the complete dump if `complete`, and page, bank and address are not given.
+    The offset counts from the start of the complete dump if `is_complete`, and page, bank and address are not given.
     Otherwise it counts in the memory that is visible with the page.
     """
-    offset = numbers.get("offset", 0)
-    if complete and not numbers.keys() & {"page", "bank", "i2c"}:
+    offset = number_by_option.get("offset", 0)
+    if is_complete and not number_by_option.keys() & {"page", "bank", "i2c"}:
         data = module.read_dump()
-        length = numbers.get("length", len(data) - offset)
+        length = number_by_option.get("length", len(data) - offset)
         if length < 1 or offset + length > len(data):
             raise NoSuchPageError
         return offset, data[offset : offset + length]
-    page = numbers.get("page", 0)
+    page = number_by_option.get("page", 0)
     if page and not offset:
         offset = PAGE_BYTES
-    address, bank = numbers.get("i2c", FIRST_ADDRESS), numbers.get("bank", 0)
-    length = numbers.get("length", PAGE_BYTES)
+    address, bank = number_by_option.get("i2c", FIRST_ADDRESS), number_by_option.get("bank", 0)
+    length = number_by_option.get("length", PAGE_BYTES)
     return offset, module.read(address=address, bank=bank, page=page, offset=offset, length=length)
 
 
-def parse(words: Sequence[str]) -> dict[str, int]:
+def parse_arguments(words: Sequence[str]) -> dict[str, int]:
     """Return the arguments after the NIC, by name. Raise `UsageError` for an invalid argument.
 
-    >>> parse(["hex", "on", "offset", "0x80", "length", "16"])
+    >>> parse_arguments(["hex", "on", "offset", "0x80", "length", "16"])
     {'hex': 1, 'offset': 128, 'length': 16}
     """
     arguments: dict[str, int] = {}
@@ -170,17 +175,17 @@ def make_transceiver_verb(plant: Plant, rate_gbps: float) -> Mapping[str, Verb]:
             module = make_module(plant, request.get_text("nic"), rate_gbps)
         except FibreError as error:
             raise VerbError(str(error)) from None
-        output = print_module(module, standard, words)
+        output = format_module(module, standard, words)
         return {
             "status": output.status,
-            "output": base64.b64encode(output.output).decode(),
-            "error": base64.b64encode(output.error.encode()).decode(),
+            "output": base64.b64encode(output.stdout).decode(),
+            "error": base64.b64encode(output.stderr.encode()).decode(),
         }
 
     return {"ethtool": answer}
 
 
-_SCRIPT = r"""#!/bin/bash
+_SCRIPT_TEMPLATE = r"""#!/bin/bash
 # Answer for the simulated modules of @NICS@; pass everything else to the ethtool of the machine.
 field() { [[ $reply =~ \"$1\":\ \"?([A-Za-z0-9+/=]*) ]] && printf %s "${BASH_REMATCH[1]}"; }
 case ${1-} in
@@ -211,7 +216,7 @@ exit 127
 def make_ethtool_script(host: str, nics: Sequence[str], address: str, port: int) -> str:
     """Return the `ethtool` script of a host. It connects to the plant's control socket at `address` and `port`."""
     values = {"NICS": shlex.join(nics), "HOST": shlex.quote(host), "ADDRESS": address, "PORT": str(port)}
-    text = _SCRIPT
+    text = _SCRIPT_TEMPLATE
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
     return text

@@ -18,7 +18,7 @@ FIRST_ADDRESS, SECOND_ADDRESS = 0x50, 0x51
 LOWER_PAGE = -1
 """Page number of the lower half of the memory, which does not depend on the selected page."""
 
-Place = tuple[int, int, int]
+PageAddress = tuple[int, int, int]
 """I2C address, bank, page."""
 
 VENDOR, DATE_CODE = "SIMULATED", "260101"
@@ -28,8 +28,8 @@ BIAS_MA = 45.0
 _MAX_WORD = 0xFFFF
 # Thresholds (high and low alarm, high and low warning) relative to the laser power of the lab. A healthy lab crosses
 # none of them. As in long-reach modules, a receiver accepts up to 3 dB more and 14 dB less than the laser power.
-_TRANSMIT_DB = (3.0, -4.0, 2.0, -3.0)
-_RECEIVE_DB = (3.0, -14.0, 2.0, -11.0)
+_TRANSMIT_LIMITS_DB = (3.0, -4.0, 2.0, -3.0)
+_RECEIVE_LIMITS_DB = (3.0, -14.0, 2.0, -11.0)
 
 
 class NoSuchPageError(LookupError):
@@ -38,10 +38,10 @@ class NoSuchPageError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class ModuleMemory:
-    """The pages of one module. `dump` lists the pages of a complete dump, in order."""
+    """The pages of one module. `dump_order` lists the pages of a complete dump, in order."""
 
-    pages: Mapping[Place, bytes]
-    dump: tuple[Place, ...]
+    pages: Mapping[PageAddress, bytes]
+    dump_order: tuple[PageAddress, ...]
 
     def read(
         self, *, address: int = FIRST_ADDRESS, bank: int = 0, page: int = 0, offset: int, length: int
@@ -58,7 +58,7 @@ class ModuleMemory:
 
     def read_dump(self) -> bytes:
         """Return the bytes of a complete dump."""
-        return b"".join(self.pages[page] for page in self.dump)
+        return b"".join(self.pages[page] for page in self.dump_order)
 
     def read_byte(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
         """Return one byte as a number. Raise `NoSuchPageError`."""
@@ -68,7 +68,7 @@ class ModuleMemory:
         """Return two bytes as an unsigned number, most significant byte first. Raise `NoSuchPageError`."""
         return int.from_bytes(self.read(address=address, page=page, offset=offset, length=2), "big")
 
-    def text(self, first: int, length: int, page: int = 0) -> str:
+    def read_text(self, first: int, length: int, page: int = 0) -> str:
         """Return a text field without trailing spaces. Characters that are not printable ASCII become `_`."""
         data = self.read(page=page, offset=first, length=length).rstrip(b" ")
         return "".join(chr(value) if 32 <= value <= 126 else "_" for value in data)
@@ -88,13 +88,13 @@ def encode_ascii(text: str, length: int) -> bytes:
     return text[:length].ljust(length).encode("ascii")
 
 
-def serial_number(nic: str) -> str:
+def make_serial_number(nic: str) -> str:
     """Return a serial number that depends only on the label of the NIC."""
     return f"SIM{zlib.crc32(nic.encode()):08X}"
 
 
 @dataclass(frozen=True, slots=True)
-class VendorFields:
+class VendorOffsets:
     """Offsets of the vendor fields, which QSFP and QSFP-DD modules have in the same order."""
 
     name: int
@@ -110,7 +110,7 @@ class VendorFields:
             self.name: encode_ascii(VENDOR, 16),
             self.part: encode_ascii(part, 16),
             self.revision: encode_ascii("1", 2),
-            self.serial: encode_ascii(serial_number(nic), 16),
+            self.serial: encode_ascii(make_serial_number(nic), 16),
             self.date: encode_ascii(DATE_CODE, 8),
         }
 
@@ -127,11 +127,11 @@ class Limits:
     values: tuple[int, int, int, int]
 
     @property
-    def memory(self) -> bytes:
+    def encoded_bytes(self) -> bytes:
         """The thresholds as eight bytes."""
         return b"".join(encode_word(value) for value in self.values)
 
-    def flags(self, value: int) -> tuple[bool, bool, bool, bool]:
+    def compute_flags(self, value: int) -> tuple[bool, bool, bool, bool]:
         """Return whether a value crosses each threshold, in the order of `values`."""
         high_alarm, low_alarm, high_warning, low_warning = self.values
         return value > high_alarm, value < low_alarm, value > high_warning, value < low_warning
@@ -145,14 +145,14 @@ class Quantity:
     limits: Limits
 
     @property
-    def memory(self) -> bytes:
+    def encoded_bytes(self) -> bytes:
         """The values as two bytes each."""
         return b"".join(encode_word(value) for value in self.values)
 
     @property
     def flags(self) -> tuple[tuple[bool, bool, bool, bool], ...]:
         """The flags of each value, as `Limits.flags` returns them."""
-        return tuple(self.limits.flags(value) for value in self.values)
+        return tuple(self.limits.compute_flags(value) for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,22 +166,24 @@ class Diagnostics:
     receive: Quantity
 
 
-def measure(lanes: int, laser_dbm: float, transmitted_dbm: float, received_dbm: float) -> Diagnostics:
+def compute_diagnostics(
+    lane_count: int, laser_dbm: float, transmitted_dbm: float, received_dbm: float
+) -> Diagnostics:
     """Return the measurements of a module.
 
     Lanes are wavelengths on one fibre, with equal shares of its power. `laser_dbm` is the nominal laser power of the
     lab, to which thresholds are relative. `transmitted_dbm` is the current power of this laser, or minus infinity if it
     is off.
     """
-    share_db = 10 * math.log10(lanes)
-    lane_dbm = laser_dbm - share_db
+    lane_split_db = 10 * math.log10(lane_count)
+    lane_dbm = laser_dbm - lane_split_db
     bias = scale_to_memory(BIAS_MA, 500) if transmitted_dbm > -math.inf else 0
     return Diagnostics(
         temperature=_make_quantity([TEMPERATURE_C], (75, -5, 70, 0), 256),
         voltage=_make_quantity([VOLTAGE_V], (3.63, 2.97, 3.465, 3.135), 10_000),
-        bias=Quantity((bias,) * lanes, _make_limits((100, 10, 90, 15), 500)),
-        transmit=_make_power(transmitted_dbm - share_db, lanes, lane_dbm, _TRANSMIT_DB),
-        receive=_make_power(received_dbm - share_db, lanes, lane_dbm, _RECEIVE_DB),
+        bias=Quantity((bias,) * lane_count, _make_limits((100, 10, 90, 15), 500)),
+        transmit=_make_power(transmitted_dbm - lane_split_db, lane_count, lane_dbm, _TRANSMIT_LIMITS_DB),
+        receive=_make_power(received_dbm - lane_split_db, lane_count, lane_dbm, _RECEIVE_LIMITS_DB),
     )
 
 
@@ -194,10 +196,10 @@ def _make_limits(limits: Sequence[float], scale: float) -> Limits:
     return Limits((high_alarm, low_alarm, high_warning, low_warning))
 
 
-def _make_power(dbm: float, lanes: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
+def _make_power(dbm: float, lane_count: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
     limits = [convert_dbm_to_milliwatt(laser_dbm + difference) for difference in limits_db]
     return Quantity(
-        (scale_to_memory(convert_dbm_to_milliwatt(dbm), 10_000),) * lanes, _make_limits(limits, 10_000)
+        (scale_to_memory(convert_dbm_to_milliwatt(dbm), 10_000),) * lane_count, _make_limits(limits, 10_000)
     )
 
 

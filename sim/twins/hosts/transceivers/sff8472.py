@@ -16,16 +16,16 @@ from sim.twins.hosts.transceivers.memory import (
     compute_checksum,
     encode_ascii,
     make_page,
-    serial_number,
+    make_serial_number,
 )
 
-LANES = 1
-_LR = 0x03
-_TYPES = {_LR: "100G Base-LR4 or 25GBase-LR"}
+LANE_COUNT = 1
+_LR_CODE = 0x03
+_TYPES = {_LR_CODE: "100G Base-LR4 or 25GBase-LR"}
 _ENCODINGS = {0x06: "64B/66B"}
 # Address A2h has thresholds from offset 0 and values from offset 96, both in this order.
 _CHANNEL_ORDER = ("temperature", "voltage", "bias", "transmit", "receive")
-_VALUES, _ALARMS, _WARNINGS = 96, 112, 116
+_VALUES_OFFSET, _ALARMS, _WARNINGS_OFFSET = 96, 112, 116
 # ethtool prints flags in another order than the memory. The numbers are indices of _CHANNEL_ORDER.
 _FLAGS = (
     ("Laser bias current", 2),
@@ -36,7 +36,7 @@ _FLAGS = (
 )
 
 
-def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
+def make_memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     identity = make_page(
         {
@@ -45,13 +45,13 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
             12: bytes([0xFF]),  # 0xFF: the nominal rate is in byte 66, in units of 250 MBd
             14: bytes([10, 100]),
             20: encode_ascii(VENDOR, 16),
-            36: _LR,
+            36: _LR_CODE,
             40: encode_ascii("LB-25G-LR", 16),
             56: encode_ascii("1", 4),
             60: (1310).to_bytes(2, "big"),
             64: bytes([0x00, 0x1A]),
             66: 103,
-            68: encode_ascii(serial_number(nic), 16),
+            68: encode_ascii(make_serial_number(nic), 16),
             84: encode_ascii(DATE_CODE, 8),
             92: bytes(
                 [0x68, 0xF0, 0x08]
@@ -61,10 +61,12 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     )
     identity[63], identity[95] = compute_checksum(identity[:63]), compute_checksum(identity[64:95])
     quantities = [getattr(measurements, name) for name in _CHANNEL_ORDER]
-    diagnostics = make_page({0: b"".join(quantity.limits.memory for quantity in quantities)}, base=0)
-    diagnostics[_VALUES : _VALUES + 10] = b"".join(quantity.memory for quantity in quantities)
+    diagnostics = make_page({0: b"".join(quantity.limits.encoded_bytes for quantity in quantities)}, base=0)
+    diagnostics[_VALUES_OFFSET : _VALUES_OFFSET + 10] = b"".join(
+        quantity.encoded_bytes for quantity in quantities
+    )
     diagnostics[95] = compute_checksum(diagnostics[:95])
-    for flags_offset, (high_index, low_index) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
+    for flags_offset, (high_index, low_index) in ((_ALARMS, (0, 1)), (_WARNINGS_OFFSET, (2, 3))):
         bits = "".join(
             f"{quantity.flags[0][high_index]:d}{quantity.flags[0][low_index]:d}" for quantity in quantities
         )
@@ -94,10 +96,10 @@ def describe(module: ModuleMemory) -> Iterator[str]:
     for index, (fibre, unit, name) in enumerate((*lengths, ("Copper", 1, "m"), ("OM3", 10, "m"))):
         yield text.format_line(f"Length ({fibre})", f"{module.read_byte(14 + index) * unit}{name}")
     yield text.format_line("Laser wavelength", f"{module.read_word(60)}nm")
-    yield text.format_line("Vendor name", module.text(20, 16))
+    yield text.format_line("Vendor name", module.read_text(20, 16))
     yield text.format_oui(module.read(offset=37, length=3))
-    yield text.format_line("Vendor PN", module.text(40, 16))
-    yield text.format_line("Vendor rev", module.text(56, 4))
+    yield text.format_line("Vendor PN", module.read_text(40, 16))
+    yield text.format_line("Vendor rev", module.read_text(56, 4))
     yield text.format_line(
         "Option values", " ".join(f"0x{value:02x}" for value in module.read(offset=64, length=2))
     )
@@ -106,15 +108,16 @@ def describe(module: ModuleMemory) -> Iterator[str]:
             yield text.format_line("Option", f"{option} implemented")
     for margin in ("max", "min"):
         yield text.format_line(f"BR margin, {margin}", f"{module.read_byte(67)}%")
-    yield text.format_line("Vendor SN", module.text(68, 16))
-    yield text.format_line("Date code", module.text(84, 8))
+    yield text.format_line("Vendor SN", module.read_text(68, 16))
+    yield text.format_line("Date code", module.read_text(84, 8))
     yield text.format_line("Optical diagnostics support", "Yes")
     yield from _describe_diagnostics(module)
 
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     celsius, volt, ampere, transmit, receive = (
-        module.read_word(_VALUES + 2 * index, address=SECOND_ADDRESS) for index in range(len(_CHANNEL_ORDER))
+        module.read_word(_VALUES_OFFSET + 2 * index, address=SECOND_ADDRESS)
+        for index in range(len(_CHANNEL_ORDER))
     )
     yield text.format_bias("Laser bias current", ampere)
     yield text.format_power("Laser output power", transmit)
@@ -124,7 +127,7 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield text.format_line("Alarm/warning flags implemented", "Yes")
     for name, index in _FLAGS:
         for level, label in enumerate(text.LEVELS):
-            flags = module.read_word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
+            flags = module.read_word(_ALARMS if level < 2 else _WARNINGS_OFFSET, address=SECOND_ADDRESS)
             yield text.format_flag(name, label, is_on=bool(flags & 1 << 15 - 2 * index - level % 2))
     offsets = {f"{name}_at": 8 * index for index, name in enumerate(_CHANNEL_ORDER)}
     yield from text.format_thresholds(module, **offsets, address=SECOND_ADDRESS)

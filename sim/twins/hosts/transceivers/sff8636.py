@@ -11,26 +11,26 @@ from sim.twins.hosts.transceivers.memory import (
     Diagnostics,
     ModuleMemory,
     Quantity,
-    VendorFields,
+    VendorOffsets,
     compute_checksum,
     make_page,
 )
 
-LANES = 4
-_CWDM4 = 0x06
-_TYPES = {_CWDM4: "100G CWDM4 MSA with FEC"}
+LANE_COUNT = 4
+_CWDM4_CODE = 0x06
+_TYPES = {_CWDM4_CODE: "100G CWDM4 MSA with FEC"}
 _ENCODINGS = {0x03: "NRZ"}
 _TECHNOLOGIES = {0x40: "1310 nm DFB"}
 _REVISIONS = {0x07: "SFF-8636 Rev 2.5/2.6/2.7"}
 _DESCRIPTION = "Extended identifier description"
 _THRESHOLD_PAGE = 0x03
-_VENDOR_FIELDS = VendorFields(name=148, oui=165, part=168, revision=184, serial=196, date=212)
+_VENDOR_OFFSETS = VendorOffsets(name=148, oui=165, part=168, revision=184, serial=196, date=212)
 # Three offsets of each quantity: values in the lower half, flags in the lower half, thresholds on page 03h.
 _TEMPERATURE, _VOLTAGE = (22, 6, 128), (26, 7, 144)
 _RECEIVE, _BIAS, _TRANSMIT = (34, 9, 176), (42, 11, 184), (50, 13, 192)
 
 
-def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
+def make_memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     """Return the memory of the module in a NIC."""
     quantities = {
         _TEMPERATURE: measurements.temperature,
@@ -41,11 +41,11 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     }
     lower = make_page({0: bytes([0x11, 0x07])}, base=0)
     for (value_at, flags_at, _), quantity in quantities.items():
-        lower[value_at : value_at + len(quantity.memory)] = quantity.memory
+        lower[value_at : value_at + len(quantity.encoded_bytes)] = quantity.encoded_bytes
         flags = _encode_flags(quantity)
         lower[flags_at : flags_at + len(flags)] = flags
     limits = make_page(
-        {limit_at: quantity.limits.memory for (_, _, limit_at), quantity in quantities.items()}
+        {limit_at: quantity.limits.encoded_bytes for (_, _, limit_at), quantity in quantities.items()}
     )
     pages = {
         (FIRST_ADDRESS, 0, LOWER_PAGE): bytes(lower),
@@ -59,7 +59,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
 
 def _make_identity(nic: str) -> bytearray:
     identity = make_page(
-        _VENDOR_FIELDS.make_content("LB-100G-CWDM4", nic)
+        _VENDOR_OFFSETS.make_content("LB-100G-CWDM4", nic)
         | {
             128: bytes([0x11, 0xCC, 0x07, 0x80]),
             139: bytes([0x03, 0xFF]),  # NRZ; 0xFF: the nominal rate is in byte 222
@@ -68,7 +68,7 @@ def _make_identity(nic: str) -> bytearray:
             186: (1301 * 20).to_bytes(2, "big"),
             188: (1300).to_bytes(2, "big"),
             190: 70,
-            192: _CWDM4,
+            192: _CWDM4_CODE,
             195: 0xC0,  # pages 01h and 02h exist
             220: 0x0C,  # average power, transmit power measured
             222: 103,
@@ -107,7 +107,7 @@ def describe(module: ModuleMemory) -> Iterator[str]:
         yield text.format_line(f"Length ({fibre})", f"{module.read_byte(142 + offset) * unit}{name}")
     yield text.format_code("Transmitter technology", module.read_byte(147) & 0xF0, _TECHNOLOGIES)
     yield from text.format_wavelength(module, 186)
-    yield from text.format_vendor(module, _VENDOR_FIELDS)
+    yield from text.format_vendor(module, _VENDOR_OFFSETS)
     yield text.format_line("Revision Compliance", _REVISIONS[module.read_byte(1)])
     yield from _describe_diagnostics(module)
 
@@ -116,18 +116,18 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     yield text.format_temperature("Module temperature", module.read_word(_TEMPERATURE[0]))
     yield text.format_voltage("Module voltage", module.read_word(_VOLTAGE[0]))
     yield text.format_line("Alarm/warning flags implemented", "Yes")
-    yield from text.format_lanes(module, "Laser tx bias current ", text.format_bias, _BIAS[0], LANES)
+    yield from text.format_lanes(module, "Laser tx bias current ", text.format_bias, _BIAS[0], LANE_COUNT)
     yield from text.format_lanes(
-        module, "Transmit avg optical power ", text.format_power, _TRANSMIT[0], LANES
+        module, "Transmit avg optical power ", text.format_power, _TRANSMIT[0], LANE_COUNT
     )
     yield from text.format_lanes(
-        module, "Rcvr signal avg optical power", text.format_power, _RECEIVE[0], LANES
+        module, "Rcvr signal avg optical power", text.format_power, _RECEIVE[0], LANE_COUNT
     )
-    yield from _describe_flags(module, "Laser bias current", _BIAS[1], "Chan", LANES)
+    yield from _describe_flags(module, "Laser bias current", _BIAS[1], "Chan", LANE_COUNT)
     yield from _describe_flags(module, "Module temperature", _TEMPERATURE[1])
     yield from _describe_flags(module, "Module voltage", _VOLTAGE[1])
-    yield from _describe_flags(module, "Laser tx power", _TRANSMIT[1], "Channel", LANES)
-    yield from _describe_flags(module, "Laser rx power", _RECEIVE[1], "Channel", LANES)
+    yield from _describe_flags(module, "Laser tx power", _TRANSMIT[1], "Channel", LANE_COUNT)
+    yield from _describe_flags(module, "Laser rx power", _RECEIVE[1], "Channel", LANE_COUNT)
     yield from text.format_thresholds(
         module,
         bias_at=_BIAS[2],
@@ -140,10 +140,10 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
 
 
 def _describe_flags(
-    module: ModuleMemory, name: str, offset: int, lane_name: str = "", lanes: int = 1
+    module: ModuleMemory, name: str, offset: int, lane_name: str = "", lane_count: int = 1
 ) -> Iterator[str]:
-    for lane in range(lanes):
+    for lane in range(lane_count):
         lane_bits = module.read_byte(offset + lane // 2) >> (4 if lane % 2 == 0 else 0)
         for level, label in enumerate(text.LEVELS):
             lane_label = f"{lane_name} {lane + 1}" if lane_name else ""
-            yield text.format_flag(name, label, is_on=bool(lane_bits & 8 >> level), lane=lane_label)
+            yield text.format_flag(name, label, is_on=bool(lane_bits & 8 >> level), lane_text=lane_label)

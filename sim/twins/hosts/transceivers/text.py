@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from sim.twins.hosts.transceivers.memory import FIRST_ADDRESS, ModuleMemory, VendorFields
+from sim.twins.hosts.transceivers.memory import FIRST_ADDRESS, ModuleMemory, VendorOffsets
 
 IDENTIFIERS = {
     0x03: "SFP",
@@ -36,14 +36,14 @@ def format_oui(data: bytes) -> str:
     return format_line("Vendor OUI", data.hex(":"))
 
 
-def format_vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
+def format_vendor(module: ModuleMemory, offsets: VendorOffsets) -> Iterator[str]:
     """Yield the lines of vendor, part, revision, serial number and date."""
-    yield format_line("Vendor name", module.text(fields.name, 16))
-    yield format_oui(module.read(offset=fields.oui, length=3))
-    yield format_line("Vendor PN", module.text(fields.part, 16))
-    yield format_line("Vendor rev", module.text(fields.revision, 2))
-    yield format_line("Vendor SN", module.text(fields.serial, 16))
-    yield format_line("Date code", module.text(fields.date, 8))
+    yield format_line("Vendor name", module.read_text(offsets.name, 16))
+    yield format_oui(module.read(offset=offsets.oui, length=3))
+    yield format_line("Vendor PN", module.read_text(offsets.part, 16))
+    yield format_line("Vendor rev", module.read_text(offsets.revision, 2))
+    yield format_line("Vendor SN", module.read_text(offsets.serial, 16))
+    yield format_line("Date code", module.read_text(offsets.date, 8))
 
 
 def format_wavelength(module: ModuleMemory, offset: int, page: int = 0) -> Iterator[str]:
@@ -83,14 +83,14 @@ def format_voltage(name: str, value: int) -> str:
     return format_line(name, f"{value / 10_000:.4f} V")
 
 
-def format_flag(name: str, level: str, *, is_on: bool, lane: str = "") -> str:
-    r"""Return the line of an alarm or warning flag. `lane` is a text in parentheses; an empty text is left out.
+def format_flag(name: str, level: str, *, is_on: bool, lane_text: str = "") -> str:
+    r"""Return the line of an alarm or warning flag. `lane_text` is a text in parentheses; an empty text is left out.
 
-    >>> format_flag("Laser rx power", "low alarm", is_on=True, lane="Channel 2")
+    >>> format_flag("Laser rx power", "low alarm", is_on=True, lane_text="Channel 2")
     '\tLaser rx power low alarm    (Channel 2)   : On'
     """
     return format_line(
-        f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if is_on else "Off"
+        f"{name} {level:<12} ({lane_text})" if lane_text else f"{name} {level}", "On" if is_on else "Off"
     )
 
 

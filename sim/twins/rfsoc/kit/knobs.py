@@ -35,30 +35,30 @@ class UnknownKnob(KeyError):
 class Knob:
     """A knob: the field of the kit or of a modulator that it sets, with type, description and range."""
 
-    field: str
-    modulator: int | None
-    kind: str
+    field_name: str
+    modulator_index: int | None
+    value_type: str
     about: str
     low: float
     high: float
 
     def read(self, kit: KitParameters) -> Setting:
         """Return the value of the knob in the parameters of a kit."""
-        owner = kit if self.modulator is None else kit.modulators[self.modulator]
-        value: Setting = getattr(owner, self.field)
+        owner = kit if self.modulator_index is None else kit.modulators[self.modulator_index]
+        value: Setting = getattr(owner, self.field_name)
         return value
 
     def apply(self, kit: KitParameters, value: object) -> KitParameters:
         """Return the parameters with this knob set to `value` (number, bool or text). Raise `ValueError` if invalid."""
         setting: Any = self._parse(value)
-        if self.modulator is None:
-            return replace(kit, **{self.field: setting})
-        return kit.with_modulator(self.modulator, **{self.field: setting})
+        if self.modulator_index is None:
+            return replace(kit, **{self.field_name: setting})
+        return kit.with_modulator(self.modulator_index, **{self.field_name: setting})
 
     def _parse(self, value: object) -> Setting:
-        if self.kind == "bool":
+        if self.value_type == "bool":
             return self._parse_bool(value)
-        if self.kind == "Noise":
+        if self.value_type == "Noise":
             return self._parse_choice(value)
         return self._parse_number(value)
 
@@ -68,29 +68,31 @@ class Knob:
         try:
             return _BOOLEAN_WORDS[str(value).lower()]
         except KeyError:
-            raise ValueError(f"{self.field} must be on or off, not {value!r}") from None
+            raise ValueError(f"{self.field_name} must be on or off, not {value!r}") from None
 
     def _parse_choice(self, value: object) -> str:
         text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
         if text not in get_args(Noise):
-            raise ValueError(f"{self.field} must be one of {', '.join(get_args(Noise))}, not {value!r}")
+            raise ValueError(f"{self.field_name} must be one of {', '.join(get_args(Noise))}, not {value!r}")
         return text
 
     def _parse_number(self, value: object) -> float:
         try:
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise ValueError(f"{self.field} must be a number, not {value!r}") from None
+            raise ValueError(f"{self.field_name} must be a number, not {value!r}") from None
         if not self.low <= number <= self.high:
-            raise ValueError(f"{self.field} must be {self.low:g} to {self.high:g}, not {number:g}")
+            raise ValueError(f"{self.field_name} must be {self.low:g} to {self.high:g}, not {number:g}")
         return number
 
 
-def _make_knobs(owner: type, modulator: int | None, suffix: str) -> dict[str, Knob]:
+def _make_knobs(owner: type, modulator_index: int | None, suffix: str) -> dict[str, Knob]:
     return {
-        parameter.name + suffix: Knob(parameter.name, modulator, str(parameter.type), **parameter.metadata)
-        for parameter in fields(owner)
-        if parameter.metadata
+        parameter_field.name + suffix: Knob(
+            parameter_field.name, modulator_index, str(parameter_field.type), **parameter_field.metadata
+        )
+        for parameter_field in fields(owner)
+        if parameter_field.metadata
     }
 
 
@@ -110,17 +112,17 @@ class KitKnobs(MutableMapping[str, Setting]):
 
     def __init__(self, state: KitState) -> None:
         self._state = state
-        self._initial = state.now.parameters
+        self._initial_parameters = state.snapshot.parameters
 
     def __getitem__(self, name: str) -> Setting:
-        return find_knob(name).read(self._state.now.parameters)
+        return find_knob(name).read(self._state.snapshot.parameters)
 
     def __setitem__(self, name: str, value: Setting) -> None:
         self._state.change(partial(_apply_knob, find_knob(name), value))
 
     def __delitem__(self, name: str) -> None:
         """Reset a knob to the value that it had when this object was created."""
-        self[name] = find_knob(name).read(self._initial)
+        self[name] = find_knob(name).read(self._initial_parameters)
 
     def __iter__(self) -> Iterator[str]:
         return iter(KNOBS)
@@ -135,7 +137,12 @@ def find_knob(name: str) -> Knob:
         return KNOBS[name]
     except KeyError:
         known_names = ", ".join(
-            sorted({knob.field + ("_0..3" if knob.modulator is not None else "") for knob in KNOBS.values()})
+            sorted(
+                {
+                    knob.field_name + ("_0..3" if knob.modulator_index is not None else "")
+                    for knob in KNOBS.values()
+                }
+            )
         )
         raise UnknownKnob(f"the kit has no knob {name!r}; known: {known_names}") from None
 

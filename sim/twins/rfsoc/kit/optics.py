@@ -88,18 +88,24 @@ def compute_detector_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> S
     at the output. The powers of the two lines add.
     """
     kit = snapshot.parameters
-    power_w, leak = compute_line_power_w(snapshot), convert_loss_to_transmission(kit.crosstalk_db)
-    arm0_w, arm1_w = (power_w * _transmit_arm(snapshot, drives, pair) for pair in ARMS)
+    power_w, leak_fraction = compute_line_power_w(snapshot), convert_loss_to_transmission(kit.crosstalk_db)
+    arm0_w, arm1_w = (
+        power_w * _compute_arm_transmission(snapshot, drives, modulator_pair) for modulator_pair in ARMS
+    )
     phase = kit.crosstalk_phase_rad
-    return combine_powers_w(arm0_w, leak * arm1_w, phase) + combine_powers_w(arm1_w, leak * arm0_w, phase)
+    return combine_powers_w(arm0_w, leak_fraction * arm1_w, phase) + combine_powers_w(
+        arm1_w, leak_fraction * arm0_w, phase
+    )
 
 
-def _transmit_arm(snapshot: Snapshot, drives: Sequence[Samples], pair: tuple[int, int]) -> Samples:
+def _compute_arm_transmission(
+    snapshot: Snapshot, drives: Sequence[Samples], modulator_pair: tuple[int, int]
+) -> Samples:
     first, second = (
         compute_transmission(
             make_modulator(snapshot, index), drives[index] * snapshot.parameters.modulators[index].drive_v
         )
-        for index in pair
+        for index in modulator_pair
     )
     return first * second
 

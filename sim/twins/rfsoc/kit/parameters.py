@@ -25,7 +25,7 @@ FULL_SCALE_WORD = 32766
 Noise = Literal["on", "off", "constant"]
 
 
-def _knob(default: Any, description: str, low: float = -math.inf, high: float = math.inf) -> Any:
+def _make_knob_field(default: Any, description: str, low: float = -math.inf, high: float = math.inf) -> Any:
     return field(default=default, metadata=_make_metadata(description, low, high))
 
 
@@ -37,20 +37,24 @@ def _make_metadata(description: str, low: float = -math.inf, high: float = math.
 class ModulatorParameters:
     """Parameters of a Mach-Zehnder intensity modulator with its driver amplifier, bias and fibre."""
 
-    v_pi: float = _knob(5.0, "half-wave voltage in volts", 0.1, 50.0)
-    null_v: float = _knob(
+    v_pi: float = _make_knob_field(5.0, "half-wave voltage in volts", 0.1, 50.0)
+    null_v: float = _make_knob_field(
         3.0, "bias voltage at which the modulator is darkest, at 25 °C and before drift", -50.0, 50.0
     )
-    bias_v: float = _knob(3.0, "bias voltage that the supply gives the modulator", -50.0, 50.0)
-    extinction_db: float = _knob(27.0, "ratio of the modulator's brightest to its darkest light", 1.0, 80.0)
-    insertion_loss_db: float = _knob(4.0, "loss of the modulator at its brightest", 0.0, 60.0)
-    drive_v: float = _knob(
+    bias_v: float = _make_knob_field(3.0, "bias voltage that the supply gives the modulator", -50.0, 50.0)
+    extinction_db: float = _make_knob_field(
+        27.0, "ratio of the modulator's brightest to its darkest light", 1.0, 80.0
+    )
+    insertion_loss_db: float = _make_knob_field(4.0, "loss of the modulator at its brightest", 0.0, 60.0)
+    drive_v: float = _make_knob_field(
         5.0 * FULL_SCALE_WORD / HALF_WAVE_WORD,
         "volts at the modulator for full scale of the generator",
         0.0,
         100.0,
     )
-    skew_ns: float = _knob(0.0, "delay from the modulator to the detector beyond `delay_ns`", -100.0, 100.0)
+    skew_ns: float = _make_knob_field(
+        0.0, "delay from the modulator to the detector beyond `delay_ns`", -100.0, 100.0
+    )
 
 
 _SKEWS_NS = (0.0, 0.41, 0.13, 0.57)
@@ -68,71 +72,91 @@ class KitParameters:
     modulators: tuple[ModulatorParameters, ...] = field(
         default_factory=lambda: tuple(ModulatorParameters(skew_ns=skew_ns) for skew_ns in _SKEWS_NS)
     )
-    laser: bool = _knob(True, "whether the laser's output is on")
-    shutter_open: bool = _knob(True, "whether the laser's shutter is open")
-    laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)
-    laser_dropped: bool = _knob(False, "a fault: the laser emits no light, whatever its settings are")
-    wavelength_nm: float = _knob(1550.0, "wavelength of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
-    channel_nm: float = _knob(1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0)
-    channel_width_nm: float = _knob(0.4, "full width of a channel at half its transmission", 0.01, 100.0)
-    path_loss_db: float = _knob(2.0, "loss of fibres, couplers and multiplexers in an arm", 0.0, 100.0)
-    polarisation_rad: float = _knob(0.0, "angle between the light and the modulators' axis")
-    polariser_db: float = _knob(30.0, "extinction of the modulators' polarisers", 0.0, 100.0)
-    crosstalk_db: float = _knob(60.0, "isolation of an arm from the other line's light", 0.0, 200.0)
-    crosstalk_phase_rad: float = _knob(
+    laser: bool = _make_knob_field(True, "whether the laser's output is on")
+    shutter_open: bool = _make_knob_field(True, "whether the laser's shutter is open")
+    laser_dbm: float = _make_knob_field(10.0, "power of each of the two lines", -60.0, 20.0)
+    laser_dropped: bool = _make_knob_field(
+        False, "a fault: the laser emits no light, whatever its settings are"
+    )
+    wavelength_nm: float = _make_knob_field(
+        1550.0, "wavelength of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0
+    )
+    channel_nm: float = _make_knob_field(
+        1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0
+    )
+    channel_width_nm: float = _make_knob_field(
+        0.4, "full width of a channel at half its transmission", 0.01, 100.0
+    )
+    path_loss_db: float = _make_knob_field(
+        2.0, "loss of fibres, couplers and multiplexers in an arm", 0.0, 100.0
+    )
+    polarisation_rad: float = _make_knob_field(0.0, "angle between the light and the modulators' axis")
+    polariser_db: float = _make_knob_field(30.0, "extinction of the modulators' polarisers", 0.0, 100.0)
+    crosstalk_db: float = _make_knob_field(
+        60.0, "isolation of an arm from the other line's light", 0.0, 200.0
+    )
+    crosstalk_phase_rad: float = _make_knob_field(
         math.pi / 2,
         "phase between a line's light in its own arm and its light that leaked through the other arm",
     )
-    delay_ns: float = _knob(
+    delay_ns: float = _make_knob_field(
         380.0,
         "time from the moment when a sample leaves a generator until its light reaches a readout",
         0.0,
         1e5,
     )
-    responsivity_a_w: float = _knob(1.0, "responsivity of the detector", 0.0, 2.0)
-    dark_current_a: float = _knob(5e-9, "dark current of the detector", 0.0, 1e-3)
-    bandwidth_hz: float = _knob(4e9, "noise-equivalent bandwidth of the receiver, one pole", 5e7, 1e12)
-    rin_db_hz: float = _knob(-140.0, "relative intensity noise of the laser", -250.0, -60.0)
-    thermal_a_rthz: float = _knob(20e-12, "input current noise of the receiver", 0.0, 1e-6)
-    transimpedance_ohm: float = _knob(
+    responsivity_a_w: float = _make_knob_field(1.0, "responsivity of the detector", 0.0, 2.0)
+    dark_current_a: float = _make_knob_field(5e-9, "dark current of the detector", 0.0, 1e-3)
+    bandwidth_hz: float = _make_knob_field(
+        4e9, "noise-equivalent bandwidth of the receiver, one pole", 5e7, 1e12
+    )
+    rin_db_hz: float = _make_knob_field(-140.0, "relative intensity noise of the laser", -250.0, -60.0)
+    thermal_a_rthz: float = _make_knob_field(20e-12, "input current noise of the receiver", 0.0, 1e-6)
+    transimpedance_ohm: float = _make_knob_field(
         470.0,
         "volts at the converter per ampere of the detector's current, including the amplifier",
         0.0,
         1e6,
     )
-    saturation_v: float = _knob(
+    saturation_v: float = _make_knob_field(
         math.inf, "voltage at which the receiver's amplifier saturates; inf: a linear amplifier", 1e-3
     )
-    offset_v: float = _knob(0.01, "volts at the converter's input without any light", -10.0, 10.0)
-    adc_full_scale_v: float = _knob(0.5, "volts of the converter's largest code", 1e-3, 100.0)
-    adc_enob: float = _knob(
+    offset_v: float = _make_knob_field(0.01, "volts at the converter's input without any light", -10.0, 10.0)
+    adc_full_scale_v: float = _make_knob_field(0.5, "volts of the converter's largest code", 1e-3, 100.0)
+    adc_enob: float = _make_knob_field(
         10.1,
         "effective bits of the converter over its range from -1 to 1; they determine its noise",
         1.0,
         24.0,
     )
-    jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
+    jitter_s: float = _make_knob_field(
+        100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9
+    )
     noise: Noise = field(
         default="on",
         metadata=_make_metadata(
             "on: physical noise; off: no noise; constant: noise of `noise_lsb`, however bright the light is"
         ),
     )
-    noise_lsb: float = _knob(
+    noise_lsb: float = _make_knob_field(
         1.6569279459762971,
         "standard deviation of the noise if `noise` is constant, in units of 1/255 of a full product",
         0.0,
         255.0,
     )
-    drift: bool = _knob(True, "whether null voltages and polarisation drift with device time")
-    drift_v_pi: float = _knob(
+    drift: bool = _make_knob_field(True, "whether null voltages and polarisation drift with device time")
+    drift_v_pi: float = _make_knob_field(
         0.01, "long-run standard deviation of a null voltage, as a fraction of V_pi", 0.0, 10.0
     )
-    drift_time_s: float = _knob(86400.0, "correlation time of the drift", 1e-3, 1e12)
-    polarisation_rad2_s: float = _knob(1e-9, "diffusion coefficient of the polarisation's angle", 0.0, 10.0)
-    temperature_c: float = _knob(25.0, "temperature of the modulators", -50.0, 150.0)
-    null_v_per_k: float = _knob(0.005, "shift of every null voltage with temperature", -10.0, 10.0)
-    meter_tap_db: float = _knob(20.0, "loss of the tap in front of the optical power meter", 0.0, 100.0)
+    drift_time_s: float = _make_knob_field(86400.0, "correlation time of the drift", 1e-3, 1e12)
+    polarisation_rad2_s: float = _make_knob_field(
+        1e-9, "diffusion coefficient of the polarisation's angle", 0.0, 10.0
+    )
+    temperature_c: float = _make_knob_field(25.0, "temperature of the modulators", -50.0, 150.0)
+    null_v_per_k: float = _make_knob_field(0.005, "shift of every null voltage with temperature", -10.0, 10.0)
+    meter_tap_db: float = _make_knob_field(
+        20.0, "loss of the tap in front of the optical power meter", 0.0, 100.0
+    )
     seed: int = 1
 
     def with_modulator(self, index: int, **changes: float) -> KitParameters:

@@ -82,7 +82,7 @@ class PhotonicKit:
     @property
     def version(self) -> int:
         """Number that changes with every change of the kit."""
-        return self.state.now.version
+        return self.state.snapshot.version
 
     def factory_calibration(self) -> dict[str, Any] | None:
         """Return the factory calibration document of this device, or None if it has none.
@@ -120,14 +120,14 @@ class PhotonicKit:
         self._pending_drift_s += duration_s
         if self._pending_drift_s >= DRIFT_STEP_S:
             elapsed_s, self._pending_drift_s = self._pending_drift_s, 0.0
-            if self.state.now.parameters.drift:
-                self.state.drift(partial(draw_drift, duration_s=elapsed_s))
+            if self.state.snapshot.parameters.drift:
+                self.state.apply_drift(partial(draw_drift, duration_s=elapsed_s))
 
     def receive(
         self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
     ) -> ReceivedSignal:
         """Return the signal at a readout, as `Plant.receive` specifies."""
-        snapshot = self.state.now
+        snapshot = self.state.snapshot
         kit = snapshot.parameters
         if readout != DETECTOR_READOUT:
             no_noise = np.zeros(count)
@@ -154,17 +154,17 @@ def _compute_light(
     kit = snapshot.parameters
     fine_hz = outputs.get_rate_hz(0)
     ratio = round(fine_hz / rate_hz, 9)
-    begin = math.floor(first * ratio)
-    warm_up = receiver.count_contributing_samples(kit, fine_hz)
-    length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm_up
-    drives = _compute_drives(kit, driven_count, fine_hz, begin - warm_up, length, outputs)
-    before_a = receiver.compute_current_a(kit, _compute_power_w(snapshot, drives))
-    if len(before_a) == 1:
-        return np.full(count, before_a[0]), np.zeros(count)
-    after_a = pole.filter_staircase(before_a, receiver.compute_decay(kit, fine_hz))
-    slope_a_s = receiver.compute_slope_a_s(kit, before_a, after_a)
-    position = first * ratio - begin + warm_up
-    return _sample_at(after_a, ratio, position, count), _sample_at(slope_a_s, ratio, position, count)
+    first_fine_sample = math.floor(first * ratio)
+    warm_up_count = receiver.count_contributing_samples(kit, fine_hz)
+    length = math.ceil((first + count - 1) * ratio) + 1 - first_fine_sample + warm_up_count
+    drives = _compute_drives(kit, driven_count, fine_hz, first_fine_sample - warm_up_count, length, outputs)
+    unfiltered_a = receiver.compute_current_a(kit, _compute_power_w(snapshot, drives))
+    if len(unfiltered_a) == 1:
+        return np.full(count, unfiltered_a[0]), np.zeros(count)
+    filtered_a = pole.filter_staircase(unfiltered_a, receiver.compute_decay(kit, fine_hz))
+    slope_a_s = receiver.compute_slope_a_s(kit, unfiltered_a, filtered_a)
+    position = first * ratio - first_fine_sample + warm_up_count
+    return _pick_samples(filtered_a, ratio, position, count), _pick_samples(slope_a_s, ratio, position, count)
 
 
 def _compute_drives(
@@ -205,11 +205,11 @@ def _find_constant_runs(drives: Sequence[Samples]) -> npt.NDArray[np.intp]:
     return starts if len(starts) * _MIN_RUN_LENGTH <= len(is_change) else np.zeros(0, np.intp)
 
 
-def _sample_at(fine: Samples, ratio: float, start: float, count: int) -> Samples:
-    """Return `count` values of `fine`, the first at position `start`, and each `ratio` samples after the previous."""
+def _pick_samples(fine_samples: Samples, ratio: float, start: float, count: int) -> Samples:
+    """Return `count` values of `fine_samples`: the first at `start`, each `ratio` samples after the previous."""
     if ratio == int(ratio):
-        return fine[int(start) :: int(ratio)][:count]
-    return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine)), fine))
+        return fine_samples[int(start) :: int(ratio)][:count]
+    return np.asarray(np.interp(start + np.arange(count) * ratio, np.arange(len(fine_samples)), fine_samples))
 
 
 def make_kit(
@@ -246,7 +246,7 @@ def _digest_changes(
     differences = [
         f"{name}={KNOBS[name].read(changed_parameters)!r}"
         for name in sorted(names)
-        if KNOBS[name].field not in STATE_FIELDS
+        if KNOBS[name].field_name not in STATE_FIELDS
         and KNOBS[name].read(changed_parameters) != KNOBS[name].read(nominal)
     ]
     return [hashlib.sha256("&".join(differences).encode()).hexdigest()[:6]] if differences else []

@@ -105,6 +105,6 @@ def _make_amplifier(kit: KitParameters) -> Amplifier:
     return Amplifier(gain=1.0, saturation_v=kit.saturation_v)
 
 
-def compute_slope_a_s(kit: KitParameters, before_a: Samples, after_a: Samples) -> Samples:
+def compute_slope_a_s(kit: KitParameters, unfiltered_a: Samples, filtered_a: Samples) -> Samples:
     """Return the slope of the current after the pole in A/s: 2 pi f_3dB (current before - current after the pole)."""
-    return 2.0 * math.pi * make_detector(kit).pole_hz * (before_a - after_a)
+    return 2.0 * math.pi * make_detector(kit).pole_hz * (unfiltered_a - filtered_a)

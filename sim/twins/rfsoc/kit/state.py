@@ -34,34 +34,34 @@ class KitState:
 
     def __init__(self, parameters: KitParameters) -> None:
         self._lock = threading.Lock()
-        self._now = Snapshot(parameters, (0.0,) * MODULATOR_COUNT, 0.0, 0)
+        self._snapshot = Snapshot(parameters, (0.0,) * MODULATOR_COUNT, 0.0, 0)
         self._drift_rng = np.random.default_rng((parameters.seed, 0x6472))
 
     @property
-    def now(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """The current state."""
-        return self._now
+        return self._snapshot
 
     def change(self, change_parameters: Callable[[KitParameters], KitParameters]) -> None:
         """Replace the parameters by the result of `change_parameters`. If they differ, the version increases."""
         with self._lock:
-            previous_snapshot = self._now
+            previous_snapshot = self._snapshot
             parameters = change_parameters(previous_snapshot.parameters)
             if parameters != previous_snapshot.parameters:
-                self._now = Snapshot(
+                self._snapshot = Snapshot(
                     parameters,
                     previous_snapshot.drift_v,
                     previous_snapshot.polarisation_drift_rad,
                     previous_snapshot.version + 1,
                 )
 
-    def drift(
+    def apply_drift(
         self, draw_drift: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]
     ) -> None:
         """Replace the drifts by the result of `draw_drift`, which gets the current state and a random generator."""
         with self._lock:
-            previous_snapshot = self._now
+            previous_snapshot = self._snapshot
             drift_v, polarisation_drift_rad = draw_drift(previous_snapshot, self._drift_rng)
-            self._now = Snapshot(
+            self._snapshot = Snapshot(
                 previous_snapshot.parameters, drift_v, polarisation_drift_rad, previous_snapshot.version + 1
             )

@@ -21,32 +21,32 @@ Floats = npt.NDArray[np.float64]
 HALF_SCALE = 1 << 15
 
 
-def convert(
-    rng: np.random.Generator, level: Levels, mixing: Mixing, *, bits: int, taps: Floats
+def convert_levels(
+    rng: np.random.Generator, levels: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return I and Q (windows, decimated samples, 2). Each call draws new noise."""
     from lightbed import compiled as machine_code  # imported here because importing numba is slow
 
     if not machine_code.IS_AVAILABLE:
-        return convert_with_numpy(rng, level, mixing, bits=bits, taps=taps)
+        return convert_levels_with_numpy(rng, levels, mixing, bits=bits, taps=taps)
     from sim.twins.rfsoc.signals import conversion_compiled
 
-    return conversion_compiled.convert(rng, level, mixing, bits=bits, taps=taps)
+    return conversion_compiled.convert_levels(rng, levels, mixing, bits=bits, taps=taps)
 
 
-def convert_with_numpy(
-    rng: np.random.Generator, level: Levels, mixing: Mixing, *, bits: int, taps: Floats
+def convert_levels_with_numpy(
+    rng: np.random.Generator, levels: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Do what `convert` does, but without numba. With the same state of `rng`, both draw the same noise."""
-    received_samples = level.traces[level.trace_numbers]
-    for window, trace in enumerate(level.trace_numbers):
-        if level.noises[trace].any():
+    """Do what `convert_levels` does, but without numba. With the same state of `rng`, both draw the same noise."""
+    received_samples = levels.traces[levels.trace_numbers]
+    for window, trace in enumerate(levels.trace_numbers):
+        if levels.noises[trace].any():
             correlated_noise = draw_correlated_normals(
-                rng, (received_samples.shape[1],), float(level.correlations[trace])
+                rng, (received_samples.shape[1],), float(levels.correlations[trace])
             )
-            received_samples[window] += level.noises[trace] * correlated_noise
-        if level.converter_noises[trace].any():
-            received_samples[window] += level.converter_noises[trace] * rng.standard_normal(
+            received_samples[window] += levels.noises[trace] * correlated_noise
+        if levels.converter_noises[trace].any():
+            received_samples[window] += levels.converter_noises[trace] * rng.standard_normal(
                 received_samples.shape[1]
             )
     codes = _quantise(received_samples, bits)
@@ -57,9 +57,11 @@ def convert_with_numpy(
 
 def _quantise(received_samples: Floats, bits: int) -> Floats:
     """Return the output of the converter as 16-bit numbers. Its `bits` are the upper bits."""
-    half = 1 << (bits - 1)
+    half_scale = 1 << (bits - 1)
     step = 1 << (16 - bits)
-    return np.asarray(np.clip(np.floor(received_samples * half + 0.5), -half, half - 1) * step)
+    return np.asarray(
+        np.clip(np.floor(received_samples * half_scale + 0.5), -half_scale, half_scale - 1) * step
+    )
 
 
 def _mix(codes: Floats, mixing: Mixing) -> tuple[Floats, Floats]:

@@ -18,14 +18,14 @@ from sim.twins.rfsoc.signals.track import OSCILLATOR_AMPLITUDE, PHASE_TURN
 from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 
 
-def convert(
-    rng: np.random.Generator, level: Levels, mixing: Mixing, *, bits: int, taps: Floats
+def convert_levels(
+    rng: np.random.Generator, levels: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
     """Return I and Q. See `conversion.convert`."""
-    count = (level.traces.shape[1] - len(taps)) // DECIMATION + 1
-    out = np.zeros((len(level.trace_numbers), count, 2), np.int16)
+    count = (levels.traces.shape[1] - len(taps)) // DECIMATION + 1
+    out = np.zeros((len(levels.trace_numbers), count, 2), np.int16)
     _convert_windows(
-        rng, level.traces, level.noises, level.correlations, level.converter_noises, level.trace_numbers,
+        rng, levels.traces, levels.noises, levels.correlations, levels.converter_noises, levels.trace_numbers,
         mixing.freqs, mixing.phases, mixing.sources, bits, taps, out,
     )  # fmt: skip
     return out
@@ -37,7 +37,7 @@ def _convert_windows(
     traces: Floats,
     noises: Floats,
     correlations: Floats,
-    own_noises: Floats,
+    converter_noises: Floats,
     trace_of_window: npt.NDArray[np.int64],
     freqs: npt.NDArray[np.int64],
     phases: npt.NDArray[np.int64],
@@ -46,11 +46,13 @@ def _convert_windows(
     taps: Floats,
     out: npt.NDArray[np.int16],
 ) -> None:
-    samples = traces.shape[1]
-    real_part, imaginary_part = np.zeros(samples), np.zeros(samples)
+    sample_count = traces.shape[1]
+    real_part, imaginary_part = np.zeros(sample_count), np.zeros(sample_count)
     for window in range(len(trace_of_window)):
         trace = trace_of_window[window]
-        _digitise(rng, traces[trace], noises[trace], correlations[trace], own_noises[trace], bits, real_part)
+        _digitise(
+            rng, traces[trace], noises[trace], correlations[trace], converter_noises[trace], bits, real_part
+        )
         is_complex = _mix(real_part, imaginary_part, freqs[window], phases[window], sources[window])
         _decimate(real_part, taps, out[window, :, 0])
         if is_complex:
@@ -65,11 +67,11 @@ def _digitise(
     trace: Floats,
     noise: Floats,
     correlation: float,
-    own_noise: Floats,
+    converter_noise: Floats,
     bits: int,
     out: Floats,
 ) -> None:
-    half = float(1 << (bits - 1))
+    half_scale = float(1 << (bits - 1))
     step = float(1 << (16 - bits))
     innovation = math.sqrt(1.0 - correlation * correlation)
     is_noisy = noise.any()
@@ -81,11 +83,11 @@ def _digitise(
             correlated_noise = deviate if i == 0 else correlation * correlated_noise + innovation * deviate
             value += noise[i] * correlated_noise
         out[i] = value
-    if own_noise.any():
+    if converter_noise.any():
         for i in range(len(out)):
-            out[i] += own_noise[i] * rng.standard_normal()
+            out[i] += converter_noise[i] * rng.standard_normal()
     for i in range(len(out)):  # a separate loop: the compiler vectorizes it, as it draws no random numbers
-        out[i] = min(max(np.floor(out[i] * half + 0.5), -half), half - 1.0) * step
+        out[i] = min(max(np.floor(out[i] * half_scale + 0.5), -half_scale), half_scale - 1.0) * step
 
 
 @compile_function

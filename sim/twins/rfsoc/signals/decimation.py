@@ -23,20 +23,20 @@ CUTOFF_FREQUENCY = 0.766 / 16
 """Frequency at which the filter is 6 dB down, in cycles per input sample."""
 KAISER_BETA = 5.65
 
-FILTERS = ("fir", "mean")
+FILTER_NAMES = ("fir", "mean")
 
 
 @cache
-def make_taps(kind: str) -> npt.NDArray[np.float64]:
+def make_taps(filter_name: str) -> npt.NDArray[np.float64]:
     """Return the taps of a filter, a read-only array. Their sum is the gain. Raise `ValueError` for an unknown kind.
 
     >>> round(float(make_taps("fir").sum()), 4), len(make_taps("mean"))
     (0.5157, 8)
     """
-    if kind not in FILTERS:
-        raise ValueError(f"filter must be one of {', '.join(FILTERS)}, not {kind!r}")
-    shape = np.ones(DECIMATION) if kind == "mean" else _make_low_pass()
-    coefficients = np.asarray(GAIN * shape / shape.sum())
+    if filter_name not in FILTER_NAMES:
+        raise ValueError(f"filter must be one of {', '.join(FILTER_NAMES)}, not {filter_name!r}")
+    unscaled_taps = np.ones(DECIMATION) if filter_name == "mean" else _make_low_pass()
+    coefficients = np.asarray(GAIN * unscaled_taps / unscaled_taps.sum())
     coefficients.flags.writeable = False
     return coefficients
 

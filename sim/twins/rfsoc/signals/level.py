@@ -51,9 +51,9 @@ def make_levels(signals: Sequence[ReceivedSignal], trace_numbers: npt.NDArray[np
     noises = np.stack([signal.noise for signal in signals])
     correlations = np.array([signal.correlation for signal in signals], np.float64)
     converter_noises = np.stack([_remove_rounding(signal, bits) for signal in signals])
-    drawn_together = (correlations < NEGLIGIBLE_CORRELATION)[:, None]
-    noises = np.where(drawn_together, np.hypot(noises, converter_noises), noises)
-    converter_noises = np.where(drawn_together, 0.0, converter_noises)
+    has_combined_noise = (correlations < NEGLIGIBLE_CORRELATION)[:, None]
+    noises = np.where(has_combined_noise, np.hypot(noises, converter_noises), noises)
+    converter_noises = np.where(has_combined_noise, 0.0, converter_noises)
     return Levels(
         np.stack([signal.level for signal in signals]),
         noises,

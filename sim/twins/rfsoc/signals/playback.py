@@ -70,7 +70,7 @@ def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -
         board_state.envelopes,
     )
     readout_runs = [
-        ReadoutRun(timeline, find_trigger_rises(run.pins, readout), tuned_readouts.get(("ro", number)))
+        ReadoutRun(timeline, find_trigger_rises(run.pin_events, readout), tuned_readouts.get(("ro", number)))
         for number, readout in enumerate(board_state.cfg["readouts"])
     ]
     channel_states = {
@@ -82,18 +82,18 @@ def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -
         run,
         readout_runs,
         {key: generator_cfg for key, generator_cfg in channel_states.items() if generator_cfg is not None},
-        int(run.writes["time"].max(initial=-1)),
-        _make_counter_lookup(run.counts),
+        int(run.port_writes["time"].max(initial=-1)),
+        _make_counter_lookup(run.counter_events),
     )
 
 
 def cut_run(run: Run, tick: float) -> Run:
     """Return the part of a run up to a tick."""
     return Run(
-        run.writes[run.writes["time"] <= tick],
-        run.pins[run.pins["time"] <= tick],
-        run.counts[run.counts["time"] <= tick],
-        min(run.end, int(tick)),
+        run.port_writes[run.port_writes["time"] <= tick],
+        run.pin_events[run.pin_events["time"] <= tick],
+        run.counter_events[run.counter_events["time"] <= tick],
+        min(run.end_tick, int(tick)),
     )
 
 
@@ -129,7 +129,7 @@ def _make_readout_track(
 def _find_words(
     board_state: BoardState, run: Run, port: int, mux_channel: int | None
 ) -> tuple[npt.NDArray[np.int64], waves.Waves]:
-    writes = run.writes[run.writes["port"] == port]
+    writes = run.port_writes[run.port_writes["port"] == port]
     sent_words = waves.decode_words(writes["words"], board_state.version)
     times = writes["time"].astype(np.int64)
     if mux_channel is None:

@@ -38,8 +38,8 @@ class AverageBuffer:
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         self._sums = np.zeros((cfg["avg_maxlen"], 2), np.int32)
         self._samples = np.zeros((cfg["buf_maxlen"], 2), np.int16)
-        self._avg = (0, 1)
-        self._buf = (0, 1)
+        self._sum_range = (0, 1)
+        self._sample_range = (0, 1)
         self._next_sum = 0
         self._next_sample = 0
         self.is_summing = False
@@ -48,7 +48,9 @@ class AverageBuffer:
     @property
     def length(self) -> int:
         """Length of a window in decimated samples. It is 0 if neither memory is enabled."""
-        lengths = ([self._avg[1]] if self.is_summing else []) + ([self._buf[1]] if self.is_sampling else [])
+        lengths = ([self._sum_range[1]] if self.is_summing else []) + (
+            [self._sample_range[1]] if self.is_sampling else []
+        )
         return max(lengths, default=0)
 
     @property
@@ -59,7 +61,7 @@ class AverageBuffer:
     def config_avg(self, address: int, length: int) -> None:
         """Set the start address of sums, and the number of samples in a sum. Disable both memories."""
         self.disable()
-        self._avg = (int(address), int(length))
+        self._sum_range = (int(address), int(length))
 
     def config_buf(self, address: int, length: int) -> None:
         """Set the start address of samples, and their number per window. Disable both memories.
@@ -68,14 +70,14 @@ class AverageBuffer:
         """
         self.disable()
         _check_length(length, len(self._samples), "samples")
-        self._buf = (int(address), int(length))
+        self._sample_range = (int(address), int(length))
 
     def enable(self, *, avg: bool, buf: bool) -> None:
         """Enable sums (`avg`), samples (`buf`) or both, from their start addresses."""
         if avg:
-            self._next_sum, self.is_summing = self._avg[0], True
+            self._next_sum, self.is_summing = self._sum_range[0], True
         if buf:
-            self._next_sample, self.is_sampling = self._buf[0], True
+            self._next_sample, self.is_sampling = self._sample_range[0], True
 
     def disable(self) -> None:
         """Disable both memories, so that triggers are ignored."""
@@ -84,10 +86,10 @@ class AverageBuffer:
     def store(self, windows: npt.NDArray[np.int16]) -> None:
         """Store windows (windows, length, 2) in the enabled memories."""
         if self.is_summing:
-            sums = windows[:, : self._avg[1]].sum(axis=1, dtype=np.int64).astype(np.int32)
+            sums = windows[:, : self._sum_range[1]].sum(axis=1, dtype=np.int64).astype(np.int32)
             self._next_sum = _write(self._sums, self._next_sum, sums)
         if self.is_sampling:
-            samples = windows[:, : self._buf[1]].reshape(-1, 2)
+            samples = windows[:, : self._sample_range[1]].reshape(-1, 2)
             self._next_sample = _write(self._samples, self._next_sample, samples)
 
     def read_sums(self, address: int, length: int) -> npt.NDArray[np.int32]:
@@ -129,9 +131,9 @@ def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[An
 
 def find_trigger_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
     """Return the ticks of the processor at which the trigger of a readout trigger_ticks."""
-    kind = 1 if readout["trigger_type"] == "tport" else 0
-    trigger_pins = pins[(pins["kind"] == kind) & (pins["port"] == readout["trigger_port"])]
-    bit = 0 if kind else readout["trigger_bit"]
+    pin_kind = 1 if readout["trigger_type"] == "tport" else 0
+    trigger_pins = pins[(pins["kind"] == pin_kind) & (pins["port"] == readout["trigger_port"])]
+    bit = 0 if pin_kind else readout["trigger_bit"]
     is_high = (trigger_pins["word"] >> bit & 1).astype(np.bool_)
     was_high = np.concatenate([[False], is_high[:-1]])
     return np.asarray(trigger_pins["time"][is_high & ~was_high], dtype=np.int64)
@@ -214,18 +216,19 @@ class Readout:
             SOURCES[regs.get("sel", "product")],
         )
 
-    def begin(self, readout_run: ReadoutRun) -> None:
+    def begin_run(self, readout_run: ReadoutRun) -> None:
         """Start a run. The enabled memories store its windows."""
         self._readout_run = readout_run
-        self.listen(since=0.0)
+        self.open_windows(since_tick=0.0)
 
-    def listen(self, *, since: float) -> None:
-        """Open windows for the enabled memories at triggers from tick `since` of the processor."""
+    def open_windows(self, *, since_tick: float) -> None:
+        """Open windows for the enabled memories at triggers from tick `since_tick` of the processor."""
         self._stored_count = 0
         self._window_starts = np.zeros(0, np.int64)
         if self.buffer.length and self._readout_run is not None:
             self._window_starts = self._find_windows(
-                self._readout_run.trigger_ticks, int(np.searchsorted(self._readout_run.trigger_ticks, since))
+                self._readout_run.trigger_ticks,
+                int(np.searchsorted(self._readout_run.trigger_ticks, since_tick)),
             )
 
     def _find_windows(self, trigger_ticks: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
@@ -239,7 +242,7 @@ class Readout:
             )
         return cached_starts[key]
 
-    def extend(self, readout_run: ReadoutRun) -> None:
+    def extend_run(self, readout_run: ReadoutRun) -> None:
         """Replace the readout_run by a longer part of the same run. Earlier windows stay unchanged."""
         self._readout_run = readout_run
         self._window_starts = find_window_starts(
@@ -261,34 +264,36 @@ class Readout:
             self._ticks_per_processor_tick
         )
 
-    def store_ended_windows(self, until: float, converter: Converter, epoch: Any) -> None:
-        """Store all new windows that have ended by tick `until` of the processor."""
+    def store_ended_windows(self, until_tick: float, converter: Converter, epoch: Any) -> None:
+        """Store all new windows that have ended by tick `until_tick` of the processor."""
         if self._stored_count == len(self._window_starts) or not self.buffer.length:
             return
         ended_count = int(
             np.searchsorted(
-                self._window_starts, until * self._ticks_per_processor_tick - self.buffer.length, side="right"
+                self._window_starts,
+                until_tick * self._ticks_per_processor_tick - self.buffer.length,
+                side="right",
             )
         )
         count = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
-        batch = max(BATCH_SAMPLES // count, 1)
-        self.traces.begin((epoch, count, self.buffer.length))
+        batch_size = max(BATCH_SAMPLES // count, 1)
+        self.traces.set_epoch((epoch, count, self.buffer.length))
         while self._stored_count < ended_count:
-            end = min(self._stored_count + batch, ended_count)
-            self._store(self._window_starts[self._stored_count : end], count, converter)
+            end = min(self._stored_count + batch_size, ended_count)
+            self._store_windows(self._window_starts[self._stored_count : end], count, converter)
             self._stored_count = end
 
-    def _store(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
+    def _store_windows(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
         assert self._readout_run is not None
         first_samples = starts * DECIMATION - count_margin_samples(len(converter.taps))
-        level = self._find_level(self._readout_run.timeline, first_samples, count, converter)
+        levels = self._find_levels(self._readout_run.timeline, first_samples, count, converter)
         self.buffer.store(
-            conversion.convert(
-                self._rng, level, self._make_mixing(first_samples), bits=converter.bits, taps=converter.taps
+            conversion.convert_levels(
+                self._rng, levels, self._make_mixing(first_samples), bits=converter.bits, taps=converter.taps
             )
         )
 
-    def _find_level(
+    def _find_levels(
         self, timeline: TimeLine, first_samples: npt.NDArray[np.int64], count: int, converter: Converter
     ) -> Levels:
         """Return the levels of windows. If run and epoch are the same as before, reuse the levels."""
@@ -300,7 +305,7 @@ class Readout:
             self._levels_key, self._levels = (timeline, self.traces.epoch), {}
         key = first_samples.tobytes()
         if key not in self._levels:
-            if sum(level.traces.nbytes for level in self._levels.values()) > MAX_LEVELS_BYTES:
+            if sum(levels.traces.nbytes for levels in self._levels.values()) > MAX_LEVELS_BYTES:
                 self._levels = {}
             rate_hz = self.cfg["fs"] * 1e6 * converter.clock_factor
             signals, trace_numbers = self.traces.receive_windows(timeline, rate_hz, first_samples, count)
@@ -309,20 +314,21 @@ class Readout:
 
     def _make_mixing(self, first_samples: npt.NDArray[np.int64]) -> Mixing:
         assert self._readout_run is not None
-        words = self._readout_run.settings_track
-        if words is None:
+        settings_track = self._readout_run.settings_track
+        if settings_track is None:
             freqs = np.full(len(first_samples), self.tuning.freq)
             return Mixing(
                 freqs,
                 (self.tuning.phase + freqs * first_samples) % PHASE_TURN,
                 np.full(len(first_samples), self.tuning.source),
             )
-        if not len(words.starts):
+        if not len(settings_track.starts):
             return Mixing(*(np.zeros(len(first_samples), np.int64) for _ in range(3)))
-        last_words = np.maximum(np.searchsorted(words.starts, first_samples, "right") - 1, 0)
-        freqs = words.waves.freq[last_words]
+        last_words = np.maximum(np.searchsorted(settings_track.starts, first_samples, "right") - 1, 0)
+        freqs = settings_track.waves.freq[last_words]
         return Mixing(
             freqs,
-            (words.phases[last_words] + freqs * (first_samples - words.starts[last_words])) % PHASE_TURN,
-            words.waves.source[last_words],
+            (settings_track.phases[last_words] + freqs * (first_samples - settings_track.starts[last_words]))
+            % PHASE_TURN,
+            settings_track.waves.source[last_words],
         )

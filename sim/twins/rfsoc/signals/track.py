@@ -59,15 +59,15 @@ class Track:
     ends: npt.NDArray[np.int64]
     phases: npt.NDArray[np.int64]
     """Phase of the oscillator at the start of each pulse, in 2**-32 of a turn."""
-    contents: list[bytes]
+    pulse_contents: list[bytes]
     is_last_kept: bool = False
-    codes: npt.NDArray[np.int64] = field(init=False)
+    content_codes: npt.NDArray[np.int64] = field(init=False)
     """(n,) a number for each pulse. Pulses with equal contents have equal numbers."""
 
     def __post_init__(self) -> None:
         code_by_content: dict[bytes, int] = {}
-        codes = [code_by_content.setdefault(pulse, len(code_by_content)) for pulse in self.contents]
-        object.__setattr__(self, "codes", np.array(codes, np.int64))
+        codes = [code_by_content.setdefault(pulse, len(code_by_content)) for pulse in self.pulse_contents]
+        object.__setattr__(self, "content_codes", np.array(codes, np.int64))
 
     def find_channel_state(self) -> ChannelState | None:
         """Return the state after the run, or None if no pulse outlives the run."""
@@ -120,16 +120,16 @@ class Track:
         has_ended = end <= 0
         start = np.where(has_ended, -INFINITE_TICK, np.where(is_flat, np.maximum(start, -1), start))
         end = np.where(has_ended, 0, np.minimum(end, count))
-        rows = np.column_stack([start, end, self.codes[i], self.phases[i]])
+        rows = np.column_stack([start, end, self.content_codes[i], self.phases[i]])
         rows[(pulse_indices >= end_pulses) | (has_ended & ~self.waves.is_held[i])] = -INFINITE_TICK
         return rows
 
     def _describe_pulse(self, i: int, first: int, count: int) -> tuple[Any, ...] | None:
         start, end = int(self.starts[i]) - first, int(self.ends[i]) - first
         if end <= 0:  # after its end, only the last sample of a held pulse matters
-            return (None, self.contents[i], int(self.phases[i])) if self.waves.is_held[i] else None
+            return (None, self.pulse_contents[i], int(self.phases[i])) if self.waves.is_held[i] else None
         start = max(start, -1) if self._is_flat(i) else start
-        return start, min(end, count), self.contents[i], int(self.phases[i])
+        return start, min(end, count), self.pulse_contents[i], int(self.phases[i])
 
     def compute_samples(
         self, envelope: npt.NDArray[np.int16], first: int, count: int
@@ -162,17 +162,21 @@ class Track:
             return real_part * gain >> 15
         if source not in {PRODUCT, INPUT}:
             return np.zeros(count, np.int64)
-        positions = self.waves.address[i] * self._samples_per_tick(i) + sample_numbers % self.periods[i]
+        positions = self.waves.address[i] * self._get_samples_per_tick(i) + sample_numbers % self.periods[i]
         envelope_samples: npt.NDArray[np.int64] = envelope[positions % len(envelope)].astype(np.int64)
-        shape = envelope_samples[:, 0] if source == INPUT else self._mix(i, sample_numbers, envelope_samples)
+        shape = (
+            envelope_samples[:, 0]
+            if source == INPUT
+            else self._mix_envelope(i, sample_numbers, envelope_samples)
+        )
         return shape * gain >> 15
 
-    def _mix(self, i: int, sample_numbers: Samples, envelope_samples: Samples) -> Samples:
+    def _mix_envelope(self, i: int, sample_numbers: Samples, envelope_samples: Samples) -> Samples:
         """Return the real part of envelope samples (n, 2) multiplied by the oscillator."""
         real_part, imaginary_part = self._compute_oscillator(i, sample_numbers)
         return (real_part * envelope_samples[:, 0] - imaginary_part * envelope_samples[:, 1]) >> 16
 
-    def _samples_per_tick(self, i: int) -> int:
+    def _get_samples_per_tick(self, i: int) -> int:
         return int(self.periods[i] // max(self.waves.length[i], 1))
 
     def _compute_oscillator(self, i: int, sample_numbers: Samples) -> tuple[Samples, Samples]:

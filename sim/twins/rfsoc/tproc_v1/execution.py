@@ -16,7 +16,7 @@ from sim.twins.rfsoc.processor import (
     ProgramError,
     ReadInput,
     Run,
-    describe_endless,
+    describe_endless_program,
 )
 from sim.twins.rfsoc.tproc_v1 import machine
 from sim.twins.rfsoc.tproc_v1.compiled import IS_COMPILED
@@ -65,7 +65,7 @@ class Execution:
         self._state = _to_machine(_make_first_state(memories.depth))
         self._sent_words = _to_machine(np.zeros(INITIAL_CAPACITY * machine.SENT_STRIDE, np.int64))
         self._stored_words = _to_machine(np.zeros(INITIAL_CAPACITY * machine.STORED_STRIDE, np.int64))
-        self.has_read = False
+        self.has_read_input = False
         """True if the program has read an input port. Another run may then differ."""
 
     def collect_events(self) -> Run:
@@ -81,19 +81,19 @@ class Execution:
             self._data_ports,
         )
 
-    def complete(self, read: ReadInput, limits: Limits) -> Run:
+    def run_to_end(self, read_input: ReadInput, limits: Limits) -> Run:
         """Execute the program to its end. Raise `ProgramError`; memory changes before the error are kept."""
         try:
             while (status := self._execute(limits.max_instructions)) != machine.ENDED:
-                self._handle_stop(status, read, limits)
+                self._continue_or_raise(status, read_input, limits)
         finally:
             self._store_memories()
         self._state[machine.TICK] += 1
         return self.collect_events()
 
-    def _handle_stop(self, status: int, read: ReadInput, limits: Limits) -> None:
+    def _continue_or_raise(self, status: int, read_input: ReadInput, limits: Limits) -> None:
         if status == machine.READING:
-            self._take_input(read)
+            self._execute_read(read_input)
         elif status == machine.BUFFERS_FULL and self._count_events() < limits.max_events:
             self._grow_buffers()
         else:
@@ -115,26 +115,26 @@ class Execution:
             limit,
         )
 
-    def _take_input(self, read: ReadInput) -> None:
-        """Execute the instruction `read`. Ports 4 to 7 do not exist, and their value is 0."""
+    def _execute_read(self, read_input: ReadInput) -> None:
+        """Execute the instruction `read_input`. Ports 4 to 7 do not exist, and their value is 0."""
         row = self._state[machine.PC] * FIELD_COUNT
         channel, half = (
             int(self._decoded_program[row + CHANNEL]),
             int(self._decoded_program[row + OPERATION] == UPPER_HALF_OPERATION),
         )
         tick = int(self._state[machine.TICK]) + 1
-        value = read(channel, half, tick) & machine.WORD_MASK if channel < INPUT_COUNT else 0
+        value = read_input(channel, half, tick) & machine.WORD_MASK if channel < INPUT_COUNT else 0
         machine.write_register(self._registers, self._decoded_program[row + A], value)
         self._state[machine.PC] += 1
         self._state[machine.TICK] += READ_TICKS
         self._state[machine.STEP_COUNT] += 1
-        self.has_read = True
+        self.has_read_input = True
 
     def _grow_buffers(self) -> None:
         if (self._state[machine.SENT_COUNT] + 1) * machine.SENT_STRIDE > len(self._sent_words):
-            self._sent_words = _double(self._sent_words)
+            self._sent_words = _double_capacity(self._sent_words)
         else:
-            self._stored_words = _double(self._stored_words)
+            self._stored_words = _double_capacity(self._stored_words)
 
     def _store_memories(self) -> None:
         """Copy registers, data and stack back to the memories, because they outlive the run."""
@@ -163,7 +163,7 @@ class Execution:
             machine.LIMIT_REACHED: f"{steps} instructions",
             machine.BUFFERS_FULL: f"{self._count_events()} words sent and stored",
         }
-        return describe_endless(progress[status], steps) if status in progress else ""
+        return describe_endless_program(progress[status], steps) if status in progress else ""
 
 
 def _to_machine(array: Array) -> Any:
@@ -175,7 +175,7 @@ def _to_array(numbers: Any) -> Array:
     return np.asarray(numbers, np.int64)
 
 
-def _double(numbers: Any) -> Any:
+def _double_capacity(numbers: Any) -> Any:
     larger = np.zeros(2 * len(numbers), np.int64)
     larger[: len(numbers)] = numbers
     return _to_machine(larger)

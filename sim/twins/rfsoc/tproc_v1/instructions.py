@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Kind(IntEnum):
+class InstructionKind(IntEnum):
     """Kind of an instruction. Opcodes of the same kind differ only in their second operand."""
 
     UNKNOWN = 0
@@ -45,7 +45,7 @@ class Instruction:
 
     name: str
     opcode: int
-    kind: Kind
+    kind: InstructionKind
     uses_immediate: bool
     """True if the operand is the immediate. A word to a channel then has 32 bits instead of 160."""
     ticks: int
@@ -53,38 +53,38 @@ class Instruction:
     `ctrl.sv`)."""
 
 
-_TABLE = (
-    Instruction("pushi", 0x10, Kind.PUSH, uses_immediate=True, ticks=2),
-    Instruction("popi", 0x11, Kind.POP, uses_immediate=True, ticks=4),
-    Instruction("mathi", 0x12, Kind.CALCULATE, uses_immediate=True, ticks=5),
-    Instruction("seti", 0x13, Kind.SEND, uses_immediate=True, ticks=4),
-    Instruction("synci", 0x14, Kind.SYNC, uses_immediate=True, ticks=3),
-    Instruction("waiti", 0x15, Kind.WAIT, uses_immediate=True, ticks=7),
-    Instruction("bitwi", 0x16, Kind.CALCULATE, uses_immediate=True, ticks=5),
-    Instruction("memri", 0x17, Kind.FETCH, uses_immediate=True, ticks=4),
-    Instruction("memwi", 0x18, Kind.STORE, uses_immediate=True, ticks=2),
-    Instruction("regwi", 0x19, Kind.ASSIGN, uses_immediate=True, ticks=2),
-    Instruction("setbi", 0x1A, Kind.SEND, uses_immediate=True, ticks=4),
-    Instruction("loopnz", 0x30, Kind.LOOP, uses_immediate=False, ticks=3),
-    Instruction("condj", 0x31, Kind.BRANCH, uses_immediate=False, ticks=4),
-    Instruction("end", 0x3F, Kind.END, uses_immediate=False, ticks=1),
-    Instruction("math", 0x50, Kind.CALCULATE, uses_immediate=False, ticks=5),
-    Instruction("set", 0x51, Kind.SEND, uses_immediate=False, ticks=4),
-    Instruction("sync", 0x52, Kind.SYNC, uses_immediate=False, ticks=3),
-    Instruction("read", 0x53, Kind.READ, uses_immediate=False, ticks=2),
-    Instruction("wait", 0x54, Kind.WAIT, uses_immediate=False, ticks=7),
-    Instruction("bitw", 0x55, Kind.CALCULATE, uses_immediate=False, ticks=5),
-    Instruction("memr", 0x56, Kind.FETCH, uses_immediate=False, ticks=4),
-    Instruction("memw", 0x57, Kind.STORE, uses_immediate=False, ticks=2),
-    Instruction("setb", 0x58, Kind.SEND, uses_immediate=False, ticks=4),
+_INSTRUCTION_TABLE = (
+    Instruction("pushi", 0x10, InstructionKind.PUSH, uses_immediate=True, ticks=2),
+    Instruction("popi", 0x11, InstructionKind.POP, uses_immediate=True, ticks=4),
+    Instruction("mathi", 0x12, InstructionKind.CALCULATE, uses_immediate=True, ticks=5),
+    Instruction("seti", 0x13, InstructionKind.SEND, uses_immediate=True, ticks=4),
+    Instruction("synci", 0x14, InstructionKind.SYNC, uses_immediate=True, ticks=3),
+    Instruction("waiti", 0x15, InstructionKind.WAIT, uses_immediate=True, ticks=7),
+    Instruction("bitwi", 0x16, InstructionKind.CALCULATE, uses_immediate=True, ticks=5),
+    Instruction("memri", 0x17, InstructionKind.FETCH, uses_immediate=True, ticks=4),
+    Instruction("memwi", 0x18, InstructionKind.STORE, uses_immediate=True, ticks=2),
+    Instruction("regwi", 0x19, InstructionKind.ASSIGN, uses_immediate=True, ticks=2),
+    Instruction("setbi", 0x1A, InstructionKind.SEND, uses_immediate=True, ticks=4),
+    Instruction("loopnz", 0x30, InstructionKind.LOOP, uses_immediate=False, ticks=3),
+    Instruction("condj", 0x31, InstructionKind.BRANCH, uses_immediate=False, ticks=4),
+    Instruction("end", 0x3F, InstructionKind.END, uses_immediate=False, ticks=1),
+    Instruction("math", 0x50, InstructionKind.CALCULATE, uses_immediate=False, ticks=5),
+    Instruction("set", 0x51, InstructionKind.SEND, uses_immediate=False, ticks=4),
+    Instruction("sync", 0x52, InstructionKind.SYNC, uses_immediate=False, ticks=3),
+    Instruction("read", 0x53, InstructionKind.READ, uses_immediate=False, ticks=2),
+    Instruction("wait", 0x54, InstructionKind.WAIT, uses_immediate=False, ticks=7),
+    Instruction("bitw", 0x55, InstructionKind.CALCULATE, uses_immediate=False, ticks=5),
+    Instruction("memr", 0x56, InstructionKind.FETCH, uses_immediate=False, ticks=4),
+    Instruction("memw", 0x57, InstructionKind.STORE, uses_immediate=False, ticks=2),
+    Instruction("setb", 0x58, InstructionKind.SEND, uses_immediate=False, ticks=4),
 )
 
-INSTRUCTIONS = {instruction.opcode: instruction for instruction in _TABLE}
+INSTRUCTIONS = {instruction.opcode: instruction for instruction in _INSTRUCTION_TABLE}
 """Instructions by opcode."""
 
 FIELD_COUNT = 16
 """Number of fields of a decoded instruction, in the order below. Compiled code on disk depends on this constant and on
-`Kind`, but is rebuilt only when `machine.py` changes."""
+`InstructionKind`, but is rebuilt only when `machine.py` changes."""
 KIND, TICKS, USES_IMMEDIATE, OPERATION, CHANNEL, A, B, C, D, E, F, G, IMMEDIATE_VALUE, TARGET = range(14)
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from sim.twins.rfsoc.tproc_v1 import instructions as field
 from sim.twins.rfsoc.tproc_v1.compiled import compile_function
-from sim.twins.rfsoc.tproc_v1.instructions import FIELD_COUNT, Kind
+from sim.twins.rfsoc.tproc_v1.instructions import FIELD_COUNT, InstructionKind
 
 Numbers: TypeAlias = MutableSequence[int]
 
@@ -39,10 +39,15 @@ RUNNING, ENDED, READING, UNKNOWN, OUTSIDE, OVERFLOW, UNDERFLOW, LIMIT_REACHED, B
 """Reason why the machine stopped: none (it continues); `end`; it needs a word of an input port; an unknown opcode; an
 address outside the program; a full or an empty stack; too many instructions; no capacity for more events."""
 
-_ASSIGN, _FETCH, _STORE = int(Kind.ASSIGN), int(Kind.FETCH), int(Kind.STORE)
-_CALCULATE, _PUSH, _POP = int(Kind.CALCULATE), int(Kind.PUSH), int(Kind.POP)
-_SYNC, _SEND, _WAIT = int(Kind.SYNC), int(Kind.SEND), int(Kind.WAIT)
-_LOOP, _BRANCH, _READ, _END = int(Kind.LOOP), int(Kind.BRANCH), int(Kind.READ), int(Kind.END)
+_ASSIGN, _FETCH, _STORE = int(InstructionKind.ASSIGN), int(InstructionKind.FETCH), int(InstructionKind.STORE)
+_CALCULATE, _PUSH, _POP = int(InstructionKind.CALCULATE), int(InstructionKind.PUSH), int(InstructionKind.POP)
+_SYNC, _SEND, _WAIT = int(InstructionKind.SYNC), int(InstructionKind.SEND), int(InstructionKind.WAIT)
+_LOOP, _BRANCH, _READ, _END = (
+    int(InstructionKind.LOOP),
+    int(InstructionKind.BRANCH),
+    int(InstructionKind.READ),
+    int(InstructionKind.END),
+)
 _KIND, _TICKS, _USES_IMMEDIATE, _OPERATION = field.KIND, field.TICKS, field.USES_IMMEDIATE, field.OPERATION
 _CHANNEL, _A, _B, _C, _D, _E = field.CHANNEL, field.A, field.B, field.C, field.D, field.E
 _F, _G, _IMMEDIATE_VALUE, _TARGET = field.F, field.G, field.IMMEDIATE_VALUE, field.TARGET
@@ -180,8 +185,8 @@ def send_word(
     """Send a word of 160 or 32 bits to a channel. If the queue is full, the instruction takes longer."""
     channel = code[row + _CHANNEL]
     due_tick = (state[TIME_OFFSET] + get_operand(code, row, registers, _C)) & TIME_MASK
-    earliest = state[TICK] - 2
-    state[TICK] += enqueue_word(queues, channel, earliest, due_tick) - earliest
+    earliest_tick = state[TICK] - 2
+    state[TICK] += enqueue_word(queues, channel, earliest_tick, due_tick) - earliest_tick
     position = state[SENT_COUNT] * SENT_STRIDE
     sent_words[position], sent_words[position + 1] = channel, queues[channel * QUEUE_STRIDE + LAST_TICK]
     sent_words[position + 2] = registers[code[row + _B]]

@@ -49,7 +49,7 @@ class TprocV1:
         self._data_ports = frozenset(data_ports)
         self._pmem_words = pmem_words
         self._memories = Memories.make_empty(dmem_words)
-        self._runs_with_input = 0
+        self._input_run_count = 0
         self._execution: Execution | None = None
         self._set_program(np.zeros(0, np.uint64))
 
@@ -60,8 +60,8 @@ class TprocV1:
         Equal contents give equal numbers. Repetitions of a program (QICK's rounds) therefore have the same number if
         the shot counter is cleared before each. After a run that has read an input port, the number changes.
         """
-        digest = blake2b(self._program + self._memories.compute_fingerprint(), digest_size=8)
-        digest.update(self._runs_with_input.to_bytes(8))
+        digest = blake2b(self._program_digest + self._memories.compute_fingerprint(), digest_size=8)
+        digest.update(self._input_run_count.to_bytes(8))
         return int.from_bytes(digest.digest())
 
     def load_bin_program(self, binprog: Any, *, load_mem: bool = True) -> None:
@@ -100,21 +100,23 @@ class TprocV1:
         self._memories.registers[:] = 0
         self._memories.depth = 0
 
-    def run(self, read: ReadInput) -> Run:
+    def run(self, read_input: ReadInput) -> Run:
         """Execute the program from its beginning. Raise `ProgramError` (see `Processor.run`).
 
-        `read` is called at every `read` instruction, and may call `collect_events()`.
+        `read_input` is called at every `read_input` instruction, and may call `collect_events()`.
         """
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
 
-        default = INSTRUCTION_LIMIT if compiled.IS_COMPILED else UNCOMPILED_INSTRUCTION_LIMIT
-        limits = Limits(self.instruction_limit or default, self.event_limit)
-        self._execution = Execution(self._words, self._code, self._memories, self._data_ports)
+        default_limit = INSTRUCTION_LIMIT if compiled.IS_COMPILED else UNCOMPILED_INSTRUCTION_LIMIT
+        limits = Limits(self.instruction_limit or default_limit, self.event_limit)
+        self._execution = Execution(
+            self._program_words, self._decoded_program, self._memories, self._data_ports
+        )
         try:
-            return self._execution.complete(read, limits)
+            return self._execution.run_to_end(read_input, limits)
         finally:
-            self._runs_with_input += self._execution.has_read
+            self._input_run_count += self._execution.has_read_input
             self._execution = None
 
     def collect_events(self) -> Run:
@@ -126,9 +128,9 @@ class TprocV1:
         return self._execution.collect_events()
 
     def _set_program(self, words: npt.NDArray[np.uint64]) -> None:
-        self._words = words
-        self._code = decode(words)
-        self._program = blake2b(words.tobytes()).digest()
+        self._program_words = words
+        self._decoded_program = decode(words)
+        self._program_digest = blake2b(words.tobytes()).digest()
 
     def _get_block(self, mem_sel: str, length: int, addr: int) -> npt.NDArray[np.int64]:
         if mem_sel != "dmem":

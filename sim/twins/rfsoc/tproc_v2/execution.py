@@ -79,11 +79,11 @@ class Execution:
             )
         )
 
-    def answer_read(self, read: ReadInput) -> None:
+    def answer_read(self, read_input: ReadInput) -> None:
         """Read the input port that the program requests, and put both halves into registers of the program."""
-        port, now = int(self._state[cells.INPUT_PORT]), int(compute_tick(self._state))
+        port, now_tick = int(self._state[cells.INPUT_PORT]), int(compute_tick(self._state))
         for half in (0, 1):
-            self._registers[8 + half] = read(port, half, now) & cells.WORD_MASK
+            self._registers[8 + half] = read_input(port, half, now_tick) & cells.WORD_MASK
 
     def collect_records(self) -> None:
         """Move the records of the machine to the result, and clear them."""
@@ -100,10 +100,10 @@ class Execution:
         """Return all collected events as a `Run`, each kind in order of time."""
         table = np.concatenate(self._collected_records)
         return Run(
-            writes=_make_writes(table[table[:, 0] == cells.WAVE_OUT]),
-            pins=_make_pins(table[table[:, 0] <= cells.TRIGGER_PIN]),
-            counts=_make_counts(table[table[:, 0] == cells.COUNTER]),
-            end=int(compute_tick(self._state)),
+            port_writes=_make_writes(table[table[:, 0] == cells.WAVE_OUT]),
+            pin_events=_make_pins(table[table[:, 0] <= cells.TRIGGER_PIN]),
+            counter_events=_make_counts(table[table[:, 0] == cells.COUNTER]),
+            end_tick=int(compute_tick(self._state)),
         )
 
 

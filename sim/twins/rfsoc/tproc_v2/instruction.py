@@ -74,7 +74,7 @@ SIMULATED_STATUS = 0x700F
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class InstructionWord:
     """The fields of an instruction, with the names of the hardware."""
 
     header: int
@@ -127,10 +127,10 @@ def _extract_literal(word: int, df: int) -> int:
     return (value - ((value >> (width - 1)) << width)) & 0xFFFF_FFFF
 
 
-def split_word(word: int) -> Word:
+def split_word(word: int) -> InstructionWord:
     """Split a 72-bit word into its fields."""
     df = extract_bits(word, 67, 66)
-    return Word(
+    return InstructionWord(
         header=extract_bits(word, 71, 69),
         ai=extract_bits(word, 68, 68),
         df=df,
@@ -175,10 +175,10 @@ _EFFECT_BITS = {
 }
 
 
-def find_needed_cells(word: Word, *, to_memory: bool) -> int:
+def find_needed_cells(word: InstructionWord, *, to_memory: bool) -> int:
     """Return a bit mask of the cells, from READY_FLAG, that an instruction waits for before it starts."""
     sources = {word.left, word.right}
-    needs_by_cell = {
+    is_needed_by_cell = {
         READY_FLAG: word.is_conditional and word.cond,
         READY_PORT: word.header == PORT_HEADER,
         READY_WAVE: to_memory,
@@ -186,17 +186,17 @@ def find_needed_cells(word: Word, *, to_memory: bool) -> int:
         READY_UNIT: sources & {6, 7, 10, 11},
         READY_INPUT: sources & {8, 9},
     }
-    return sum(1 << (cell - READY_FLAG) for cell, is_needed in needs_by_cell.items() if is_needed)
+    return sum(1 << (cell - READY_FLAG) for cell, is_needed in is_needed_by_cell.items() if is_needed)
 
 
-def find_address_effects(word: Word) -> int:
+def find_address_effects(word: InstructionWord) -> int:
     """Return a bit mask of the effects (EFFECT_CELL) that an instruction has even if its condition does not hold."""
     effect = "w" if word.rd >> 5 == WAVE_REGISTERS >> 5 else EFFECT_BY_ADDRESS.get(word.rd)
     effect_mask = _EFFECT_BITS[effect] if effect else 0
     return effect_mask | (_EFFECT_BITS["random read"] if 1 in {word.left, word.right} else 0)
 
 
-def find_effects(word: Word, *, to_port: bool, source: int) -> int:
+def find_effects(word: InstructionWord, *, to_port: bool, source: int) -> int:
     """Return a bit mask of the effects (EFFECT_CELL) of an executed instruction."""
     has_effect_by_name = {
         "flags": word.uf and word.header in {CFG, BRANCH, REGISTER, MEMORY, PORT_HEADER},
@@ -236,7 +236,7 @@ def _find_address_register(address: int, register_count: int) -> int:
     return _find_source_register(address & 63, register_count)
 
 
-def _find_control_action(word: Word) -> tuple[int, int]:
+def _find_control_action(word: InstructionWord) -> tuple[int, int]:
     """Return the action and operation of a command for an internal unit: time, flag, multiplier or divider."""
     unit_code, operation = extract_bits(word.low | word.uf << 4 | word.to << 5 | word.so << 6, 6, 4), word.low
     if unit_code == 0:
@@ -248,7 +248,7 @@ def _find_control_action(word: Word) -> tuple[int, int]:
     return (DIVIDE if unit_code == 3 else UNKNOWN), operation
 
 
-def _find_action(word: Word) -> tuple[int, int]:
+def _find_action(word: InstructionWord) -> tuple[int, int]:
     """Return the action of a word (in addition to its calculation), and its operation number."""
     if word.header == CONTROL:
         return _find_control_action(word)
@@ -264,14 +264,14 @@ def _find_action(word: Word) -> tuple[int, int]:
     return actions.get(word.header, UNKNOWN), 0
 
 
-def _find_alu_operation(word: Word) -> int:
+def _find_alu_operation(word: InstructionWord) -> int:
     """Return the operation of the arithmetic unit: one of 16 for REG_WR op, one of 4 for other instructions."""
     if word.header == REGISTER and not word.so and not word.to:
         return word.low
     return (word.low & 3) << 1
 
 
-def _reads_status(word: Word) -> bool:
+def _reads_status(word: InstructionWord) -> bool:
     """Return True if an instruction reads bits of `s_status` that belong to ports or peripherals."""
     if S_STATUS not in {word.left, word.right}:
         return False
@@ -279,7 +279,7 @@ def _reads_status(word: Word) -> bool:
     return not (is_masked and word.literal | SIMULATED_STATUS == SIMULATED_STATUS)
 
 
-def _find_register_write(word: Word, register_count: int) -> tuple[int, int]:
+def _find_register_write(word: InstructionWord, register_count: int) -> tuple[int, int]:
     """Return the register that an instruction writes (-1 for none) and the source of the value."""
     if word.header == REGISTER and not word.loads_wave:
         return _find_destination_register(word.rd, register_count), word.so << 1 | word.to
@@ -289,7 +289,7 @@ def _find_register_write(word: Word, register_count: int) -> tuple[int, int]:
     ), FROM_LITERAL if word.rdi else FROM_ALU
 
 
-def _find_wave_targets(word: Word) -> tuple[int, int, int]:
+def _find_wave_targets(word: InstructionWord) -> tuple[int, int, int]:
     """Return whether a wave is written to a port, to the wave memory, and to the wave registers."""
     loads = int(word.loads_wave)
     stores = int(word.header == MEMORY and word.so == 1)
@@ -300,7 +300,7 @@ def _find_wave_targets(word: Word) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=65536)
-def decode(word: int, register_count: int = 32) -> tuple[int, ...]:
+def decode_instruction(word: int, register_count: int = 32) -> tuple[int, ...]:
     """Return the row of a 72-bit word. `register_count` is the number of data registers of the firmware.
 
     Every word can be decoded. An instruction that is not simulated is refused when it is executed, not when it is
@@ -347,7 +347,7 @@ def decode(word: int, register_count: int = 32) -> tuple[int, ...]:
     )
 
 
-def describe_refused(word: int) -> str:
+def describe_refused_instruction(word: int) -> str:
     """Return the assembler's name of an instruction that is not simulated."""
     action, operation = _find_action(split_word(word))
     if action == TIME_CHANGE:

@@ -292,9 +292,9 @@ def compute_tick(state: Cells) -> int:
     return state[CYCLE] * state[RATIO_TICKS] // state[RATIO_CYCLES]
 
 
-def wait_until(time: int, state: Cells) -> None:
+def stall_until(tick: int, state: Cells) -> None:
     """Stall the core until a tick. Do nothing if the tick has passed."""
-    state[CYCLE] = max(state[CYCLE], -(-time * state[RATIO_CYCLES] // state[RATIO_TICKS]))
+    state[CYCLE] = max(state[CYCLE], -(-tick * state[RATIO_CYCLES] // state[RATIO_TICKS]))
 
 
 def stall_until_ready(needed_mask: int, state: Cells) -> None:
@@ -326,18 +326,18 @@ def mark_ready(effect_mask: int, cycle: int, state: Cells) -> None:
         effect += 1
 
 
-def append_record(kind: int, port: int, time: int, value: int, state: Cells, records: Cells) -> None:
+def append_record(kind: int, port: int, tick: int, value: int, state: Cells, records: Cells) -> None:
     """Append a record of an event that is visible outside the processor."""
     base = state[RECORD_COUNT] * RECORD_LENGTH
     records[base] = kind
     records[base + 1] = port
-    records[base + 2] = time
+    records[base + 2] = tick
     records[base + 3] = value
     state[RECORD_COUNT] += 1
 
 
 def enqueue_word(
-    queue: int, scheduled: int, state: Cells, departure_ticks: Cells, pushed_counts: Cells
+    queue: int, scheduled_tick: int, state: Cells, departure_ticks: Cells, pushed_counts: Cells
 ) -> int:
     """Put a word into the queue of its port, and return the tick at which it leaves.
 
@@ -346,14 +346,14 @@ def enqueue_word(
     """
     count, depth = pushed_counts[queue], state[QUEUE_DEPTH]
     base = queue * depth
-    time = max(scheduled, compute_tick(state))
+    departure_tick = max(scheduled_tick, compute_tick(state))
     if count:
-        time = max(time, departure_ticks[base + (count - 1) % depth] + MIN_SPACING_TICKS)
-    departure_ticks[base + count % depth] = time
+        departure_tick = max(departure_tick, departure_ticks[base + (count - 1) % depth] + MIN_SPACING_TICKS)
+    departure_ticks[base + count % depth] = departure_tick
     pushed_counts[queue] = count + 1
     if count + 1 >= depth:
-        wait_until(departure_ticks[base + (count + 1) % depth], state)
-    return time
+        stall_until(departure_ticks[base + (count + 1) % depth], state)
+    return departure_tick
 
 
 def compute_scheduled_tick(code: Cells, row: int, registers: Cells, state: Cells) -> int:
@@ -374,7 +374,7 @@ def read_operand(index: int, registers: Cells, state: Cells) -> int:
     return registers[index]
 
 
-def is_met(condition: int, registers: Cells, state: Cells) -> bool:
+def is_condition_met(condition: int, registers: Cells, state: Cells) -> bool:
     """Return True if a condition holds: always, Z, S, NZ, NS, F, NF, never."""
     if condition == 0:
         return True
@@ -478,10 +478,10 @@ def execute_branch(code: Cells, row: int, result: int, registers: Cells, state: 
     target = code[row + ADDRESS] if code[row + ADDRESS_IS_LITERAL] else registers[S_ADDRESS]
     if action == CALL:
         return execute_call(target, state)
-    updates = code[row + UPDATES_FLAGS]
-    if target == state[PC] and not updates:
+    updates_flags = code[row + UPDATES_FLAGS]
+    if target == state[PC] and not updates_flags:
         return execute_self_jump(code[row + CONDITION], registers, state)
-    if updates and is_polling_time(code, row, target, state):
+    if updates_flags and is_polling_time(code, row, target, state):
         skip_polling(-convert_to_signed(result), 3 if target == state[PC] else 6, state)
     return take_jump(target, state)
 
@@ -515,10 +515,10 @@ def transfer_wave(
     records: Cells,
 ) -> int:
     """Move six words between port, wave memory and wave registers. The memory is read before it is written."""
-    size = len(wmem) // WAVE_WORDS
+    wave_count = len(wmem) // WAVE_WORDS
     position = (
         (code[row + ADDRESS] if code[row + ADDRESS_IS_LITERAL] else registers[code[row + ADDRESS]])
-        % size
+        % wave_count
         * WAVE_WORDS
     )
     base = state[RECORD_COUNT] * RECORD_LENGTH + 3
@@ -533,12 +533,12 @@ def transfer_wave(
             registers[WAVE_REGISTERS + word] = wave_word
     if not code[row + TO_PORT]:
         return CONTINUE
-    scheduled = compute_scheduled_tick(code, row, registers, state)
-    if scheduled >> 47:
+    scheduled_tick = compute_scheduled_tick(code, row, registers, state)
+    if scheduled_tick >> 47:
         return TOO_EARLY
     port = code[row + PORT]
-    time = enqueue_word(port, scheduled, state, departure_ticks, pushed_counts)
-    append_record(WAVE_OUT, port, time, records[base], state, records)
+    departure_tick = enqueue_word(port, scheduled_tick, state, departure_ticks, pushed_counts)
+    append_record(WAVE_OUT, port, departure_tick, records[base], state, records)
     return CONTINUE
 
 
@@ -559,16 +559,16 @@ def send_port_word(
     records: Cells,
 ) -> int:
     """Send a word to a data port, or a level to a trigger port (port numbers from 32)."""
-    scheduled = compute_scheduled_tick(code, row, registers, state)
-    if scheduled >> 47:
+    scheduled_tick = compute_scheduled_tick(code, row, registers, state)
+    if scheduled_tick >> 47:
         return TOO_EARLY
     port = code[row + PORT]
     value = code[row + ADDRESS] if code[row + ADDRESS_IS_LITERAL] else registers[code[row + ADDRESS]]
-    time = enqueue_word(64 + port, scheduled, state, departure_ticks, pushed_counts)
+    departure_tick = enqueue_word(64 + port, scheduled_tick, state, departure_ticks, pushed_counts)
     if port >= 32:
-        append_record(TRIGGER_PIN, port - 32, time, value & 1, state, records)
+        append_record(TRIGGER_PIN, port - 32, departure_tick, value & 1, state, records)
     else:
-        append_record(DATA_PIN, port, time, value, state, records)
+        append_record(DATA_PIN, port, departure_tick, value, state, records)
     return CONTINUE
 
 
@@ -657,13 +657,13 @@ def skip_instruction(code: Cells, row: int, state: Cells) -> int:
     """Skip an instruction whose condition does not hold. RET ignores its condition, so execute it."""
     cycle = state[CYCLE]
     if code[row + ACTION] == RETURN:
-        stop = execute_return(state)
+        stop_code = execute_return(state)
     else:
         state[PC] += 1
         state[CYCLE] += 1
-        stop = CONTINUE
+        stop_code = CONTINUE
     mark_ready(code[row + ADDRESS_EFFECTS], cycle, state)
-    return stop
+    return stop_code
 
 
 def finish_instruction(
@@ -672,22 +672,22 @@ def finish_instruction(
     result: int,
     value: int,
     cycle: int,
-    stop: int,
+    stop_code: int,
     registers: Cells,
     state: Cells,
     records: Cells,
 ) -> int:
     """Write register and flags, and return the stop code. For an error, set the program counter to the instruction."""
-    if code[row + TARGET] >= 0 and stop in (CONTINUE, READ_INPUT):
+    if code[row + TARGET] >= 0 and stop_code in (CONTINUE, READ_INPUT):
         state[LOADED_REGISTER] = code[row + TARGET]
-        stop = write_register(code[row + TARGET], value, registers, state, records) or stop
+        stop_code = write_register(code[row + TARGET], value, registers, state, records) or stop_code
     if code[row + UPDATES_FLAGS]:
         state[ZERO_FLAG] = int(result == 0)
         state[SIGN_FLAG] = result >> 31
     mark_ready(code[row + EXECUTED_EFFECTS], cycle, state)
-    if stop > READ_INPUT:
+    if stop_code > READ_INPUT:
         state[PC] = row // ROW_LENGTH
-    return stop
+    return stop_code
 
 
 def execute_instruction(
@@ -708,7 +708,7 @@ def execute_instruction(
     left = read_operand(code[row + LEFT], registers, state)
     if code[row + LEFT] == 1 and state[LFSR_MODE] == 2:
         registers[1] = compute_next_random(registers[1])
-    if not is_met(code[row + CONDITION], registers, state):
+    if not is_condition_met(code[row + CONDITION], registers, state):
         return skip_instruction(code, row, state)
     if action >= FIRST_UNSIMULATED:
         return action
@@ -723,14 +723,14 @@ def execute_instruction(
         state[CYCLE] = max(state[CYCLE], state[READY_ADDRESS])
     cycle = state[CYCLE]
     if JUMP <= action <= RETURN:
-        stop = execute_branch(code, row, result, registers, state)
+        stop_code = execute_branch(code, row, result, registers, state)
     else:
-        stop = execute_action(
+        stop_code = execute_action(
             code, row, result, registers, state, dmem, wmem, departure_ticks, pushed_counts, records
         )
         state[PC] += 1
         state[CYCLE] += 1
-    return finish_instruction(code, row, result, value, cycle, stop, registers, state, records)
+    return finish_instruction(code, row, result, value, cycle, stop_code, registers, state, records)
 
 
 def execute(
@@ -744,8 +744,8 @@ def execute(
     records: Cells,
 ) -> int:
     """Execute instructions from the current state until the processor has to act, and return the stop code."""
-    stop = CONTINUE
-    while stop == CONTINUE:
+    stop_code = CONTINUE
+    while stop_code == CONTINUE:
         if state[PC] >= state[PROGRAM_LENGTH]:
             return OUTSIDE_PROGRAM
         if state[STEP_COUNT] >= state[PAUSE_AT]:
@@ -753,7 +753,7 @@ def execute(
         if state[RECORD_COUNT] + 2 > MAX_RECORDS:
             return RECORDS_FULL
         state[STEP_COUNT] += 1
-        stop = execute_instruction(
+        stop_code = execute_instruction(
             code, registers, state, dmem, wmem, departure_ticks, pushed_counts, records
         )
-    return stop
+    return stop_code

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.twins.rfsoc.not_simulated import NotSimulated
-from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, describe_endless
+from sim.twins.rfsoc.processor import ProgramError, ReadInput, Run, describe_endless_program
 from sim.twins.rfsoc.tproc_v2 import cells, compiled, instruction
 from sim.twins.rfsoc.tproc_v2.execution import Execution
-from sim.twins.rfsoc.tproc_v2.instruction import decode
+from sim.twins.rfsoc.tproc_v2.instruction import decode_instruction
 
 COLUMN_COUNTS = {"pmem": 3, "dmem": 1, "wmem": 6}
 COLUMN_MASKS = {
@@ -105,15 +105,15 @@ class Memories:
         return self._banks[name]
 
     def _make_lines(self, name: str, data: Any) -> npt.NDArray[np.uint32]:
-        columns = self._get_bank(name).shape[1]
+        column_count = self._get_bank(name).shape[1]
         block = np.asarray(data, np.int64)
         block = block.reshape(-1, 1) if block.ndim == 1 else block
-        if block.ndim != 2 or block.shape[1] < columns:
+        if block.ndim != 2 or block.shape[1] < column_count:
             raise ProgramError(
-                f"a block for {name} must have at least {columns} words per line, not shape {block.shape}: "
+                f"a block for {name} must have at least {column_count} words per line, not shape {block.shape}: "
                 "pass (n, 8) for programs and waves, (n,) for data"
             )
-        return (block[:, :columns] & COLUMN_MASKS[name]).astype(np.uint32)
+        return (block[:, :column_count] & COLUMN_MASKS[name]).astype(np.uint32)
 
 
 class TprocV2:
@@ -230,18 +230,18 @@ class TprocV2:
         """Set registers and program counter to zero. Keep the memories and the random register."""
         self._registers = [0] * cells.REGISTER_COUNT
 
-    def run(self, read: ReadInput) -> Run:
+    def run(self, read_input: ReadInput) -> Run:
         """Execute the loaded program from its beginning to its end.
 
         Raise `ProgramError` for an invalid instruction, an address outside the program, a wait that nothing can end,
         and a program that exceeds the limit; raise `NotSimulated` for features that the twin lacks.
         """
         execution = self._make_execution()
-        stop = cells.CONTINUE
-        while stop != cells.END:
-            stop = execution.run_until_stop(self._get_pause_step(execution))
-            self._handle_stop(stop, execution, read)
-        self._finish(execution)
+        stop_code = cells.CONTINUE
+        while stop_code != cells.END:
+            stop_code = execution.run_until_stop(self._get_pause_step(execution))
+            self._continue_or_raise(stop_code, execution, read_input)
+        self._store_results(execution)
         return execution.make_run()
 
     def _make_execution(self) -> Execution:
@@ -257,11 +257,11 @@ class TprocV2:
             cells.HOST_WORDS + 1: self._host_words[1],
         }
         registers = {1: self._random_word, 6: self._host_words[0], 7: self._host_words[1], 10: 0b0101}
-        code = [number for word in words for number in decode(word, self._dreg_qty)]
+        code = [number for word in words for number in decode_instruction(word, self._dreg_qty)]
         dmem, wmem = self._memories.list_numbers("dmem"), self._memories.list_numbers("wmem")
         execution = Execution(code, registers, state, dmem, wmem)
         if compiled.is_ready():
-            self._compile(execution)
+            self._switch_to_compiled_code(execution)
         return execution
 
     def _get_pause_step(self, execution: Execution) -> int:
@@ -279,29 +279,29 @@ class TprocV2:
             INSTRUCTION_LIMIT if execution.is_compiled else UNCOMPILED_INSTRUCTION_LIMIT
         )
 
-    def _compile(self, execution: Execution) -> None:
+    def _switch_to_compiled_code(self, execution: Execution) -> None:
         executor = compiled.get_executor()
         if executor is not None:
             execution.use_compiled_code(executor)
 
-    def _handle_stop(self, stop: int, execution: Execution, read: ReadInput) -> None:
+    def _continue_or_raise(self, stop_code: int, execution: Execution, read_input: ReadInput) -> None:
         """Do what the stop code requests, or raise the error that it means."""
-        if stop in {cells.END, cells.RECORDS_FULL}:
+        if stop_code in {cells.END, cells.RECORDS_FULL}:
             execution.collect_records()
-        elif stop == cells.READ_INPUT:
-            execution.answer_read(read)
-        elif stop == cells.PAUSE and execution.step_count < self._get_limit(execution):
-            self._compile(execution)
-        elif stop == cells.PAUSE:
-            message = describe_endless(f"{execution.step_count} instructions", execution.step_count)
+        elif stop_code == cells.READ_INPUT:
+            execution.answer_read(read_input)
+        elif stop_code == cells.PAUSE and execution.step_count < self._get_limit(execution):
+            self._switch_to_compiled_code(execution)
+        elif stop_code == cells.PAUSE:
+            message = describe_endless_program(f"{execution.step_count} instructions", execution.step_count)
             raise ProgramError(f"at address {execution.address}: {message}; does it end with end()?")
         else:
             word = self._memories.list_instructions(self._program_length)[
                 execution.address : execution.address + 1
             ]
-            raise make_error(stop, execution.address, word[0] if word else None, self._program_length)
+            raise make_error(stop_code, execution.address, word[0] if word else None, self._program_length)
 
-    def _finish(self, execution: Execution) -> None:
+    def _store_results(self, execution: Execution) -> None:
         """Store registers and memories after a run. If this can change the next run, `version` changes."""
         self._registers = execution.list_registers()
         self._change_count += self._random_word != self._registers[1]
@@ -310,7 +310,7 @@ class TprocV2:
         self._memories.replace_contents("wmem", execution.wmem)
 
 
-def make_error(stop: int, address: int, word: int | None, length: int) -> Exception:
+def make_error(stop_code: int, address: int, word: int | None, length: int) -> Exception:
     """Return the exception for a stop code at an address. `word` is its instruction, or None outside the program."""
     if word is None:
         return ProgramError(
@@ -318,9 +318,10 @@ def make_error(stop: int, address: int, word: int | None, length: int) -> Except
             "and keep jumps inside it"
         )
     location = f"the instruction at address {address} (word 0x{word:018x})"
-    if stop in _ERROR_REASONS:
-        return ProgramError(f"{location} {_ERROR_REASONS[stop]}")
+    if stop_code in _ERROR_REASONS:
+        return ProgramError(f"{location} {_ERROR_REASONS[stop_code]}")
     feature, hint = _UNSIMULATED_FEATURES.get(
-        stop, (instruction.describe_refused(word), "leave it out of the program, or use a board")
+        stop_code,
+        (instruction.describe_refused_instruction(word), "leave it out of the program, or use a board"),
     )
     return NotSimulated(f"{feature}, {location},", hint)

@@ -34,9 +34,9 @@ def load_figure(number: int) -> Figure[Scale]:
 def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
     """Return the given tables, which are keyed by figure number, as sections of a JSON document."""
     names = {1: "table", 2: "cost", 3: "sensitivity"}
-    return {names[number]: [_describe(row) for row in table.records] for number, table in tables.items()}
+    return {names[number]: [_describe_row(row) for row in table.records] for number, table in tables.items()}
 
 
-def _describe(row: Record) -> dict[str, Any]:
-    counts = ("gbps", "topoopt_last", "of")
-    return {name: int(cell) if name in counts else cell for name, cell in row.items()}
+def _describe_row(row: Record) -> dict[str, Any]:
+    count_columns = ("gbps", "topoopt_last", "of")
+    return {name: int(cell) if name in count_columns else cell for name, cell in row.items()}

@@ -26,9 +26,9 @@ from testbed.design.reproductions.mixnet.models import JOBS, SERVER_GPUS, SETTIN
 from testbed.design.reproductions.mixnet.setup import Scale
 
 SERVER_COUNT = 128
-CLAIMS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
+CLAIMED_RATIOS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
 """Performance per dollar relative to a fat-tree, by rate in Gbit/s: range over the four models (abstract)."""
-EXPECTED = {100: (1.31, 1.61), 400: (2.06, 2.44)}
+CORRECTED_RATIOS = {100: (1.31, 1.61), 400: (2.06, 2.44)}
 """The same range, computed with the corrected formula from the published times."""
 
 _COLUMNS = (
@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 
 
-def compute_network_usd(design: str, gbps: float, servers: int = SERVER_COUNT) -> float:
+def compute_network_usd(design: str, gbps: float, server_count: int = SERVER_COUNT) -> float:
     """Return the price in US dollars of a network of servers with eight NICs each.
 
     Totals for 128 servers at 100 Gbit/s, in millions; they equal the published totals:
@@ -63,7 +63,7 @@ def compute_network_usd(design: str, gbps: float, servers: int = SERVER_COUNT) -
             "fibre": 3 * packet_nics + circuit_nics,
         },
     }
-    return servers * sum(
+    return server_count * sum(
         number * (find_fibre_price(PRICES) if part == "fibre" else find_price(part, gbps, PRICES))
         for part, number in counts[design].items()
     )
@@ -85,23 +85,27 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    return tuple(_compare_all(table))
+    return tuple(_yield_comparisons(table))
 
 
-def _compare_all(table: Table) -> Iterator[Comparison]:
+def _yield_comparisons(table: Table) -> Iterator[Comparison]:
     for gbps in table.list_values("gbps"):
-        if gbps not in CLAIMS:
+        if gbps not in CLAIMED_RATIOS:
             continue
         rows_at_rate = table.select_rows(gbps=gbps)
-        for column, times in (("published_ratio", "published times"), ("our_ratio", "our times")):
-            for name, choose, claim, expected in zip(
-                ("least", "most"), (min, max), CLAIMS[int(gbps)], EXPECTED[int(gbps)], strict=True
+        for column, times_label in (("published_ratio", "published times"), ("our_ratio", "our times")):
+            for name, choose_extreme, claimed_ratio, corrected_ratio in zip(
+                ("least", "most"),
+                (min, max),
+                CLAIMED_RATIOS[int(gbps)],
+                CORRECTED_RATIOS[int(gbps)],
+                strict=True,
             ):
-                note = f"from {times}; {expected} by the corrected formula from published times"
+                note = f"from {times_label}; {corrected_ratio} by the corrected formula from published times"
                 yield Comparison(
                     f"performance per dollar over a fat-tree, {gbps:g} Gbit/s, {name}",
-                    PublishedValue(f"{claim}", "A", claim),
-                    choose(rows_at_rate.get_numbers(column)),
+                    PublishedValue(f"{claimed_ratio}", "A", claimed_ratio),
+                    choose_extreme(rows_at_rate.get_numbers(column)),
                     note,
                 )
 

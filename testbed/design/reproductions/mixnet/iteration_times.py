@@ -20,7 +20,7 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.mixnet.model import DESIGNS, FAT_TREE, TOPOOPT, compute_iteration_s
 from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
-from testbed.design.reproductions.mixnet.published import TIMES
+from testbed.design.reproductions.mixnet.published import PUBLISHED_TIMES
 from testbed.design.reproductions.mixnet.setup import Scale
 
 _COLUMNS = (
@@ -32,25 +32,25 @@ _COLUMNS = (
 def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence[int]) -> Table:
     """Return a table with a row per job, rate and design.
 
-    `published` and `ours` are normalised: the shortest time of a model is 1. A ratio divides by the fat-tree's time at
-    the same rate. A difference is ours / published - 1.
+    `published` and `modelled_s` are normalised: the shortest time of a model is 1. A ratio divides by the fat-tree's
+    time at the same rate. A difference is ours / published - 1.
     """
     rows = []
     for job in jobs:
-        ours = {
+        modelled_s = {
             (gbps, design): compute_iteration_s(job, setting, gbps, design)
             for gbps in rates_gbps
             for design in DESIGNS
         }
-        shortest = min(ours.values())
-        for (gbps, design), time_s in ours.items():
-            published = TIMES[job.name, gbps, design]
-            published_ratio = published / TIMES[job.name, gbps, FAT_TREE]
-            ratio = time_s / ours[gbps, FAT_TREE]
-            normal = time_s / shortest
+        shortest_s = min(modelled_s.values())
+        for (gbps, design), time_s in modelled_s.items():
+            published = PUBLISHED_TIMES[job.name, gbps, design]
+            published_ratio = published / PUBLISHED_TIMES[job.name, gbps, FAT_TREE]
+            ratio = time_s / modelled_s[gbps, FAT_TREE]
+            normalised_s = time_s / shortest_s
             rows.append(
                 (
-                    *(job.name, gbps, design, published, normal, normal / published - 1),
+                    *(job.name, gbps, design, published, normalised_s, normalised_s / published - 1),
                     *(published_ratio, ratio, ratio / published_ratio - 1, time_s),
                 )
             )
@@ -73,7 +73,7 @@ def find_worst_record(table: Table) -> Record:
     return max(list_ratio_records(table), key=lambda row: abs(float(row["ratio_difference"])))
 
 
-def count_last(table: Table, column: str = "ours") -> tuple[int, int]:
+def count_topoopt_slowest(table: Table, column: str = "ours") -> tuple[int, int]:
     """Return the number of (model, rate) pairs in which TopoOpt alone is slowest, and the number of all pairs."""
     rows = [
         table.select_rows(model=model, gbps=gbps)
@@ -95,22 +95,24 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    return tuple(_compare_all(table))
+    return tuple(_yield_comparisons(table))
 
 
-def _compare_all(table: Table) -> Iterator[Comparison]:
-    bound = PublishedValue("at most 15 %: our bar")
+def _yield_comparisons(table: Table) -> Iterator[Comparison]:
+    published_bound = PublishedValue("at most 15 %: our bar")
     yield Comparison(
         "median difference of ratios to the fat-tree",
-        bound,
+        published_bound,
         100 * compute_median_difference(table),
         unit=" %",
     )
-    equal = 100 * float(
+    all_ones_difference = 100 * float(
         np.median([abs(1 / float(row["published_ratio"]) - 1) for row in list_ratio_records(table)])
     )
     note = "for scale: what a model without any network would score"
-    yield Comparison("median difference of ratios that are all 1", UNPUBLISHED, equal, note, " %")
+    yield Comparison(
+        "median difference of ratios that are all 1", UNPUBLISHED, all_ones_difference, note, " %"
+    )
     for design in DESIGNS[1:]:
         ours = 100 * compute_median_difference(table, design)
         yield Comparison(f"median difference of {design}", UNPUBLISHED, ours, unit=" %")
@@ -125,13 +127,13 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
         worst_case,
         " %",
     )
-    slowest_pairs, number = count_last(table)
-    published_last, _ = count_last(table, "published")
+    slowest_pairs, pair_count = count_topoopt_slowest(table)
+    published_slowest_pairs, _ = count_topoopt_slowest(table, "published")
     yield Comparison(
         "TopoOpt takes longest",
-        PublishedValue(f"{published_last}", "C", published_last),
+        PublishedValue(f"{published_slowest_pairs}", "C", published_slowest_pairs),
         slowest_pairs,
-        f"of {number}",
+        f"of {pair_count}",
     )
     for row in list_ratio_records(table):
         ratio = float(row["published_ratio"])

@@ -67,10 +67,10 @@ def compute_server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
     token_bytes = setting.bytes_per_value * job.hidden
     traffic = _compute_member_traffic(job, setting, layer) * token_bytes
     members_per_server = job.ep // job.region
-    folded: Floats = traffic.reshape(job.region, members_per_server, job.region, members_per_server).sum(
-        axis=(1, 3)
-    )
-    return folded
+    server_bytes: Floats = traffic.reshape(
+        job.region, members_per_server, job.region, members_per_server
+    ).sum(axis=(1, 3))
+    return server_bytes
 
 
 def _compute_member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
@@ -89,16 +89,16 @@ def _compute_member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats
 def compute_layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
     """Return the computing times of a layer, on the group member whose experts receive the most tokens."""
     hidden, tokens, bytes_per_value = job.hidden, job.tokens, setting.bytes_per_value
-    projections = hidden * hidden * (2 + 2 * job.kv_share)
+    projection_parameters = hidden * hidden * (2 + 2 * job.kv_share)
     scores = 2.0 * job.sequence * hidden  # a causal mask halves what each token attends to
-    attention_flops = 2 * tokens * projections + tokens * scores
-    attention_bytes = bytes_per_value * (projections + tokens * hidden * (4 + 2 * job.kv_share))
+    attention_flops = 2 * tokens * projection_parameters + tokens * scores
+    attention_bytes = bytes_per_value * (projection_parameters + tokens * hidden * (4 + 2 * job.kv_share))
     received_tokens = float(_compute_member_traffic(job, setting, layer).sum(axis=0).max())
     members_per_server = -(-job.experts // job.ep)
-    matrices = 3 * hidden * job.inner
-    expert_flops = 2 * matrices * (received_tokens + tokens * job.shared)
+    expert_parameters = 3 * hidden * job.inner
+    expert_flops = 2 * expert_parameters * (received_tokens + tokens * job.shared)
     expert_bytes = bytes_per_value * (
-        matrices * (members_per_server + job.shared)
+        expert_parameters * (members_per_server + job.shared)
         + (received_tokens + tokens * job.shared) * (2 * hidden + 3 * job.inner)
     )
 
@@ -141,18 +141,20 @@ def compute_mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     all-to-alls of a layer, two forward and two backward.
     """
     layers = list_stage_layers(job)
-    adapting_s = sum(4 * _compute_dispatch_s_on_own_circuits(job, setting, layer) / gbps for layer in layers)
+    per_layer_s = sum(4 * _compute_dispatch_s_on_own_circuits(job, setting, layer) / gbps for layer in layers)
     for layer in layers:
         times = compute_layer_times(job, setting, layer)
         forward_s = times.attention_s + times.attention_sum_s
         backward_s = 2 * times.attention_s + times.attention_sum_s
-        adapting_s += sum(
+        per_layer_s += sum(
             max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s)
         )
-    fixed_s = 4 * _compute_dispatch_s_on_fixed_circuits(job, setting) / gbps
-    return {"per-layer": adapting_s, "per-iteration": fixed_s, "faster": min(adapting_s, fixed_s)}[
-        setting.policy
-    ]
+    per_iteration_s = 4 * _compute_dispatch_s_on_fixed_circuits(job, setting) / gbps
+    return {
+        "per-layer": per_layer_s,
+        "per-iteration": per_iteration_s,
+        "faster": min(per_layer_s, per_iteration_s),
+    }[setting.policy]
 
 
 @lru_cache(maxsize=1024)
@@ -236,7 +238,7 @@ def compute_forwarded_load(traffic: Floats, circuits: Integers) -> float:
     return float(np.divide(load, circuits, out=np.zeros(load.shape), where=circuits > 0).max())
 
 
-EXCHANGES: dict[str, Callable[[MoeJob, Setting, float], float]] = {
+EXCHANGE_FUNCTIONS: dict[str, Callable[[MoeJob, Setting, float], float]] = {
     FAT_TREE: compute_fat_tree_s,
     MIXNET: compute_mixnet_s,
     RAILS: compute_fat_tree_s,
@@ -248,30 +250,36 @@ def compute_iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str)
     """Return the seconds of an iteration on a design at `gbps` per NIC."""
     layers = list_stage_layers(job)
     times = [compute_layer_times(job, setting, layer) for layer in layers]
-    microbatch_s = sum(layer_time.computing_s for layer_time in times) + EXCHANGES[design](job, setting, gbps)
-    nics = {MIXNET: SERVER_GPUS - setting.circuit_ports, TOPOOPT: setting.ring_ports}.get(design, SERVER_GPUS)
-    rate = nics * gbps * 1e9 / 8
-    pipeline_rate = (1 if design == TOPOOPT else nics) * gbps * 1e9 / 8
-    members = SERVER_GPUS // job.tp
-    hop_bytes = job.tokens * job.hidden * setting.bytes_per_value * members
-    hops_s = 2 * (job.pp - 1) * hop_bytes / pipeline_rate
+    microbatch_s = sum(layer_time.computing_s for layer_time in times) + EXCHANGE_FUNCTIONS[design](
+        job, setting, gbps
+    )
+    nic_count = {MIXNET: SERVER_GPUS - setting.circuit_ports, TOPOOPT: setting.ring_ports}.get(
+        design, SERVER_GPUS
+    )
+    bytes_per_s = nic_count * gbps * 1e9 / 8
+    pipeline_bytes_per_s = (1 if design == TOPOOPT else nic_count) * gbps * 1e9 / 8
+    members_per_server = SERVER_GPUS // job.tp
+    hop_bytes = job.tokens * job.hidden * setting.bytes_per_value * members_per_server
+    hops_s = 2 * (job.pp - 1) * hop_bytes / pipeline_bytes_per_s
     backward_s = microbatch_s * 2 / 3
-    sum_s = compute_gradients_s(job, setting, rate)
+    sum_s = compute_gradient_sum_s(job, setting, bytes_per_s)
     exposed_s = max(sum_s / len(layers), sum_s - backward_s * (len(layers) - 1) / len(layers))
     return (job.microbatches + job.pp - 1) * microbatch_s + hops_s + exposed_s
 
 
-def compute_gradients_s(job: MoeJob, setting: Setting, rate: float) -> float:
-    """Return the seconds in which rings of servers sum the gradients of a stage. `rate` is in bytes/s per server.
+def compute_gradient_sum_s(job: MoeJob, setting: Setting, bytes_per_s: float) -> float:
+    """Return the seconds in which rings of servers sum the gradients of a stage.
+
+    `bytes_per_s` is in bytes/s per server.
 
     Experts have `dp` copies. All `dp * ep` members hold everything else; the members of a server sum first, over
     NVSwitch, which takes no time here.
     """
-    size, layers = setting.bytes_per_value, job.layers // job.pp
-    members = SERVER_GPUS // job.tp
-    experts = job.experts / job.ep * members * 3 * job.hidden * job.inner
+    bytes_per_value, layers_per_stage = setting.bytes_per_value, job.layers // job.pp
+    members_per_server = SERVER_GPUS // job.tp
+    expert_parameters = job.experts / job.ep * members_per_server * 3 * job.hidden * job.inner
     other_parameters = job.hidden**2 * (2 + 2 * job.kv_share) + job.shared * 3 * job.hidden * job.inner
-    servers = job.dp * job.ep // members
-    expert_s = 2 * (job.dp - 1) / job.dp * experts * size / rate
-    other_s = 2 * (servers - 1) / servers * other_parameters * size / rate
-    return layers * (expert_s + other_s)
+    server_count = job.dp * job.ep // members_per_server
+    expert_s = 2 * (job.dp - 1) / job.dp * expert_parameters * bytes_per_value / bytes_per_s
+    other_s = 2 * (server_count - 1) / server_count * other_parameters * bytes_per_value / bytes_per_s
+    return layers_per_stage * (expert_s + other_s)

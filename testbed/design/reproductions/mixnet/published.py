@@ -24,7 +24,7 @@ Qwen-MoE 800 1.0000 1.0535 1.1548 1.7887
 """
 
 
-def _parse(text: str) -> dict[tuple[str, int, str], float]:
+def _parse_times(text: str) -> dict[tuple[str, int, str], float]:
     times = {}
     for line in text.strip().splitlines():
         *name, gbps, fat_tree, mixnet, rails, topoopt = line.split()
@@ -33,5 +33,5 @@ def _parse(text: str) -> dict[tuple[str, int, str], float]:
     return times
 
 
-TIMES = _parse(_ROWS)
+PUBLISHED_TIMES = _parse_times(_ROWS)
 """Iteration times by model, rate in Gbit/s and design, relative to the shortest time of the model."""

@@ -24,28 +24,28 @@ from testbed.design.reproductions.figure import (
 from testbed.design.reproductions.mixnet.iteration_times import (
     compute_median_difference,
     compute_times,
-    count_last,
+    count_topoopt_slowest,
     find_worst_record,
 )
 from testbed.design.reproductions.mixnet.model import DESIGNS
 from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
 from testbed.design.reproductions.mixnet.setup import Scale
 
-BASE = "as assumed"
+BASE_VALUE = "as assumed"
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A parameter with another value: `change` returns new fields of a job, `setting` replaces the default."""
+    """A parameter with another value: `make_changes` returns new fields of a job, `setting` replaces the default."""
 
     parameter: str
     value: str
-    change: Callable[[MoeJob], dict[str, Any]] = lambda _job: {}
+    make_changes: Callable[[MoeJob], dict[str, Any]] = lambda _job: {}
     setting: Setting = SETTING
 
-    def jobs(self) -> tuple[MoeJob, ...]:
+    def make_jobs(self) -> tuple[MoeJob, ...]:
         """Return the jobs. A job changes only if all changed fields are assumed."""
-        return tuple(_change_assumed(job, self.change(job)) for job in JOBS)
+        return tuple(_change_assumed(job, self.make_changes(job)) for job in JOBS)
 
 
 def _change_assumed(job: MoeJob, changes: dict[str, Any]) -> MoeJob:
@@ -74,7 +74,7 @@ def _set_network_field(name: str, value: Any) -> Variant:
 
 
 VARIANTS = (
-    Variant(BASE, ""),
+    Variant(BASE_VALUE, ""),
     *(_set_field("skew", skew) for skew in (0.0, 0.6, 1.0)),
     *(_scale_field("sequence", factor) for factor in (0.5, 2)),
     *(_scale_field("sequences", factor) for factor in (0.25, 2)),
@@ -119,7 +119,7 @@ _COLUMNS = (
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     for index, variant in enumerate(VARIANTS):
-        table = compute_times(variant.jobs(), variant.setting, scale.rates_gbps)
+        table = compute_times(variant.make_jobs(), variant.setting, scale.rates_gbps)
         worst_case = find_worst_record(table)
         ratios = (
             float(np.median(table.select_rows(design=design).get_numbers("our_ratio")))
@@ -132,7 +132,7 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
                     worst_case["ratio_difference"],
                     f"{worst_case['model']} {worst_case['gbps']:g} {worst_case['design']}",
                 ),
-                *(*count_last(table), *ratios),
+                *(*count_topoopt_slowest(table), *ratios),
             )
         )
         progress(index + 1, len(VARIANTS), f"{variant.parameter} {variant.value}")

@@ -46,11 +46,14 @@ def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
     sections: dict[str, Any] = {}
     if 1 in tables:
         rows = tables[1].records
-        counts = ("gpus", "radix", "design", "switches", "transceivers")
-        sections["counts"] = [{key: _convert_whole_number(row[key]) for key in counts} for row in rows]
-        savings = ("gpus", "radix", "cost_saved", "power_saved")
+        count_columns = ("gpus", "radix", "design", "switches", "transceivers")
+        sections["counts"] = [{key: _convert_whole_number(row[key]) for key in count_columns} for row in rows]
+        saving_columns = ("gpus", "radix", "cost_saved", "power_saved")
         sections["savings"] = [
-            {key: _convert_whole_number(row[key]) if key in counts else row[key] for key in savings}
+            {
+                key: _convert_whole_number(row[key]) if key in count_columns else row[key]
+                for key in saving_columns
+            }
             for row in rows
             if row["design"] == "rail-only"
         ]

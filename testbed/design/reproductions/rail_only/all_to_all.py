@@ -23,7 +23,7 @@ from testbed.design.reproductions.rail_only.setup import Scale
 PUBLISHED = {DGX_A100.name: 8.2, DGX_H100.name: 11.2}
 """Extra time of an all-to-all in per cent (slides and abstract), for an unstated number of domains."""
 
-DOMAINS_OF_FIGURE = 8
+PUBLISHED_DOMAIN_COUNT = 8
 ALL_TO_ALL_SHARE = 0.27
 """Share of all-to-alls in the bytes of a mixture of experts (slides)."""
 
@@ -32,16 +32,22 @@ _COLUMNS = ("platform", "domains", "formula", "two_steps", "one_step")
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
-    cases = [(platform, domains) for platform in (DGX_A100, DGX_H100) for domains in scale.domains]
+    cases = [
+        (platform, domain_count) for platform in (DGX_A100, DGX_H100) for domain_count in scale.domain_counts
+    ]
     rows = []
     for number, (platform, domains) in enumerate(cases, 1):
-        gpus = domains * platform.domain
+        gpu_count = domains * platform.domain
         rates = platform.domain, platform.rail_gbps, platform.domain_gbps
-        spine_s = _simulate_s(_make_one_step_graph(gpus), make_rail_optimized(gpus, *rates))
-        two_s = _simulate_s(_make_two_step_graph(gpus, platform), make_rail_only(gpus, *rates))
-        one_s = _simulate_s(_make_one_step_graph(gpus), make_rail_only(gpus, *rates))
-        formula = compute_slowdown(platform.domain, domains, platform)
-        rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
+        spine_s = _simulate_s(_make_one_step_graph(gpu_count), make_rail_optimized(gpu_count, *rates))
+        two_steps_s = _simulate_s(
+            _make_two_step_graph(gpu_count, platform), make_rail_only(gpu_count, *rates)
+        )
+        one_step_s = _simulate_s(_make_one_step_graph(gpu_count), make_rail_only(gpu_count, *rates))
+        formula_slowdown = compute_slowdown(platform.domain, domains, platform)
+        rows.append(
+            (platform.name, domains, formula_slowdown, two_steps_s / spine_s - 1, one_step_s / spine_s - 1)
+        )
         progress(number, len(cases), f"{platform.name}, {domains} domains")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -50,32 +56,34 @@ def _simulate_s(graph: TaskGraph, fabric: Fabric) -> float:
     return simulate(graph, fabric, latency=NO_LATENCY).iteration_s
 
 
-def _make_one_step_graph(gpus: int) -> TaskGraph:
+def _make_one_step_graph(gpu_count: int) -> TaskGraph:
     """Return an all-to-all that sends every message directly, on the fabric's own routes."""
-    job = TaskGraphBuilder(gpus)
-    for source in range(gpus):
-        for target in range(gpus):
+    builder = TaskGraphBuilder(gpu_count)
+    for source in range(gpu_count):
+        for target in range(gpu_count):
             if source != target:
-                job.add_transfer(source, target, _PAIR_BYTES)
-    return job.build()
+                builder.add_transfer(source, target, _PAIR_BYTES)
+    return builder.build()
 
 
-def _make_two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
+def _make_two_step_graph(gpu_count: int, platform: Platform) -> TaskGraph:
     """Return the all-to-all of the formula: rails bring all messages to a domain, then the domain spreads them."""
-    job, size = TaskGraphBuilder(gpus), platform.domain
-    fetched = [
-        job.add_transfer(source, target, size * _PAIR_BYTES)
-        for source in range(gpus)
-        for target in range(source % size, gpus, size)
+    builder, domain_size = TaskGraphBuilder(gpu_count), platform.domain
+    rail_transfers = [
+        builder.add_transfer(source, target, domain_size * _PAIR_BYTES)
+        for source in range(gpu_count)
+        for target in range(source % domain_size, gpu_count, domain_size)
         if source != target
     ]
-    barrier = [job.add_barrier(after=fetched)]
-    for source in range(gpus):
-        first_gpu = source // size * size
-        for target in range(first_gpu, first_gpu + size):
+    barrier = [builder.add_barrier(predecessors=rail_transfers)]
+    for source in range(gpu_count):
+        first_gpu = source // domain_size * domain_size
+        for target in range(first_gpu, first_gpu + domain_size):
             if source != target:
-                job.add_transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
-    return job.build()
+                builder.add_transfer(
+                    source, target, gpu_count // domain_size * _PAIR_BYTES, predecessors=barrier
+                )
+    return builder.build()
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
@@ -83,8 +91,8 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     for name, published in PUBLISHED.items():
         part = table.select_rows(platform=name)
         domains = (
-            DOMAINS_OF_FIGURE
-            if DOMAINS_OF_FIGURE in part.list_values("domains")
+            PUBLISHED_DOMAIN_COUNT
+            if PUBLISHED_DOMAIN_COUNT in part.list_values("domains")
             else part.list_values("domains")[-1]
         )
         row = part.select_rows(domains=domains)

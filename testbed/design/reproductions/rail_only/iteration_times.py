@@ -24,7 +24,7 @@ from testbed.design.reproductions.rail_only.model import (
 )
 from testbed.design.reproductions.rail_only.setup import Scale
 
-SUMS, STAGE_CHUNKS = 6, 2
+SUMS, CHUNKS_PER_STAGE = 6, 2
 """Accounting of the main fit: six AllReduces per layer (four, of which recomputation repeats two), two chunks per
 stage."""
 
@@ -40,15 +40,23 @@ _COLUMNS = ("fit", "sums", "chunks", "efficiency", "model", "published_s", "ours
 
 def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = []
-    for sums in (4, 6):
-        for chunks in (1, 2, 4):
-            for fit in JOBS:
-                efficiency = fit_efficiency(fit, DGX_A100, sums, chunks)
-                accounting = Accounting(efficiency, sums, chunks)
+    for allreduces_per_layer in (4, 6):
+        for chunks_per_stage in (1, 2, 4):
+            for fitted_job in JOBS:
+                efficiency = fit_efficiency(fitted_job, DGX_A100, allreduces_per_layer, chunks_per_stage)
+                accounting = Accounting(efficiency, allreduces_per_layer, chunks_per_stage)
                 for job in JOBS:
                     ours_s = compute_iteration_s(job, DGX_A100, accounting)
                     rows.append(
-                        (fit.name, sums, chunks, efficiency, job.name, job.published_s or 0.0, ours_s)
+                        (
+                            fitted_job.name,
+                            allreduces_per_layer,
+                            chunks_per_stage,
+                            efficiency,
+                            job.name,
+                            job.published_s or 0.0,
+                            ours_s,
+                        )
                     )
     progress(len(rows), len(rows), "fits")
     return Table.from_rows(_COLUMNS, rows)
@@ -62,17 +70,17 @@ def _compute_megascale_mfu() -> float:
 
 def select_main_fit(table: Table) -> Table:
     """Return the rows of the main fit: recomputation, two chunks per stage, efficiency fitted to the 310.1B job."""
-    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=STAGE_CHUNKS)
+    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=CHUNKS_PER_STAGE)
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    main = select_main_fit(table)
+    main_fit = select_main_fit(table)
     other_fits = [
         row
-        for row in table.select_rows(sums=SUMS, chunks=STAGE_CHUNKS).records
+        for row in table.select_rows(sums=SUMS, chunks=CHUNKS_PER_STAGE).records
         if row["fit"] not in (GPT_310B.name, row["model"])
     ]
-    lines = [_compare_row(row, "main fit") for row in main.records]
+    lines = [_compare_row(row, "main fit") for row in main_fit.records]
     lines += [_compare_row(row, "another fit") for row in other_fits]
     published = PublishedValue(f"{MEGASCALE_MFU} %", "mem", MEGASCALE_MFU)
     note = "from its published time by our count of operations, without recomputation"
@@ -96,11 +104,11 @@ def _compare_row(row: Record, kind: str) -> Comparison:
 
 
 def _make_plot(table: Table) -> Plot:
-    main = select_main_fit(table)
-    names = tuple(str(name).removeprefix("GPT ") for name in main.list_values("model"))
+    main_fit = select_main_fit(table)
+    names = tuple(str(name).removeprefix("GPT ") for name in main_fit.list_values("model"))
     series = (
-        Series("published", names, main.get_numbers("published_s")),
-        Series("ours", names, main.get_numbers("ours_s")),
+        Series("published", names, main_fit.get_numbers("published_s")),
+        Series("ours", names, main_fit.get_numbers("ours_s")),
     )
     panel = Panel("fit on 310.1B", "parameters", "iteration (s)", series, "bars")
     return Plot("Iteration times of GPT jobs on DGX A100", (panel,))

@@ -79,26 +79,26 @@ def count_tiers(endpoints: int, radix: int) -> int:
     return tiers
 
 
-def count_parts(gpus: int, endpoints: int, radix: int) -> tuple[int, int]:
+def count_parts(gpu_count: int, endpoints: int, radix: int) -> tuple[int, int]:
     """Return the numbers of switches and transceivers if Clos networks of `endpoints` GPUs each connect all GPUs.
 
     A network of L tiers has (2L - 1) / radix switches per GPU, and L links per GPU with two transceivers each.
     """
     tiers = count_tiers(endpoints, radix)
-    return (2 * tiers - 1) * gpus // radix, 2 * tiers * gpus
+    return (2 * tiers - 1) * gpu_count // radix, 2 * tiers * gpu_count
 
 
-def compute_saving(gpus: int, domain_size: int, radix: int, port_to_transceiver: float) -> float:
+def compute_saving(gpu_count: int, domain_size: int, radix: int, port_cost_in_transceivers: float) -> float:
     """Return the fraction of price or power that a rail-only network saves.
 
-    A switch port costs (or draws) `port_to_transceiver` times as much as a transceiver.
+    A switch port costs (or draws) `port_cost_in_transceivers` times as much as a transceiver.
     """
 
     def compute_total_cost(endpoints: int) -> float:
-        switches, transceivers = count_parts(gpus, endpoints, radix)
-        return switches * radix * port_to_transceiver + transceivers
+        switches, transceivers = count_parts(gpu_count, endpoints, radix)
+        return switches * radix * port_cost_in_transceivers + transceivers
 
-    return 1 - compute_total_cost(gpus // domain_size) / compute_total_cost(gpus)
+    return 1 - compute_total_cost(gpu_count // domain_size) / compute_total_cost(gpu_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Megatron:
     microbatch: int = 1
 
     @property
-    def data(self) -> int:
+    def replica_count(self) -> int:
         """Number of copies of the model."""
         return self.gpus // (self.tensor * self.pipeline)
 
@@ -146,7 +146,7 @@ class Megatron:
     @property
     def microbatches(self) -> int:
         """Microbatches of one copy in an iteration."""
-        return self.batch // (self.data * self.microbatch)
+        return self.batch // (self.replica_count * self.microbatch)
 
     @property
     def published_s(self) -> float | None:
@@ -167,32 +167,34 @@ call the third model 539.6B, but its layers and width give 529.6B parameters."""
 class Accounting:
     """Free parameters of the iteration model.
 
-    `efficiency` is the attained fraction of the peak. `sums` counts the AllReduces per layer and microbatch: 4, or 6
-    with recomputation. `chunks` counts the chunks per stage of an interleaved schedule; more chunks shorten the
-    pipeline's bubble.
+    `efficiency` is the attained fraction of the peak. `allreduces_per_layer` counts the AllReduces per layer and
+    microbatch: 4, or 6 with recomputation. `chunks_per_stage` counts the chunks per stage of an interleaved schedule;
+    more chunks shorten the pipeline's bubble.
     """
 
     efficiency: float
-    sums: int = 6
-    chunks: int = 2
+    allreduces_per_layer: int = 6
+    chunks_per_stage: int = 2
 
 
 def compute_iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
     """Return the time of an iteration: microbatches in a pipeline, its bubble and hops, and the sum of gradients."""
     p, m = job.pipeline, job.microbatches
     x_tensor = min(job.tensor, platform.domain)
-    operations = job.operations * job.microbatch / job.batch / (job.tensor * p)
-    compute_s = operations / (accounting.efficiency * platform.peak_tflops * 1e12)
-    one_sum_s = compute_all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
-    microbatch_s = compute_s + accounting.sums * job.layers / p * one_sum_s
+    microbatch_flops = job.operations * job.microbatch / job.batch / (job.tensor * p)
+    compute_s = microbatch_flops / (accounting.efficiency * platform.peak_tflops * 1e12)
+    allreduce_s = compute_all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
+    microbatch_s = compute_s + accounting.allreduces_per_layer * job.layers / p * allreduce_s
     hops_s = 2 * (p - 1) * job.activation_bytes * GIGABITS_PER_BYTE / (job.tensor * platform.rail_gbps)
-    x_data = max(min(job.data, platform.domain // x_tensor), 1)
-    gradients = 2 * job.parameters / (job.tensor * p)
-    sum_s = compute_all_reduce_s(gradients, x_data, -(-job.data // x_data), platform)
-    return (m + (p - 1) / accounting.chunks) * microbatch_s + hops_s + sum_s
+    x_data = max(min(job.replica_count, platform.domain // x_tensor), 1)
+    gradient_bytes = 2 * job.parameters / (job.tensor * p)
+    sum_s = compute_all_reduce_s(gradient_bytes, x_data, -(-job.replica_count // x_data), platform)
+    return (m + (p - 1) / accounting.chunks_per_stage) * microbatch_s + hops_s + sum_s
 
 
-def fit_efficiency(job: Megatron, platform: Platform, sum_count: int, chunk_count: int) -> float:
+def fit_efficiency(
+    job: Megatron, platform: Platform, allreduces_per_layer: int, chunks_per_stage: int
+) -> float:
     """Return the efficiency at which the model gives the published time. Raises `ValueError` without such a time."""
     if job.published_s is None:
         raise ValueError(f"{job.name} has no published time")
@@ -200,7 +202,8 @@ def fit_efficiency(job: Megatron, platform: Platform, sum_count: int, chunk_coun
     for _ in range(60):
         middle = (low + high) / 2
         is_faster = (
-            compute_iteration_s(job, platform, Accounting(middle, sum_count, chunk_count)) < job.published_s
+            compute_iteration_s(job, platform, Accounting(middle, allreduces_per_layer, chunks_per_stage))
+            < job.published_s
         )
         low, high = (low, middle) if is_faster else (middle, high)
     return (low + high) / 2

@@ -21,8 +21,8 @@ from testbed.design.reproductions.rail_only.setup import Scale
 DOMAIN_SIZE = 256
 """GPUs per domain in table II. Of all sizes from 8 to 512, only this size (DGX GH200) gives all 24 published counts."""
 
-FULL, RAIL = "full bisection", "rail-only"
-COST, POWER = 3.7, 1.9
+FULL, RAIL_ONLY = "full bisection", "rail-only"
+COST, PORT_POWER = 3.7, 1.9
 """Price and power of a switch port, in transceivers: the middle of the range that gives all published percentages."""
 
 PUBLISHED = {
@@ -41,12 +41,14 @@ _COLUMNS = ("gpus", "radix", "design", "switches", "transceivers", "cost_saved",
 def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = []
     for gpus, radix in PUBLISHED:
-        saved = (
+        saved_fractions = (
             compute_saving(gpus, DOMAIN_SIZE, radix, COST),
-            compute_saving(gpus, DOMAIN_SIZE, radix, POWER),
+            compute_saving(gpus, DOMAIN_SIZE, radix, PORT_POWER),
         )
         rows.append((gpus, radix, FULL, *count_parts(gpus, gpus, radix), 0.0, 0.0))
-        rows.append((gpus, radix, RAIL, *count_parts(gpus, gpus // DOMAIN_SIZE, radix), *saved))
+        rows.append(
+            (gpus, radix, RAIL_ONLY, *count_parts(gpus, gpus // DOMAIN_SIZE, radix), *saved_fractions)
+        )
     progress(len(rows), len(rows), "counts")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -57,12 +59,12 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 
 def _compare_row(row: Record) -> Iterator[Comparison]:
     full, rail, cost, power = PUBLISHED[int(row["gpus"]), int(row["radix"])]
-    is_rail = row["design"] == RAIL
+    is_rail = row["design"] == RAIL_ONLY
     case = f"{row['gpus']:g} GPUs, radix {row['radix']:g}, {row['design']}"
     for name, published in zip(("switches", "transceivers"), rail if is_rail else full, strict=True):
         yield Comparison(f"{case}: {name}", PublishedValue(f"{published}", "S", published), float(row[name]))
     if is_rail:
-        for name, published, ratio in (("cost", cost, COST), ("power", power, POWER)):
+        for name, published, ratio in (("cost", cost, COST), ("power", power, PORT_POWER)):
             note = f"a port counts as {ratio:g} transceivers, which no source states"
             ours = 100 * float(row[f"{name}_saved"])
             yield Comparison(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Scale:
     """Numbers of domains in the simulated all-to-all, of 8 GPUs each."""
 
-    domains: tuple[int, ...]
+    domain_counts: tuple[int, ...]
 
 
 PAPER = Scale((2, 4, 8, 16))

@@ -28,14 +28,14 @@ from testbed.design.sharing.rectangles import RailCluster, RailJob, Rectangle, t
 
 CLUSTER = RailCluster(16, DGX_A100.domain)
 JOBS = (
-    RailJob("T64", 64, tensor=8),
-    RailJob("T24", 24, tensor=4),
-    RailJob("T12", 12, tensor=2),
+    RailJob("T64", 64, tensor_degree=8),
+    RailJob("T24", 24, tensor_degree=4),
+    RailJob("T12", 12, tensor_degree=2),
     RailJob("T6", 6),
-    RailJob("S8", 8, tensor=8, serves=True),
-    RailJob("S4", 4, tensor=4, serves=True),
-    RailJob("S2", 2, tensor=2, serves=True),
-    RailJob("S16", 16, tensor=8, serves=True),
+    RailJob("S8", 8, tensor_degree=8, is_serving=True),
+    RailJob("S4", 4, tensor_degree=4, is_serving=True),
+    RailJob("S2", 2, tensor_degree=2, is_serving=True),
+    RailJob("S16", 16, tensor_degree=8, is_serving=True),
 )
 """Training (T) and serving (S) jobs on 16 DGX A100, named by their GPUs. We chose them: no source lists any."""
 
@@ -53,46 +53,49 @@ _COLUMNS = (
 
 def _make_table(_scale: Scale, progress: Progress) -> Table:
     tiling = tile_jobs(CLUSTER, JOBS)
-    random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
-    placed = [
+    random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpu_count)
+    placed_groups = [
         (rectangle.list_tensor_groups(CLUSTER), rectangle.list_data_groups(CLUSTER))
         for rectangle in tiling.rectangles
     ]
     # The same groups with permuted GPUs.
-    scattered = [
+    scattered_groups = [
         tuple(tuple(tuple(int(random_order[gpu]) for gpu in group) for group in groups) for groups in job)
-        for job in placed
+        for job in placed_groups
     ]
-    joint_ms, scattered_ms = _compute_end_ms(placed), _compute_end_ms(scattered)
+    joint_ms, scattered_ms = _compute_end_ms(placed_groups), _compute_end_ms(scattered_groups)
     progress(2, 3, "all jobs at once")
     rows = {
         rectangle.job.name: (
             *(rectangle.first_domain, rectangle.first_rail, rectangle.domains, rectangle.rails),
-            *(_compute_end_ms([placed[number]])[0], joint_ms[number], scattered_ms[number], ""),
+            *(_compute_end_ms([placed_groups[number]])[0], joint_ms[number], scattered_ms[number], ""),
         )
         for number, rectangle in enumerate(tiling.rectangles)
     }
-    rows |= {name: (*(0,) * 7, reason) for name, reason in tiling.unplaced.items()}
+    rows |= {name: (*(0,) * 7, reason) for name, reason in tiling.reason_by_unplaced_job.items()}
     progress(3, 3, "each job alone")
     return Table.from_rows(
         _COLUMNS,
-        [(job.name, job.gpus, job.tensor, "yes" if job.serves else "no", *rows[job.name]) for job in JOBS],
+        [
+            (job.name, job.gpu_count, job.tensor_degree, "yes" if job.is_serving else "no", *rows[job.name])
+            for job in JOBS
+        ],
     )
 
 
 def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
     """Return when each job ends, in ms. A job runs the AllReduces of its tensor groups, then of its data groups."""
-    builder = TaskGraphBuilder(CLUSTER.gpus)
+    builder = TaskGraphBuilder(CLUSTER.gpu_count)
     tasks_of_jobs = []
     for tensor, data in jobs:
         tensor_tasks = [builder.add_allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
         data_tasks = [
-            builder.add_allreduce(group, GRADIENT_BYTES, after=tensor_tasks)
+            builder.add_allreduce(group, GRADIENT_BYTES, predecessors=tensor_tasks)
             for group in data
             if len(group) > 1
         ]
         tasks_of_jobs.append([*tensor_tasks, *data_tasks])
-    fabric = make_rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
+    fabric = make_rail_only(CLUSTER.gpu_count, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
     execution = simulate(
         builder.build(), fabric, latency=NO_LATENCY, allreduce=reduce_over_domains(CLUSTER.rails)
     )
@@ -112,7 +115,9 @@ def _count_gpus_in_use(table: Table) -> float:
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     reasons = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
     return (
-        Comparison("GPUs in use", UNPUBLISHED, 100 * _count_gpus_in_use(table) / CLUSTER.gpus, reasons, " %"),
+        Comparison(
+            "GPUs in use", UNPUBLISHED, 100 * _count_gpus_in_use(table) / CLUSTER.gpu_count, reasons, " %"
+        ),
         Comparison(
             "rectangles: longest time together, over alone",
             UNPUBLISHED,
@@ -133,32 +138,34 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
 
     A job has its place, or the reason why it has none.
     """
-    texts = ("job", "serves", "reason")
+    text_columns = ("job", "serves", "reason")
     jobs = []
     for row in table.records:
         keys = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
-        numbers = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in keys}
+        numbers = {
+            key: row[key] if key in text_columns or key.endswith("_ms") else int(row[key]) for key in keys
+        }
         jobs.append({**numbers, "serves": row["serves"] == "yes"})
     return {
         "domains": CLUSTER.domains,
         "rails": CLUSTER.rails,
-        "utilisation": _count_gpus_in_use(table) / CLUSTER.gpus,
+        "utilisation": _count_gpus_in_use(table) / CLUSTER.gpu_count,
         "jobs": jobs,
     }
 
 
 def _make_plot(table: Table) -> Plot:
     job_numbers = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
-    placed = [row for row in table.records if not row["reason"]]
-    for number, row in enumerate(placed, 1):
+    placed_rows = [row for row in table.records if not row["reason"]]
+    for number, row in enumerate(placed_rows, 1):
         corner = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
         for gpu in Rectangle(JOBS[0], *corner).find_gpus(CLUSTER):
             job_numbers[gpu // CLUSTER.rails][gpu % CLUSTER.rails] = float(number)
     rail_numbers = tuple(map(float, range(CLUSTER.rails)))
     tiles = tuple(Series(f"{domain}", rail_numbers, tuple(row)) for domain, row in enumerate(job_numbers))
-    names = tuple(str(row["job"]) for row in placed)
+    names = tuple(str(row["job"]) for row in placed_rows)
     bars = tuple(
-        Series(label, names, tuple(float(row[key]) / float(row["alone_ms"]) for row in placed))
+        Series(label, names, tuple(float(row[key]) / float(row["alone_ms"]) for row in placed_rows))
         for label, key in (("rectangles", "together_ms"), ("GPUs at random", "random_ms"))
     )
     return Plot(

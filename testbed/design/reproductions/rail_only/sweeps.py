@@ -26,13 +26,13 @@ from testbed.design.reproductions.rail_only.model import (
 )
 from testbed.design.reproductions.rail_only.setup import Scale
 
-DOMAINS = (8, 16, 32, 64, 128, 256, 512, 3072)
+DOMAIN_SIZES = (8, 16, 32, 64, 128, 256, 512, 3072)
 """GPUs of a domain. The last value is the cluster as one domain, which the slides call ideal."""
 
-WIDTHS = (8, 16, 32, 64)
+TENSOR_WIDTHS = (8, 16, 32, 64)
 """Numbers of GPUs of a tensor-parallel group. Each point uses the fastest of these."""
 
-RAILS_GBPS = (100.0, 200.0, 400.0, 800.0)
+RAIL_RATES_GBPS = (100.0, 200.0, 400.0, 800.0)
 DOMAIN_GBPS = (1200.0, 2400.0, 3600.0)
 BATCHES = (768, 1536, 3072, 6144)
 _COLUMNS = ("sweep", "domain", "domain_gbps", "rail_gbps", "batch", "iteration_s")
@@ -42,19 +42,19 @@ def _make_table(_scale: Scale, progress: Progress) -> Table:
     accounting = Accounting(fit_efficiency(GPT_310B, DGX_A100, 6, 2))
     rows = []
 
-    def add(sweep: str, job: Megatron, platform: Platform) -> None:
+    def add_row(sweep: str, job: Megatron, platform: Platform) -> None:
         rates = platform.domain, platform.domain_gbps, platform.rail_gbps
         rows.append((sweep, *rates, job.batch, _find_best_s(job, platform, accounting)))
 
-    for domain in DOMAINS:
-        add("domain", GPT_1T, replace(DGX_A100, domain=domain))
+    for domain in DOMAIN_SIZES:
+        add_row("domain", GPT_1T, replace(DGX_A100, domain=domain))
     for domain in (8, 256):
         for domain_gbps in DOMAIN_GBPS:
-            for rail_gbps in RAILS_GBPS:
-                add("bandwidth", GPT_1T, Platform("", domain, domain_gbps, rail_gbps))
+            for rail_gbps in RAIL_RATES_GBPS:
+                add_row("bandwidth", GPT_1T, Platform("", domain, domain_gbps, rail_gbps))
     for domain in (8, 256):
         for batch in BATCHES:
-            add("batch", replace(GPT_1T, batch=batch), replace(DGX_A100, domain=domain))
+            add_row("batch", replace(GPT_1T, batch=batch), replace(DGX_A100, domain=domain))
     progress(len(rows), len(rows), "sweeps")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -64,14 +64,17 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
 
     Groups that are k times as wide leave 1/k of the pipeline stages, so the number of GPUs stays the same.
     """
-    widths = [width for width in WIDTHS if width <= platform.domain]
-    wider = [replace(job, tensor=time_s, pipeline=job.pipeline * job.tensor // time_s) for time_s in widths]
-    return min(compute_iteration_s(candidate, platform, accounting) for candidate in wider)
+    widths = [width for width in TENSOR_WIDTHS if width <= platform.domain]
+    candidates = [
+        replace(job, tensor=tensor_width, pipeline=job.pipeline * job.tensor // tensor_width)
+        for tensor_width in widths
+    ]
+    return min(compute_iteration_s(candidate, platform, accounting) for candidate in candidates)
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     part = table.select_rows(sweep="domain")
-    ideal_s = part.get_number("iteration_s", domain=DOMAINS[-1])
+    ideal_s = part.get_number("iteration_s", domain=DOMAIN_SIZES[-1])
     note = "the slides have the curves, but no values"
     return tuple(
         Comparison(

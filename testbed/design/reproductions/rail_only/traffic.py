@@ -18,7 +18,7 @@ from testbed.design.reproductions.rail_only.model import GPT_1T, JOBS, Megatron
 from testbed.design.reproductions.rail_only.setup import Scale
 
 TENSOR, DATA, PIPELINE = KINDS = ("tensor", "data", "pipeline")
-SUMS = 6
+ALLREDUCES_PER_LAYER = 6
 
 _COLUMNS = ("model", "kind", "gb_per_gpu", "pairs_per_gpu", "gpus")
 
@@ -29,9 +29,13 @@ def yield_traffic(job: Megatron) -> Iterator[tuple[str, float, float]]:
     AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients: each GPU of a
     tensor-parallel group sends its part to the GPU of equal rank in the next or previous stage.
     """
-    t, p, d = job.tensor, job.pipeline, job.data
+    t, p, d = job.tensor, job.pipeline, job.replica_count
     layers = job.layers / p
-    yield TENSOR, SUMS * layers * job.microbatches * 2 * (t - 1) / t * job.activation_bytes, float(t > 1)
+    yield (
+        TENSOR,
+        ALLREDUCES_PER_LAYER * layers * job.microbatches * 2 * (t - 1) / t * job.activation_bytes,
+        float(t > 1),
+    )
     yield DATA, 2 * (d - 1) / d * 2 * job.parameters / (t * p), float(d > 1)
     yield PIPELINE, 2 * (p - 1) / p * job.microbatches * job.activation_bytes / t, 2 * (p - 1) / p
 
@@ -51,7 +55,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     for job in JOBS:
         part = table.select_rows(model=job.name)
         sent_by_kind = part.get_numbers("gb_per_gpu")
-        silent = 1 - sum(part.get_numbers("pairs_per_gpu")) / (job.gpus - 1)
+        silent_share = 1 - sum(part.get_numbers("pairs_per_gpu")) / (job.gpus - 1)
         share = part.get_number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
         lines += [
             Comparison(
@@ -64,7 +68,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
             Comparison(
                 f"{job.name}: pairs of GPUs without traffic",
                 PublishedValue("> 99 %", "S"),
-                100 * silent,
+                100 * silent_share,
                 "",
                 " %",
             ),
@@ -115,12 +119,16 @@ def _make_heat_map() -> Panel:
     for source in range(job.gpus):
         row = [0.0] * job.gpus
         group, rank = divmod(source, job.tensor)
-        stage, copy = divmod(group, job.data)
+        stage, copy = divmod(group, job.replica_count)
         row[group * job.tensor + (rank + 1) % job.tensor] += sent_by_kind[TENSOR]
-        row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent_by_kind[DATA]
+        row[(stage * job.replica_count + (copy + 1) % job.replica_count) * job.tensor + rank] += sent_by_kind[
+            DATA
+        ]
         for neighbour_stage in (stage - 1, stage + 1):
             if 0 <= neighbour_stage < job.pipeline:
-                row[(neighbour_stage * job.data + copy) * job.tensor + rank] += sent_by_kind[PIPELINE]
+                row[(neighbour_stage * job.replica_count + copy) * job.tensor + rank] += sent_by_kind[
+                    PIPELINE
+                ]
         rows.append(Series(f"{source}", tuple(map(float, range(job.gpus))), tuple(row)))
     return Panel("48 GPUs: 8 tensor, 3 data, 2 pipeline", "receiving GPU", "sending GPU", tuple(rows), "heat")
 

@@ -35,7 +35,7 @@ from testbed.design.sharing.cassini.prediction import predict_policy
 from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import LabLinks, place_jobs
 from testbed.design.sharing.packet_level import PacketLink, SendingJob, run_packets
-from testbed.node.transport import DATA, PAYLOAD, make_sender
+from testbed.node.transport import DATA_FORMAT, PAYLOAD_BYTES, make_sender
 
 HOSTS = ("a", "b")
 RATE_GBPS = 0.1
@@ -50,14 +50,14 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     steps = [(jobs, policy) for jobs in JOB_SETS for policy in POLICIES]
     for number, (jobs, policy) in enumerate(steps, 1):
-        by_source: dict[str, Sequence[JobStatistics]] = {
+        statistics_by_source: dict[str, Sequence[JobStatistics]] = {
             "model": make_model_jobs(jobs, policy, scale.iterations)
         }
         if policy == "mltcp":
-            by_source["packets"] = simulate_packets(jobs, scale.packet_iterations)
+            statistics_by_source["packets"] = simulate_packets(jobs, scale.packet_iterations)
         if scale.measure:
-            by_source["hosts"] = scale.measure(jobs, policy)
-        for source, figures in by_source.items():
+            statistics_by_source["hosts"] = scale.measure(jobs, policy)
+        for source, figures in statistics_by_source.items():
             for job in figures:
                 lost_packets = -1 if job.retransmitted is None else job.retransmitted
                 rows.append((jobs.name, policy, source, job.job, job.mean_ms, job.p99_ms, lost_packets))
@@ -88,7 +88,7 @@ def make_model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[Jo
 def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
     """Return the iteration times of each job over a simulated link. Jobs use the hosts' transport with MLTCP."""
     link = PacketLink()
-    packet_s = link.compute_time_s(bytes(DATA.size + PAYLOAD))
+    packet_s = link.compute_time_s(bytes(DATA_FORMAT.size + PAYLOAD_BYTES))
     jobs = [
         SendingJob(
             PERIOD_MS * 1e-3 * (1 - fraction),
@@ -99,7 +99,7 @@ def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
         for job_index, fraction in enumerate(job_set.fractions)
     ]
     packet_run = run_packets(jobs, iterations, link)
-    rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmits, strict=True)
+    rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmit_counts, strict=True)
     return [
         JobStatistics(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost_packets)
         for number, (times, lost_packets) in enumerate(rows, 1)
@@ -117,21 +117,23 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
     For sources other than the model, a note compares their mean with the mean of the model.
     """
     lines = []
-    model = _compute_mean_ms(table, jobs, policy, "model")
+    model_mean_ms = _compute_mean_ms(table, jobs, policy, "model")
     for source in [
         source for source in ("model", "packets", "hosts") if _select_rows(table, jobs, policy, source).rows
     ]:
-        mean, rows = _compute_mean_ms(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
-        note = "compatible" if jobs.compatible else "not compatible"
+        mean_ms, rows = (
+            _compute_mean_ms(table, jobs, policy, source),
+            _select_rows(table, jobs, policy, source),
+        )
+        note = "compatible" if jobs.is_compatible else "not compatible"
         if source != "model":
             lost_packets = sum(rows.get_numbers("lost"))
-            note += (
-                f"; model {model:.1f} ms, {100 * (model / mean - 1):+.1f} %; {lost_packets:.0f} packets lost"
-            )
+            difference_percent = 100 * (model_mean_ms / mean_ms - 1)
+            note += f"; model {model_mean_ms:.1f} ms, {difference_percent:+.1f} %; {lost_packets:.0f} packets lost"
         name = f"{jobs.name}, {policy}, {source}"
-        lines.append(Comparison(f"{name}: mean iteration", UNPUBLISHED, mean, note, " ms"))
-        high = max(rows.get_numbers("p99_ms"))
-        lines.append(Comparison(f"{name}: p99 iteration", UNPUBLISHED, high, note, " ms"))
+        lines.append(Comparison(f"{name}: mean iteration", UNPUBLISHED, mean_ms, note, " ms"))
+        max_p99_ms = max(rows.get_numbers("p99_ms"))
+        lines.append(Comparison(f"{name}: p99 iteration", UNPUBLISHED, max_p99_ms, note, " ms"))
     return lines
 
 

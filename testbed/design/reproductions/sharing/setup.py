@@ -46,7 +46,7 @@ class JobSet:
         return " + ".join(f"{fraction:g}" for fraction in self.fractions)
 
     @property
-    def compatible(self) -> bool:
+    def is_compatible(self) -> bool:
         """True if all bursts fit into one period."""
         return sum(self.fractions) <= 1 + 1e-9
 

@@ -30,28 +30,31 @@ def find_fastest(
     width: int,
     copies: int,
     fabric: str,
-    amount: float,
+    wavelengths_or_gbps: float,
     reconfiguration_s: float | None = None,
 ) -> tuple[Iteration, int]:
     """Return the shortest iteration with `copies` of a model on `width` GPUs each, and its pieces per operator.
 
-    `amount` is the number of wavelengths of an optical fabric, or the rate of a GPU in Gbit/s of an electrical fabric.
-    With `reconfiguration_s`, the switches of SiP-OCS change twice per iteration. Other fabrics ignore it.
+    `wavelengths_or_gbps` is the number of wavelengths of an optical fabric, or the rate of a GPU in Gbit/s of an
+    electrical fabric. With `reconfiguration_s`, the switches of SiP-OCS change twice per iteration. Other fabrics
+    ignore it.
     """
-    tries = []
+    trials = []
     pieces = 1
     while pieces <= width:
         placement = place_operators(workload, model.batch / copies, width, pieces, _get_reach(fabric))
-        tries.append(
+        trials.append(
             (
                 compute_iteration(
-                    placement, copies, _find_rates(fabric, placement, copies, amount, reconfiguration_s)
+                    placement,
+                    copies,
+                    _find_rates(fabric, placement, copies, wavelengths_or_gbps, reconfiguration_s),
                 ),
                 pieces,
             )
         )
         pieces *= 2
-    return min(tries, key=lambda trial: trial[0].total_s)
+    return min(trials, key=lambda trial: trial[0].total_s)
 
 
 def _get_reach(fabric: str) -> int:
@@ -59,10 +62,14 @@ def _get_reach(fabric: str) -> int:
 
 
 def _find_rates(
-    fabric: str, placement: Placement, copies: int, amount: float, reconfiguration_s: float | None
+    fabric: str,
+    placement: Placement,
+    copies: int,
+    wavelengths_or_gbps: float,
+    reconfiguration_s: float | None,
 ) -> Rates:
     if fabric == "sip-ocs":
-        return make_ocs_rates(placement, copies, int(amount), reconfiguration_s)
+        return make_ocs_rates(placement, copies, int(wavelengths_or_gbps), reconfiguration_s)
     if fabric == "sip-ring":
-        return make_ring_rates(placement, copies, int(amount))
-    return make_fat_tree_rates(amount, CAPS_GBPS[fabric])
+        return make_ring_rates(placement, copies, int(wavelengths_or_gbps))
+    return make_fat_tree_rates(wavelengths_or_gbps, CAPS_GBPS[fabric])

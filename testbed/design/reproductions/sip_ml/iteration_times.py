@@ -29,20 +29,21 @@ _SPEED_UP = PublishedValue("1.3 to 9.1 x over all models and sizes", "A")
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
-    copies = scale.gpus // scale.width
+    copies = scale.gpu_count // scale.gpus_per_copy
     for step, model in enumerate(MODELS):
         workload = model.build()
         for fabric in FABRICS:
-            for wavelengths_or_gbps in scale.wavelengths if fabric in OPTICAL else scale.rates_gbps:
+            for wavelengths_or_gbps in scale.wavelength_counts if fabric in OPTICAL else scale.rates_gbps:
                 iteration, pieces = find_fastest(
-                    model, workload, scale.width, copies, fabric, wavelengths_or_gbps
+                    model, workload, scale.gpus_per_copy, copies, fabric, wavelengths_or_gbps
                 )
                 if fabric in OPTICAL:
                     wavelengths, gbps = wavelengths_or_gbps, wavelengths_or_gbps * WAVELENGTH_GBPS
                 else:
                     wavelengths, gbps = 0, wavelengths_or_gbps
                 times_ms = [
-                    1e3 * seconds for seconds in (iteration.model_s, iteration.data_s, iteration.total_s)
+                    1e3 * seconds
+                    for seconds in (iteration.passes_s, iteration.gradient_sum_s, iteration.total_s)
                 ]
                 rows.append((model.name, fabric, wavelengths, gbps, pieces, *times_ms))
         progress(step + 1, len(MODELS), model.name)
@@ -57,9 +58,9 @@ def compute_speed_ups(
     With `uses_released_weights`, gradients count as in the authors' released scripts: the scripts' own sizes of the
     weights, sent at the rate of a GPU.
     """
-    weights = {model.name: model.released_bytes for model in MODELS}
+    weights = {model.name: model.released_weight_bytes for model in MODELS}
 
-    def iteration_ms(row: dict[str, str | float], gbps: float) -> float:
+    def compute_iteration_ms(row: dict[str, str | float], gbps: float) -> float:
         data_ms = (
             2 * weights[str(row["model"])] * 8e-6 / gbps if uses_released_weights else float(row["data_ms"])
         )
@@ -69,7 +70,9 @@ def compute_speed_ups(
         for row in table.records:
             if row["fabric"] in OPTICAL:
                 (base,) = table.select_rows(model=row["model"], fabric="fat-tree", gbps=nic_gbps).records
-                ratio = iteration_ms(dict(base), nic_gbps) / iteration_ms(dict(row), float(row["gbps"]))
+                ratio = compute_iteration_ms(dict(base), nic_gbps) / compute_iteration_ms(
+                    dict(row), float(row["gbps"])
+                )
                 yield str(row["model"]), str(row["fabric"]), float(row["wavelengths"]), nic_gbps, ratio
 
 
@@ -91,12 +94,16 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     )
     note = f"trend, with {SEVERAL_TBPS_WAVELENGTHS} wavelengths or more: our computing times differ from the paper's"
     comparisons = []
-    for released in (False, True):
-        weight_source = "weights as the released scripts count them" if released else "our weights"
+    for uses_released_weights in (False, True):
+        weight_source = (
+            "weights as the released scripts count them" if uses_released_weights else "our weights"
+        )
         for nic_gbps in NICS_GBPS:
             ratios = [
                 ratio
-                for *_, wavelengths, nic, ratio in compute_speed_ups(table, uses_released_weights=released)
+                for *_, wavelengths, nic, ratio in compute_speed_ups(
+                    table, uses_released_weights=uses_released_weights
+                )
                 if nic == nic_gbps and wavelengths >= SEVERAL_TBPS_WAVELENGTHS
             ]
             for name, ratio in (("least", min(ratios)), ("greatest", max(ratios))):

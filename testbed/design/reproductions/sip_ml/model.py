@@ -55,25 +55,31 @@ GPU = Cluster(1, replace(A100, name="SiP-ML", memory_bytes=100_000_000_000), dev
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Placement of one copy of a model. `gpus` holds for each operator the GPU (from 0) of each of its pieces."""
+    """Placement of one copy of a model.
+
+    `gpus_by_operator` holds for each operator the GPU (from 0) of each of its pieces.
+    """
 
     workload: Workload
-    samples: float
+    samples_per_copy: float
     width: int
-    gpus: tuple[tuple[int, ...], ...]
+    gpus_by_operator: tuple[tuple[int, ...], ...]
 
     @property
     def gradient_bytes(self) -> Floats:
         """Bytes of gradients on each GPU, shape (width,)."""
         held_bytes = np.zeros(self.width)
-        for operator, gpus in zip(self.workload.operators, self.gpus, strict=True):
+        for operator, gpus in zip(self.workload.operators, self.gpus_by_operator, strict=True):
             np.add.at(held_bytes, list(gpus), operator.gradient_bytes / len(gpus))
         return held_bytes
 
     def compute_piece_seconds(self, operator_index: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
         return compute_operator_seconds(
-            self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
+            self.workload.operators[operator_index],
+            self.samples_per_copy,
+            len(self.gpus_by_operator[operator_index]),
+            GPU,
         )
 
     def compute_message_bytes(self, edge: tuple[int, int], *, is_backward: bool = False) -> float:
@@ -83,22 +89,22 @@ class Placement:
         outputs, they send twice as much: a part of the sum, then the sum.
         """
         producer, consumer = edge
-        pieces = len(self.gpus[producer])
+        pieces = len(self.gpus_by_operator[producer])
         operator = self.workload.operators[consumer if is_backward else producer]
-        sum_count = len(self.gpus[consumer if is_backward else producer]) > 1 and _sums_outputs(
+        sum_count = len(self.gpus_by_operator[consumer if is_backward else producer]) > 1 and _sums_outputs(
             operator, is_backward=is_backward
         )
-        return (1 + sum_count) * self.workload.compute_edge_bytes(edge) * self.samples / pieces
+        return (1 + sum_count) * self.workload.compute_edge_bytes(edge) * self.samples_per_copy / pieces
 
     def compute_traffic(self) -> Floats:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
         sent_bytes = np.zeros((self.width, self.width))
         for edge in self.workload.edges:
-            sources, targets = (sorted(set(self.gpus[operator_index])) for operator_index in edge)
+            sources, targets = (sorted(set(self.gpus_by_operator[operator_index])) for operator_index in edge)
             for source in sources:
                 for target in targets:
                     if source != target:
-                        pieces = self.gpus[edge[0]].count(source)
+                        pieces = self.gpus_by_operator[edge[0]].count(source)
                         sent_bytes[source, target] += pieces * self.compute_message_bytes(edge)
                         sent_bytes[target, source] += pieces * self.compute_message_bytes(
                             edge, is_backward=True
@@ -111,12 +117,14 @@ def _sums_outputs(operator: Operator, *, is_backward: bool) -> bool:
 
 
 @lru_cache(maxsize=256)
-def place_operators(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
+def place_operators(
+    workload: Workload, samples_per_copy: float, width: int, pieces: int, reach: int
+) -> Placement:
     """Place a copy of a model on `width` GPUs, with each operator cut into `pieces` pieces.
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
     """
-    free_s, used_bytes = np.zeros(width), np.zeros(width)
+    gpu_free_s, used_bytes = np.zeros(width), np.zeros(width)
     end_times_s: list[float] = []
     placed_gpus: list[tuple[int, ...]] = []
     for op_index, operator in enumerate(workload.operators):
@@ -126,9 +134,11 @@ def place_operators(workload: Workload, samples: float, width: int, pieces: int,
             gpu for gpu in range(width) if all(abs(gpu - input_gpu) <= reach for input_gpu in inputs)
         ]
         ready_s = max((end_times_s[producer] for producer in producers), default=0.0)
-        seconds = compute_operator_seconds(operator, samples, pieces, GPU)[0]
+        seconds = compute_operator_seconds(operator, samples_per_copy, pieces, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
-        held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
+        held_bytes = (
+            operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples_per_copy
+        )
         gpus = []
         for _ in range(pieces):
             fitting_gpus = [
@@ -139,40 +149,41 @@ def place_operators(workload: Workload, samples: float, width: int, pieces: int,
                     f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
                     f"{operator.name}: place it on more GPUs"
                 )
-            gpu = min(fitting_gpus, key=lambda candidate: (max(free_s[candidate], ready_s), candidate))
-            free_s[gpu] = max(free_s[gpu], ready_s) + seconds
+            gpu = min(fitting_gpus, key=lambda candidate: (max(gpu_free_s[candidate], ready_s), candidate))
+            gpu_free_s[gpu] = max(gpu_free_s[gpu], ready_s) + seconds
             used_bytes[gpu] += held_bytes / pieces
             gpus.append(gpu)
         placed_gpus.append(tuple(gpus))
-        end_times_s.append(max(float(free_s[gpu]) for gpu in gpus))
-    return Placement(workload, samples, width, tuple(placed_gpus))
+        end_times_s.append(max(float(gpu_free_s[gpu]) for gpu in gpus))
+    return Placement(workload, samples_per_copy, width, tuple(placed_gpus))
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
     """Rates of a fabric in Gbit/s.
 
-    Model-parallel traffic uses circuits of the rates `pair`, shape (width, width), or, if `pair` is None, ports of the
-    rate `port`. Gradients have the rates `data`, shape (width,). No traffic flows for `outage_s` of an iteration.
+    Model-parallel traffic uses circuits of the rates `circuit_gbps`, shape (width, width), or, if `circuit_gbps` is
+    None, ports of the rate `port_gbps`. Gradients have the rates `gradient_gbps`, shape (width,). No traffic flows for
+    `outage_s` of an iteration.
     """
 
-    pair: Floats | None
-    port: float
-    data: Floats
+    circuit_gbps: Floats | None
+    port_gbps: float
+    gradient_gbps: Floats
     outage_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """Seconds of an iteration: `model_s` for the forward and backward pass, `data_s` for the sum of gradients."""
+    """Seconds of an iteration: `passes_s` for both passes, `gradient_sum_s` for the sum of gradients."""
 
-    model_s: float
-    data_s: float
+    passes_s: float
+    gradient_sum_s: float
 
     @property
     def total_s(self) -> float:
         """Seconds of the iteration."""
-        return self.model_s + self.data_s
+        return self.passes_s + self.gradient_sum_s
 
 
 def make_fat_tree_rates(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
@@ -196,7 +207,7 @@ def make_ocs_rates(
             allocate_switch_circuits(demands, SWITCH_COUNT) for demands in (model_bytes, data_bytes)
         )
     return Rates(
-        _take_first_copy(model_circuits, placement) * gbps_per_circuit,
+        _select_first_copy(model_circuits, placement) * gbps_per_circuit,
         0.0,
         _find_gradient_rates(data_circuits, placement) * gbps_per_circuit,
         _compute_outage_s(model_bytes, data_bytes, reconfiguration_s or 0.0),
@@ -214,7 +225,7 @@ def make_ring_rates(placement: Placement, copies: int, wavelengths: int) -> Rate
     rates = [_compute_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
     outage_s = _compute_outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
     return Rates(
-        _take_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
+        _select_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
     )
 
 
@@ -254,18 +265,18 @@ def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]
     return model_bytes, data_bytes
 
 
-def _take_first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
+def _select_first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
     return np.asarray(rates[: placement.width, : placement.width], float)
 
 
 def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
     """Return the total rate of each GPU to the next and the previous copy: twice the lower of both rates."""
-    nodes, width = len(rates), placement.width
+    node_count, width = len(rates), placement.width
     first_gpus = np.arange(width)
-    if nodes == 2 * width:
+    if node_count == 2 * width:
         return np.asarray(rates[first_gpus, first_gpus + width], float)
     both_rates = [
-        np.asarray(rates[first_gpus, (first_gpus + step) % nodes], float) for step in (width, -width)
+        np.asarray(rates[first_gpus, (first_gpus + step) % node_count], float) for step in (width, -width)
     ]
     doubled_rates: Floats = 2 * np.minimum(*both_rates)
     return doubled_rates
@@ -284,53 +295,53 @@ def compute_iteration(placement: Placement, copies: int, rates: Rates) -> Iterat
     """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
     sent_bytes = compute_ring_bytes(placement.gradient_bytes, copies)
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.data, 0.0)
-    data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_LATENCY_S
-    return Iteration(_simulate(placement, rates) + rates.outage_s, data_s)
+        seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.gradient_gbps, 0.0)
+    gradient_sum_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_LATENCY_S
+    return Iteration(_simulate(placement, rates) + rates.outage_s, gradient_sum_s)
 
 
 def _simulate(placement: Placement, rates: Rates) -> float:
     """Return the seconds of the forward and the backward pass."""
-    free_s = np.zeros(placement.width)
+    gpu_free_s = np.zeros(placement.width)
     # Time at which the next message may start, for each circuit, or for each sending and receiving port.
-    circuit_s: dict[tuple[int, int], float] = {}
+    channel_free_s: dict[tuple[int, int], float] = {}
 
     def send(source: int, target: int, size: float, ready_s: float) -> float:
-        if rates.pair is not None:
-            channels, rate = [(source, target)], float(rates.pair[source, target])
+        if rates.circuit_gbps is not None:
+            channels, rate = [(source, target)], float(rates.circuit_gbps[source, target])
         else:
-            channels, rate = [(source, -1), (-1, target)], rates.port
-        start_s = max(ready_s, *(circuit_s.get(end, 0.0) for end in channels))
+            channels, rate = [(source, -1), (-1, target)], rates.port_gbps
+        start_s = max(ready_s, *(channel_free_s.get(end, 0.0) for end in channels))
         end_s = start_s + (size * 8e-9 / rate if rate else float("inf"))
-        circuit_s.update(dict.fromkeys(channels, end_s))
+        channel_free_s.update(dict.fromkeys(channels, end_s))
         return end_s + MESSAGE_LATENCY_S
 
     operator_count = len(placement.workload.operators)
     for is_backward in (False, True):
-        start_s = float(free_s.max())
-        free_s[:] = start_s
-        ends_s: dict[int, tuple[float, ...]] = {}
+        start_s = float(gpu_free_s.max())
+        gpu_free_s[:] = start_s
+        end_times_by_operator: dict[int, tuple[float, ...]] = {}
         edges = [edge[::-1] if is_backward else edge for edge in placement.workload.edges]
         for op_index in reversed(range(operator_count)) if is_backward else range(operator_count):
-            arrived_s = np.full(placement.width, start_s)
-            targets = sorted(set(placement.gpus[op_index]))
+            arrival_times_s = np.full(placement.width, start_s)
+            targets = sorted(set(placement.gpus_by_operator[op_index]))
             for producer in (
                 producer_index for producer_index, consumer_index in edges if consumer_index == op_index
             ):
                 edge = (op_index, producer) if is_backward else (producer, op_index)
                 size = placement.compute_message_bytes(edge, is_backward=is_backward)
-                sources = placement.gpus[producer]
+                sources = placement.gpus_by_operator[producer]
                 for shift in range(placement.width):
                     # Sources take turns, so that no port of a fat-tree receives from all at once.
-                    for source, end_s in zip(sources, ends_s[producer], strict=True):
+                    for source, end_s in zip(sources, end_times_by_operator[producer], strict=True):
                         target = (source + shift) % placement.width
                         if target in targets:
                             arrival_s = end_s if not shift else send(source, target, size, end_s)
-                            arrived_s[target] = max(arrived_s[target], arrival_s)
+                            arrival_times_s[target] = max(arrival_times_s[target], arrival_s)
             seconds = placement.compute_piece_seconds(op_index)[is_backward]
             end_times_s = []
-            for gpu in placement.gpus[op_index]:
-                free_s[gpu] = max(free_s[gpu], arrived_s[gpu]) + seconds
-                end_times_s.append(float(free_s[gpu]))
-            ends_s[op_index] = tuple(end_times_s)
-    return float(free_s.max())
+            for gpu in placement.gpus_by_operator[op_index]:
+                gpu_free_s[gpu] = max(gpu_free_s[gpu], arrival_times_s[gpu]) + seconds
+                end_times_s.append(float(gpu_free_s[gpu]))
+            end_times_by_operator[op_index] = tuple(end_times_s)
+    return float(gpu_free_s.max())

@@ -22,16 +22,20 @@ DELAYS_US = (20.0, 100.0, 1_000.0, 10_000.0, 30_000.0)
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
-    copies = scale.gpus // scale.width
+    copies = scale.gpu_count // scale.gpus_per_copy
     for step, model in enumerate(MODELS):
         workload = model.build()
-        once, _ = find_fastest(model, workload, scale.width, copies, "sip-ocs", WAVELENGTHS)
+        one_shot_iteration, _ = find_fastest(
+            model, workload, scale.gpus_per_copy, copies, "sip-ocs", WAVELENGTHS
+        )
         for delay_us in DELAYS_US:
-            changing, _ = find_fastest(
-                model, workload, scale.width, copies, "sip-ocs", WAVELENGTHS, delay_us * 1e-6
+            reconfigured_iteration, _ = find_fastest(
+                model, workload, scale.gpus_per_copy, copies, "sip-ocs", WAVELENGTHS, delay_us * 1e-6
             )
-            rows.append((model.name, "once", delay_us, 1e3 * once.total_s))
-            rows.append((model.name, "for each kind of traffic", delay_us, 1e3 * changing.total_s))
+            rows.append((model.name, "once", delay_us, 1e3 * one_shot_iteration.total_s))
+            rows.append(
+                (model.name, "for each kind of traffic", delay_us, 1e3 * reconfigured_iteration.total_s)
+            )
         progress(step + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
 
@@ -41,10 +45,10 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     for model in table.list_values("model"):
         for delay_us in (DELAYS_US[0], DELAYS_US[-1]):
             part = table.select_rows(model=model, delay_us=delay_us)
-            once, changing = part.get_numbers("iteration_ms")
+            one_shot_ms, reconfigured_ms = part.get_numbers("iteration_ms")
             delay = f"{delay_us:g} us" if delay_us < 1_000 else f"{delay_us / 1_000:g} ms"
             quantity = f"{model}: iteration with two changes of {delay} over that with circuits chosen once"
-            lines.append(Comparison(quantity, UNPUBLISHED, changing / once, "", " x"))
+            lines.append(Comparison(quantity, UNPUBLISHED, reconfigured_ms / one_shot_ms, "", " x"))
     return tuple(lines)
 
 

@@ -13,14 +13,15 @@ from testbed.design.workloads.model import Workload
 class Model:
     """A model of the paper, as built from our catalogue. `batch` is the global batch.
 
-    `catalogue_name` is its name in the catalogue. `released_bytes` is the size of its weights in the released scripts.
+    `catalogue_name` is its name in the catalogue. `released_weight_bytes` is the size of its weights in the released
+    scripts.
     """
 
     name: str
     catalogue_name: str
     preset: str | None
     batch: int
-    released_bytes: float
+    released_weight_bytes: float
     settings: dict[str, Any] = field(default_factory=dict)
 
     def build(self) -> Workload:
@@ -40,14 +41,15 @@ MODELS = (
 class Scale:
     """The size of a reproduction.
 
-    The cluster has `gpus` GPUs. A copy of the model uses `width` GPUs; figure 2 compares several `widths`.
-    `wavelengths` and `rates_gbps` are the numbers of wavelengths and the rates of a GPU that are compared.
+    The cluster has `gpu_count` GPUs. A copy of the model uses `gpus_per_copy` GPUs; figure 2 compares several
+    `gpus_per_copy_choices`. `wavelength_counts` and `rates_gbps` are the numbers of wavelengths and the rates of a GPU
+    that are compared.
     """
 
-    gpus: int
-    width: int
-    widths: tuple[int, ...]
-    wavelengths: tuple[int, ...]
+    gpu_count: int
+    gpus_per_copy: int
+    gpus_per_copy_choices: tuple[int, ...]
+    wavelength_counts: tuple[int, ...]
     rates_gbps: tuple[float, ...]
 
 

@@ -27,11 +27,11 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     electrical = [(rate, "fat-tree") for rate in (400, WAVELENGTHS * WAVELENGTH_GBPS)]
     for step, model in enumerate(MODELS):
         workload = model.build()
-        for width in scale.widths:
-            copies = scale.gpus // width
-            for amount, fabric in [*((WAVELENGTHS, name) for name in OPTICAL), *electrical]:
-                iteration, pieces = find_fastest(model, workload, width, copies, fabric, amount)
-                gbps = amount * WAVELENGTH_GBPS if fabric in OPTICAL else amount
+        for width in scale.gpus_per_copy_choices:
+            copies = scale.gpu_count // width
+            for wavelengths_or_gbps, fabric in [*((WAVELENGTHS, name) for name in OPTICAL), *electrical]:
+                iteration, pieces = find_fastest(model, workload, width, copies, fabric, wavelengths_or_gbps)
+                gbps = wavelengths_or_gbps * WAVELENGTH_GBPS if fabric in OPTICAL else wavelengths_or_gbps
                 name = fabric if fabric in OPTICAL else f"{fabric} at {gbps:g} Gbit/s"
                 rows.append((model.name, name, gbps, width, copies, pieces, 1e3 * iteration.total_s))
         progress(step + 1, len(MODELS), model.name)

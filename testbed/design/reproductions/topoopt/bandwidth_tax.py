@@ -33,18 +33,18 @@ def compute_tax_with_tensors_once(execution: Execution) -> float:
     lowered = execution.lowered
     messages = lowered.messages
     is_sent = messages.source != messages.target
-    sent_bytes = (lowered.program.message_bytes * messages.rounds)[is_sent].astype(np.float64)
+    sent_bytes = (lowered.program.message_bytes * messages.round_count)[is_sent].astype(np.float64)
     hops = lowered.routes.hops[is_sent]
-    reduced = execution.graph.group[messages.task[is_sent]] >= 0
-    weight = np.where(reduced, 0.5, 1.0)
+    is_reduced = execution.graph.group[messages.task[is_sent]] >= 0
+    weight = np.where(is_reduced, 0.5, 1.0)
     return float((sent_bytes * hops * weight).sum() / (sent_bytes * weight).sum())
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
-    cases = [(degree, batch) for degree in scale.degrees for batch in scale.batches]
+    cases = [(degree, batch) for degree in scale.degrees for batch in scale.batch_sizes]
     rows: list[tuple[Cell, ...]] = []
     for case_number, (degree, batch) in enumerate(cases, 1):
-        execution = simulate_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
+        execution = simulate_all_to_all(scale.node_count, batch, degree, RATE_GBPS).fastest_execution
         rows.append((degree, batch, execution.bandwidth_tax, compute_tax_with_tensors_once(execution)))
         progress(case_number, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)

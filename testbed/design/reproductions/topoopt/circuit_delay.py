@@ -34,25 +34,28 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     ]
     rows: list[tuple[Cell, ...]] = []
     for number, (model, degree, delay_s) in enumerate(cases, 1):
-        job = make_default_job(model, scale.nodes)
+        job = make_default_job(model, scale.node_count)
         if delay_s == scale.delays_s[0]:
             one_shot_s = simulate_job(job, "TopoOpt", degree, RATE_GBPS).iteration_s
-        nodes = job.graph.nodes
-        two_iterations = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
-        times = {}
+        node_count = job.graph.node_count
+        two_iterations = chain_iterations(node_count, [PlacedJob(job.graph, np.arange(node_count))], 2)
+        time_by_fabric = {}
         for name, label in _FABRICS.items():
             built_fabric = build_fabric(
                 FabricRequest(
-                    name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
+                    name, node_count, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
                 )
             )
-            times[label] = float(
+            time_by_fabric[label] = float(
                 two_iterations.compute_iteration_s(simulate_on_fabric(built_fabric, two_iterations.graph))[
                     0, -1
                 ]
             )
-        times = {ONE_SHOT: one_shot_s} | times
-        rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
+        time_by_fabric = {ONE_SHOT: one_shot_s} | time_by_fabric
+        rows += [
+            (MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3)
+            for name, time_s in time_by_fabric.items()
+        ]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -63,12 +66,12 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
         for degree in table.list_values("degree"):
             for delay in (min(table.get_numbers("delay_ms")), max(table.get_numbers("delay_ms"))):
                 case = table.select_rows(model=model, degree=degree, delay_ms=delay)
-                once = case.get_number("iteration_ms", fabric=ONE_SHOT)
+                one_shot_ms = case.get_number("iteration_ms", fabric=ONE_SHOT)
                 lines += [
                     Comparison(
                         f"{model}, d = {degree:g}, dark for {delay:g} ms: {label} over patched once",
                         UNPUBLISHED,
-                        case.get_number("iteration_ms", fabric=label) / once,
+                        case.get_number("iteration_ms", fabric=label) / one_shot_ms,
                         "",
                         " x",
                     )

@@ -29,7 +29,7 @@ from testbed.design.reproductions.topoopt.jobs import (
     make_cluster,
     make_job,
     simulate_job,
-    simulate_planned,
+    simulate_planned_routes,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.search.planner import optimise
@@ -66,21 +66,29 @@ class Candidate:
 
 def list_candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     """Return the default strategy with TopologyFinder's topology, and the planner's result if that is different."""
-    network, cluster = workload(model, scale.nodes, preset="fig11"), make_cluster(scale.nodes)
-    plain = default_strategy(network, scale.nodes)
-    job = make_job(network, plain, cluster)
-    default = Candidate("default", job, plan_topology(job.traffic.demand, degree).topology)
+    network, cluster = workload(model, scale.node_count, preset="fig11"), make_cluster(scale.node_count)
+    strategy = default_strategy(network, scale.node_count)
+    job = make_job(network, strategy, cluster)
+    default_candidate = Candidate("default", job, plan_topology(job.traffic.demand, degree).topology)
     result = optimise(
-        network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
+        network,
+        cluster,
+        degree,
+        SEARCH_GBPS,
+        steps=scale.step_count,
+        finalists=scale.finalist_count,
+        seed=scale.seed,
     )
-    if result.strategy == plain and result.finding.topology == default.topology:
-        return (default,)
-    return default, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
+    if result.strategy == strategy and result.finding.topology == default_candidate.topology:
+        return (default_candidate,)
+    return default_candidate, Candidate(
+        "found", make_job(network, result.strategy, cluster), result.finding.topology
+    )
 
 
-def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate_gbps: float) -> float:
+def _compute_iteration_s(candidate: Candidate, fabric: str, degree: int, rate_gbps: float) -> float:
     if fabric == TOPOOPT:
-        return simulate_planned(candidate.job, candidate.topology, rate_gbps).iteration_s
+        return simulate_planned_routes(candidate.job, candidate.topology, rate_gbps).iteration_s
     return simulate_job(candidate.job, fabric, degree, rate_gbps).iteration_s
 
 
@@ -92,16 +100,16 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
         for rate_gbps in scale.rates_gbps
     ]
     rows: list[tuple[Cell, ...]] = []
-    options: tuple[Candidate, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
     for number, (model, degree, rate) in enumerate(cases, 1):
         if rate == scale.rates_gbps[0]:
-            options = list_candidates(model, degree, scale)
+            candidates = list_candidates(model, degree, scale)
         for fabric in list_fabrics(rate):
-            times = [_iteration_s(option, fabric, degree, rate) for option in options]
+            times = [_compute_iteration_s(option, fabric, degree, rate) for option in candidates]
             fastest_index = min(range(len(times)), key=times.__getitem__)
-            time_s, best_option = times[fastest_index], options[fastest_index]
-            pure = "yes" if best_option.pure_data_parallel else "no"
-            rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best_option.name))
+            time_s, best_candidate = times[fastest_index], candidates[fastest_index]
+            pure_text = "yes" if best_candidate.pure_data_parallel else "no"
+            rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure_text, best_candidate.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -119,7 +127,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.list_values("model"):
         case = {"model": model, "degree": degree, "rate_gbps": rate}
-        pure = (
+        pure_text = (
             table.select_rows(**case).select_rows(fabric="TopoOpt").list_values("pure_data_parallel")[0]
             == "yes"
         )
@@ -128,7 +136,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
                 f"{model}: TopoOpt over ideal switch, d = {degree:g}",
                 UNPUBLISHED,
                 compute_ratio(table, "TopoOpt", "ideal switch", **case),
-                "pure data parallel" if pure else "with transfers between pairs",
+                "pure data parallel" if pure_text else "with transfers between pairs",
                 " x",
             ),
             *(
@@ -161,7 +169,7 @@ def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
             )
 
 
-def _select_drawn(table: Table) -> Table:
+def _select_drawn_rows(table: Table) -> Table:
     """Return the table without MixNet's prices, which exist only for some rates."""
     column = table.columns.index("fabric")
     return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[column])))
@@ -175,7 +183,7 @@ def _make_plot(table: Table) -> Plot:
             "link rate (Gbit/s)",
             "iteration time (ms)",
             make_series(
-                _select_drawn(table.select_rows(model=model, degree=degree)),
+                _select_drawn_rows(table.select_rows(model=model, degree=degree)),
                 "fabric",
                 "rate_gbps",
                 "iteration_ms",

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from statistics import mean
 
 from sim.models.network.fabrics.cost import (
-    DEFAULT_READING,
+    DEFAULT_ASSUMPTIONS,
     MIXNET,
     Cost,
-    Reading,
+    CostAssumptions,
     compute_circuit_switch_cost,
     compute_fat_tree_cost,
     compute_ideal_switch_cost,
@@ -31,11 +31,11 @@ from testbed.design.reproductions.topoopt.setup import Scale
 
 RECALLED_PRICES, MIXNET_PRICES = "recalled", "MixNet"
 NIC_PER_INTERFACE, NIC_PER_SERVER = "an interface", "a server"
-READINGS: Mapping[tuple[str, str], Reading] = {
-    (RECALLED_PRICES, NIC_PER_INTERFACE): DEFAULT_READING,
-    (RECALLED_PRICES, NIC_PER_SERVER): Reading(one_nic_per_server=True),
-    (MIXNET_PRICES, NIC_PER_INTERFACE): Reading(MIXNET),
-    (MIXNET_PRICES, NIC_PER_SERVER): Reading(MIXNET, one_nic_per_server=True),
+READINGS: Mapping[tuple[str, str], CostAssumptions] = {
+    (RECALLED_PRICES, NIC_PER_INTERFACE): DEFAULT_ASSUMPTIONS,
+    (RECALLED_PRICES, NIC_PER_SERVER): CostAssumptions(has_one_nic_per_server=True),
+    (MIXNET_PRICES, NIC_PER_INTERFACE): CostAssumptions(MIXNET),
+    (MIXNET_PRICES, NIC_PER_SERVER): CostAssumptions(MIXNET, has_one_nic_per_server=True),
 }
 """Readings of the cost by (price table, whether a NIC is paid per interface or per server)."""
 
@@ -43,17 +43,17 @@ _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "co
 
 
 def _compute_costs(
-    nodes: int, degree: int, rate_gbps: float, equal_cost_gbps: float, reading: Reading
+    node_count: int, degree: int, rate_gbps: float, equal_cost_gbps: float, reading: CostAssumptions
 ) -> dict[str, Cost]:
     """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
-        "TopoOpt": compute_patch_panel_cost(nodes, degree, rate_gbps, reading),
-        "TopoOpt with OCS": compute_circuit_switch_cost(nodes, degree, rate_gbps, reading),
-        "Fat-tree": compute_fat_tree_cost(nodes, equal_cost_gbps, reading=reading),
+        "TopoOpt": compute_patch_panel_cost(node_count, degree, rate_gbps, reading),
+        "TopoOpt with OCS": compute_circuit_switch_cost(node_count, degree, rate_gbps, reading),
+        "Fat-tree": compute_fat_tree_cost(node_count, equal_cost_gbps, assumptions=reading),
         "oversubscribed Fat-tree": compute_fat_tree_cost(
-            nodes, degree * rate_gbps, oversubscription=2, reading=reading
+            node_count, degree * rate_gbps, oversubscription=2, assumptions=reading
         ),
-        "ideal switch": compute_ideal_switch_cost(nodes, degree * rate_gbps, reading),
+        "ideal switch": compute_ideal_switch_cost(node_count, degree * rate_gbps, reading),
     }
 
 
@@ -64,7 +64,7 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
         for degree in scale.degrees
         for rate_gbps in scale.rates_gbps
         for nodes in scale.cluster_sizes
-        if rate_gbps >= reading.least_gbps
+        if rate_gbps >= reading.min_rate_gbps
     ]
     rows = [
         (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
@@ -87,22 +87,22 @@ def _compute_ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
-    slow = _compute_ratios_to_topoopt(
-        present.select_rows(rate_gbps=present.list_values("rate_gbps")[0]), "ideal switch"
+    recalled_rows = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
+    slow_ratios = _compute_ratios_to_topoopt(
+        recalled_rows.select_rows(rate_gbps=recalled_rows.list_values("rate_gbps")[0]), "ideal switch"
     )
-    fast = _compute_ratios_to_topoopt(
-        present.select_rows(rate_gbps=present.list_values("rate_gbps")[-1]), "ideal switch"
+    fast_ratios = _compute_ratios_to_topoopt(
+        recalled_rows.select_rows(rate_gbps=recalled_rows.list_values("rate_gbps")[-1]), "ideal switch"
     )
     extreme_rates = (
         Comparison(
             "the ideal switch, the first reading alone, slowest links",
             UNPUBLISHED,
-            mean(slow),
+            mean(slow_ratios),
             "NICs below 100 Gbit/s cost little less",
             " x",
         ),
-        Comparison("the same, fastest links", UNPUBLISHED, mean(fast), "", " x"),
+        Comparison("the same, fastest links", UNPUBLISHED, mean(fast_ratios), "", " x"),
     )
     rows = [line for names in READINGS for line in _compare_reading(table, *names)]
     return (*rows[:2], *extreme_rates, *rows[2:])
@@ -111,26 +111,28 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
     """Yield the two published ratios under one reading of the prices, and the rate of the Fat-tree of equal cost."""
     part = table.select_rows(prices=prices, nic_for=nic_for)
-    reading = f"prices {prices}, a NIC {nic_for}"
-    checked = "prices recalled, not checked" if prices == RECALLED_PRICES else "rates of 100 Gbit/s and more"
+    reading_text = f"prices {prices}, a NIC {nic_for}"
+    price_note = (
+        "prices recalled, not checked" if prices == RECALLED_PRICES else "rates of 100 Gbit/s and more"
+    )
     yield Comparison(
-        f"cost of the ideal switch over TopoOpt, mean; {reading}",
+        f"cost of the ideal switch over TopoOpt, mean; {reading_text}",
         PublishedValue("3.2 x", "S", 3.2),
         mean(_compute_ratios_to_topoopt(part, "ideal switch")),
-        f"{checked}; a Fat-tree of d times the rate stands for it",
+        f"{price_note}; a Fat-tree of d times the rate stands for it",
         " x",
     )
     yield Comparison(
-        f"cost with optical circuit switches over patch panels, mean; {reading}",
+        f"cost with optical circuit switches over patch panels, mean; {reading_text}",
         PublishedValue("1.33 x", "S", 1.33),
         mean(_compute_ratios_to_topoopt(part, "TopoOpt with OCS")),
-        f"{checked}; panels have the second plane, circuit switches none",
+        f"{price_note}; panels have the second plane, circuit switches none",
         " x",
     )
     for degree in part.list_values("degree"):
         case = part.select_rows(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
         yield Comparison(
-            f"rate of the Fat-tree of equal cost, d = {degree:g}, 100 Gbit/s; {reading}",
+            f"rate of the Fat-tree of equal cost, d = {degree:g}, 100 Gbit/s; {reading_text}",
             UNPUBLISHED,
             mean(case.get_numbers("fattree_gbps")),
             "",

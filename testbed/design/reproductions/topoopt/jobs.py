@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sim.models.network.execution import Execution, simulate
 from sim.models.network.execution.circuits import simulate_circuits
-from sim.models.network.fabrics.cost import DEFAULT_READING, MIXNET, Reading
+from sim.models.network.fabrics.cost import DEFAULT_ASSUMPTIONS, MIXNET, CostAssumptions
 from sim.models.network.taskgraph import TaskGraph
 from testbed.design.fabrics.direct import route_job
 from testbed.design.fabrics.fabric_list import build_fabric
@@ -35,12 +35,12 @@ class Job:
     traffic: Traffic
 
 
-def make_cluster(nodes: int) -> Cluster:
+def make_cluster(node_count: int) -> Cluster:
     """Return servers with four A100s of 80 GB each.
 
     A copy of CANDLE with gradients and momentum needs 195 GB per server.
     """
-    return Cluster(nodes, A100_80GB)
+    return Cluster(node_count, A100_80GB)
 
 
 def make_job(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
@@ -49,28 +49,28 @@ def make_job(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
 
 
 @cache
-def make_all_to_all_job(nodes: int, batch: int) -> Job:
+def make_all_to_all_job(node_count: int, batch: int) -> Job:
     """Return DLRM with one table on each server, for `batch` samples per device."""
-    model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
-    return make_job(model, default_strategy(model, nodes), make_cluster(nodes))
+    model = workload("dlrm-a2a", node_count, tables=node_count, batch_per_device=batch)
+    return make_job(model, default_strategy(model, node_count), make_cluster(node_count))
 
 
 @cache
-def make_default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
+def make_default_job(name: str, node_count: int, preset: str = "fig11") -> Job:
     """Return the data-parallel job of a model of the paper, with each embedding table on one server."""
-    model = workload(name, nodes, preset=preset)
-    return make_job(model, default_strategy(model, nodes), make_cluster(nodes))
+    model = workload(name, node_count, preset=preset)
+    return make_job(model, default_strategy(model, node_count), make_cluster(node_count))
 
 
 ROUNDING = 0.01
 """Fraction of its duration by which the simulation may delay the end of a flow, so that several end together."""
 
 NIC_ONCE = "NIC once a server"
-READINGS: Mapping[str, Reading] = {
-    "Fat-tree": DEFAULT_READING,
-    f"Fat-tree, {NIC_ONCE}": Reading(one_nic_per_server=True),
-    "Fat-tree, MixNet prices": Reading(MIXNET),
-    f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, one_nic_per_server=True),
+READINGS: Mapping[str, CostAssumptions] = {
+    "Fat-tree": DEFAULT_ASSUMPTIONS,
+    f"Fat-tree, {NIC_ONCE}": CostAssumptions(has_one_nic_per_server=True),
+    "Fat-tree, MixNet prices": CostAssumptions(MIXNET),
+    f"Fat-tree, MixNet prices, {NIC_ONCE}": CostAssumptions(MIXNET, has_one_nic_per_server=True),
 }
 """Readings of the cost by name of the Fat-tree that costs as much as TopoOpt. MixNet's prices begin at 100 Gbit/s."""
 
@@ -94,38 +94,38 @@ def list_fabrics(rate_gbps: float) -> tuple[str, ...]:
     Each server of the oversubscribed Fat-tree has degree times the rate, with half of that above the edge. The ideal
     switch has the same links and never blocks. SiP-ML is SiP-OCS with as many circuit switches as links.
     """
-    trees = [name for name, reading in READINGS.items() if reading.least_gbps <= rate_gbps]
+    trees = [name for name, reading in READINGS.items() if reading.min_rate_gbps <= rate_gbps]
     return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander", SIP_ML)
 
 
-def make_fabric_request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
+def make_fabric_request(name: str, node_count: int, degree: int, rate_gbps: float) -> FabricRequest:
     """Return the request for a fabric of `list_fabrics`, except TopoOpt, which depends on the job."""
     if name in READINGS:
-        host_gbps = compute_equal_cost_gbps(nodes, degree, rate_gbps, READINGS[name])
-        return FabricRequest("fattree", nodes, 1, host_gbps)
-    return _REQUEST_FACTORIES[name](nodes, degree, rate_gbps)
+        host_gbps = compute_equal_cost_gbps(node_count, degree, rate_gbps, READINGS[name])
+        return FabricRequest("fattree", node_count, 1, host_gbps)
+    return _REQUEST_FACTORIES[name](node_count, degree, rate_gbps)
 
 
 def simulate_job(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
     """Simulate one iteration on a fabric of `list_fabrics`, with AllReduces as fluid rings."""
     if name == TOPOOPT:
-        return simulate_planned(job, plan_topology(job.traffic.demand, degree).topology, rate_gbps)
+        return simulate_planned_routes(job, plan_topology(job.traffic.demand, degree).topology, rate_gbps)
     return simulate_on_fabric(
-        build_fabric(make_fabric_request(name, job.graph.nodes, degree, rate_gbps)), job.graph
+        build_fabric(make_fabric_request(name, job.graph.node_count, degree, rate_gbps)), job.graph
     )
 
 
-def simulate_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
+def simulate_planned_routes(job: Job, topology: Topology, rate_gbps: float) -> Execution:
     """Simulate one iteration on a topology with each of its `plan_routes`, and return the fastest execution."""
 
-    def run_with(routes: RouteSets) -> Execution:
+    def simulate_routes(routes: RouteSets) -> Execution:
         fabric_request = FabricRequest(
             "direct", topology.nodes, topology.degree, rate_gbps, topology=topology, routes=routes
         )
         return simulate_on_fabric(build_fabric(fabric_request), job.graph)
 
     return min(
-        (run_with(routes) for routes in plan_routes(job, topology)),
+        (simulate_routes(routes) for routes in plan_routes(job, topology)),
         key=lambda execution: execution.iteration_s,
     )
 
@@ -146,29 +146,29 @@ def simulate_on_fabric(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Executi
     return simulate(graph, chosen_fabric.fabric, allreduce=chosen_fabric.allreduce, rounding=ROUNDING)
 
 
-class WiredRun(NamedTuple):
+class TopoOptRuns(NamedTuple):
     """Executions of a job on TopoOpt's topologies.
 
-    `published` splits links between rings and pairs by the published rule. `fastest` is the faster of this split and
-    rings alone, so both may be the same execution.
+    `published_execution` splits links between rings and pairs by the published rule. `fastest_execution` is the faster
+    of this split and rings alone, so both may be the same execution.
     """
 
-    published: Execution
-    fastest: Execution
+    published_execution: Execution
+    fastest_execution: Execution
 
 
 @cache
-def simulate_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> WiredRun:
+def simulate_all_to_all(node_count: int, batch: int, degree: int, rate_gbps: float) -> TopoOptRuns:
     """Simulate `make_all_to_all_job` on TopoOpt, for three figures.
 
     The published rule splits links by bytes. Like the planner, `fastest` also tries rings alone.
     """
-    job = make_all_to_all_job(nodes, batch)
-    split = plan_topology(job.traffic.demand, degree).matching_degree
-    runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split, 0}}
-    return WiredRun(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))
+    job = make_all_to_all_job(node_count, batch)
+    split_degree = plan_topology(job.traffic.demand, degree).matching_degree
+    runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split_degree, 0}}
+    return TopoOptRuns(runs[split_degree], min(runs.values(), key=lambda execution: execution.iteration_s))
 
 
 def _run_with_degree(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:
     topology = plan_topology(job.traffic.demand, degree, matching_degree=matching_degree).topology
-    return simulate_planned(job, topology, rate_gbps)
+    return simulate_planned_routes(job, topology, rate_gbps)

@@ -27,14 +27,16 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
         (degree, batch)
         for degree in scale.degrees
-        for batch in sorted({min(scale.batches), max(scale.batches)})
+        for batch in sorted({min(scale.batch_sizes), max(scale.batch_sizes)})
     ]
     quantiles = np.linspace(0.0, 1.0, _POINT_COUNT)
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch) in enumerate(cases, 1):
-        execution = simulate_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
-        lanes = execution.fabric.capacity_bps / execution.fabric.lane_bps
-        loads = np.quantile(np.repeat(execution.link_bytes / lanes, np.rint(lanes).astype(int)), quantiles)
+        execution = simulate_all_to_all(scale.node_count, batch, degree, RATE_GBPS).fastest_execution
+        lane_counts = execution.fabric.capacity_bps / execution.fabric.lane_bps
+        loads = np.quantile(
+            np.repeat(execution.link_bytes / lane_counts, np.rint(lane_counts).astype(int)), quantiles
+        )
         rows += [
             (degree, batch, share, load / 1e9, load / loads[-1])
             for share, load in zip(quantiles.tolist(), loads.tolist(), strict=True)
@@ -56,7 +58,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 
 
 def _make_plot(table: Table) -> Plot:
-    def panel(batch: float) -> Panel:
+    def make_panel(batch: float) -> Panel:
         table_by_degree = Table.from_rows(
             ("degree", "gb", "share"),
             [
@@ -68,7 +70,7 @@ def _make_plot(table: Table) -> Plot:
         return Panel(f"batch {batch:g}", "bytes on a link (GB)", "share of links", series, "steps")
 
     batches = sorted(set(table.get_numbers("batch")))
-    return Plot("Traffic of links, DLRM with all-to-all", tuple(panel(batch) for batch in batches))
+    return Plot("Traffic of links, DLRM with all-to-all", tuple(make_panel(batch) for batch in batches))
 
 
 FIGURE = Figure(15, "Traffic of links", _make_table, _compare_with_paper, _make_plot)

@@ -32,7 +32,7 @@ def compute_path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.
 
     Both arrays have the shape (paths,). The pairs of servers are ordered.
     """
-    source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
+    source, target = np.nonzero(~np.eye(fabric.node_count, dtype=bool))
     route_set_count = 1 if fabric.weights is None else len(fabric.weights)
     lengths = [
         np.diff(fabric.find_routes(source, target, np.full_like(source, number))[0])
@@ -48,7 +48,7 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for step, (name, degree) in enumerate(cases, 1):
-        job = make_all_to_all_job(scale.nodes, min(scale.batches))
+        job = make_all_to_all_job(scale.node_count, min(scale.batch_sizes))
         points = _compute_cumulative_shares(
             *compute_path_lengths(simulate_job(job, name, degree, RATE_GBPS).fabric)
         )

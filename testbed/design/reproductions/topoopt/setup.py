@@ -16,54 +16,54 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Size of the reproduction. `steps` and `finalists` belong to the strategy search."""
+    """Size of the reproduction. `step_count` and `finalist_count` belong to the strategy search."""
 
-    nodes: int
+    node_count: int
     degrees: tuple[int, ...]
     rates_gbps: tuple[float, ...]
     cluster_sizes: tuple[int, ...]
-    batches: tuple[int, ...]
-    shared_nodes: int
-    job_nodes: int
-    jobs: tuple[int, ...]
-    iterations: int
-    seeds: int
+    batch_sizes: tuple[int, ...]
+    shared_node_count: int
+    job_node_count: int
+    job_counts: tuple[int, ...]
+    iteration_count: int
+    seed_count: int
     delays_s: tuple[float, ...]
-    steps: int
-    finalists: int
+    step_count: int
+    finalist_count: int
     seed: int = 0
 
 
 PAPER = Scale(
-    nodes=128,
+    node_count=128,
     degrees=(4, 8),
     rates_gbps=(10, 25, 40, 100, 200),
     cluster_sizes=(128, 432, 1024, 2000),
-    batches=(64, 128, 256, 512, 1024, 2048),
-    shared_nodes=432,
-    job_nodes=16,
-    jobs=(5, 10, 15, 20, 27),
-    iterations=4,
-    seeds=5,
+    batch_sizes=(64, 128, 256, 512, 1024, 2048),
+    shared_node_count=432,
+    job_node_count=16,
+    job_counts=(5, 10, 15, 20, 27),
+    iteration_count=4,
+    seed_count=5,
     delays_s=(10e-6, 50e-6, 200e-6, 1e-3, 10e-3, 100e-3),
-    steps=200,
-    finalists=2,
+    step_count=200,
+    finalist_count=2,
 )
 """The paper's scale, except for the steps of a search (the paper: 4,000) and the iterations (not in the paper)."""
 
 QUICK = Scale(
-    nodes=16,
+    node_count=16,
     degrees=(4,),
     rates_gbps=(25, 100),
     cluster_sizes=(128, 432),
-    batches=(64, 512),
-    shared_nodes=108,
-    job_nodes=12,
-    jobs=(3, 9),
-    iterations=2,
-    seeds=1,
+    batch_sizes=(64, 512),
+    shared_node_count=108,
+    job_node_count=12,
+    job_counts=(3, 9),
+    iteration_count=2,
+    seed_count=1,
     delays_s=(10e-6, 10e-3),
-    steps=50,
-    finalists=2,
+    step_count=50,
+    finalist_count=2,
 )
 """Small scale that takes a minute and only tests that everything runs. Its results differ from the paper's scale."""

@@ -39,7 +39,7 @@ from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
 Floats = NDArray[np.float64]
 
-MIX = {"dlrm": 0.35, "bert": 0.30, "candle": 0.25, "vgg16": 0.10}
+MODEL_FRACTIONS = {"dlrm": 0.35, "bert": 0.30, "candle": 0.25, "vgg16": 0.10}
 """Shares of the models among jobs, from the text of the paper. Its released sampler uses other shares."""
 DEGREE = 8
 RATE_GBPS = 100.0
@@ -48,54 +48,58 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 
 
 @cache
-def run_alone_s(model: str, fabric: str, nodes: int) -> float:
+def compute_solo_s(model: str, fabric: str, node_count: int) -> float:
     """Return the seconds of an iteration of a job that shares no link."""
-    return simulate_job(make_default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
+    return simulate_job(make_default_job(model, node_count, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
 @cache
-def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
+def _make_fat_tree(fabric: str, node_count: int, seed: int) -> Fabric:
     if fabric in READINGS:
-        host_gbps = compute_equal_cost_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
-        return make_fat_tree(nodes, host_gbps, balance="hash", seed=seed)
-    return make_fat_tree(nodes, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
+        host_gbps = compute_equal_cost_gbps(node_count, DEGREE, RATE_GBPS, READINGS[fabric])
+        return make_fat_tree(node_count, host_gbps, balance="hash", seed=seed)
+    return make_fat_tree(node_count, DEGREE * RATE_GBPS, oversubscription=2.0, balance="hash", seed=seed)
 
 
-def draw_models(jobs: int, seed: int) -> list[str]:
-    """Draw the models of `jobs` jobs. With the same seed, a shorter list is the start of a longer one."""
+def draw_models(job_count: int, seed: int) -> list[str]:
+    """Draw the models of `job_count` jobs. With the same seed, a shorter list is the start of a longer one."""
     rng = np.random.default_rng([seed, 0])
-    return [str(name) for name in rng.choice(list(MIX), jobs, p=list(MIX.values()))]
+    return [
+        str(name) for name in rng.choice(list(MODEL_FRACTIONS), job_count, p=list(MODEL_FRACTIONS.values()))
+    ]
 
 
-def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats:
+def simulate_shared_cluster_s(scale: Scale, job_count: int, fabric: str, seed: int) -> Floats:
     """Return the iteration times of jobs on a Fat-tree in seconds, shape (jobs * iterations,)."""
     rng = np.random.default_rng([seed, 1])
-    servers = rng.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
+    servers = rng.permutation(scale.shared_node_count)[: job_count * scale.job_node_count].reshape(
+        job_count, -1
+    )
     placed_jobs = [
         PlacedJob(
-            make_default_job(model, scale.job_nodes, "fig16").graph,
+            make_default_job(model, scale.job_node_count, "fig16").graph,
             np.sort(own_servers),
-            float(rng.random()) * run_alone_s(model, fabric, scale.job_nodes),
+            float(rng.random()) * compute_solo_s(model, fabric, scale.job_node_count),
         )
-        for model, own_servers in zip(draw_models(jobs, seed), servers, strict=True)
+        for model, own_servers in zip(draw_models(job_count, seed), servers, strict=True)
     ]
-    shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
-    tree = _make_tree(fabric, scale.shared_nodes, seed)
-    return shared.compute_iteration_s(
-        simulate(shared.graph, tree, allreduce=plan_fluid_ring, rounding=ROUNDING)
+    chained_iterations = chain_iterations(scale.shared_node_count, placed_jobs, scale.iteration_count)
+    tree = _make_fat_tree(fabric, scale.shared_node_count, seed)
+    return chained_iterations.compute_iteration_s(
+        simulate(chained_iterations.graph, tree, allreduce=plan_fluid_ring, rounding=ROUNDING)
     ).ravel()
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
-    cases = [(jobs, fabric) for jobs in scale.jobs for fabric in _FABRICS]
+    cases = [(jobs, fabric) for jobs in scale.job_counts for fabric in _FABRICS]
     rows: list[tuple[Cell, ...]] = []
     for number, (jobs, fabric) in enumerate(cases, 1):
         if fabric == "TopoOpt":
-            models = [model for seed in range(scale.seeds) for model in draw_models(jobs, seed)]
-            times_s = np.array([run_alone_s(model, fabric, scale.job_nodes) for model in models])
+            models = [model for seed in range(scale.seed_count) for model in draw_models(jobs, seed)]
+            times_s = np.array([compute_solo_s(model, fabric, scale.job_node_count) for model in models])
         else:
             times_s = np.concatenate(
-                [simulate_shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)]
+                [simulate_shared_cluster_s(scale, jobs, fabric, seed) for seed in range(scale.seed_count)]
             )
         times_ms = times_s * 1e3
         rows.append((jobs, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
@@ -103,28 +107,35 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def compute_ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
+def compute_time_ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
     """Return the time in `column` on a fabric divided by the time on TopoOpt."""
-    part = table.select_rows(jobs=jobs)
-    return part.get_number(column, fabric=fabric) / part.get_number(column, fabric="TopoOpt")
+    rows_of_job_count = table.select_rows(jobs=jobs)
+    return rows_of_job_count.get_number(column, fabric=fabric) / rows_of_job_count.get_number(
+        column, fabric="TopoOpt"
+    )
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     max_jobs, min_jobs = max(table.get_numbers("jobs")), min(table.get_numbers("jobs"))
-    by_price, by_chance = "the prices set its rate", "paths by hash, servers at random"
+    price_note, chance_note = "the prices set its rate", "paths by hash, servers at random"
     return (
         *(
             _compute_ratio_to_topoopt(
-                table, "mean", max_jobs, tree, PublishedValue("1.7 x", "S", 1.7), by_price
+                table, "mean", max_jobs, tree, PublishedValue("1.7 x", "S", 1.7), price_note
             )
             for tree in READINGS
         ),
         _compute_ratio_to_topoopt(
-            table, "mean", max_jobs, "oversubscribed Fat-tree", PublishedValue("1.15 x", "S", 1.15), by_chance
+            table,
+            "mean",
+            max_jobs,
+            "oversubscribed Fat-tree",
+            PublishedValue("1.15 x", "S", 1.15),
+            chance_note,
         ),
         *(
             _compute_ratio_to_topoopt(
-                table, "p99", max_jobs, tree, PublishedValue("up to 3.4 x", "S", 3.4), by_price
+                table, "p99", max_jobs, tree, PublishedValue("up to 3.4 x", "S", 3.4), price_note
             )
             for tree in READINGS
         ),
@@ -132,7 +143,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
             Comparison(
                 f"p99, {tree} over TopoOpt, the most of all loads",
                 PublishedValue("3.4 x", "S", 3.4),
-                max(compute_ratio(table, "p99_ms", jobs, tree) for jobs in table.get_numbers("jobs")),
+                max(compute_time_ratio(table, "p99_ms", jobs, tree) for jobs in table.get_numbers("jobs")),
                 "",
                 " x",
             )
@@ -150,7 +161,9 @@ def _compute_ratio_to_topoopt(
     table: Table, figure: str, jobs: float, fabric: str, published: PublishedValue, note: str
 ) -> Comparison:
     quantity = f"{figure}, {fabric} over TopoOpt, {jobs:g} jobs"
-    return Comparison(quantity, published, compute_ratio(table, f"{figure}_ms", jobs, fabric), note, " x")
+    return Comparison(
+        quantity, published, compute_time_ratio(table, f"{figure}_ms", jobs, fabric), note, " x"
+    )
 
 
 def _compute_time_on_topoopt(

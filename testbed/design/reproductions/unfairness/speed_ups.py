@@ -14,7 +14,7 @@ from testbed.design.reproductions.figure import (
     Series,
     Table,
 )
-from testbed.design.reproductions.unfairness.setup import ROWS, Row, Scale
+from testbed.design.reproductions.unfairness.setup import JOB_GROUPS, JobGroup, Scale
 
 _COLUMNS = ("jobs", "job", "model", "length", "fair_ms", "unfair_ms", "speed_up")
 _DRIFT_TOLERANCE = 0.01
@@ -22,48 +22,66 @@ _DRIFT_TOLERANCE = 0.01
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    lengths = {"main": scale.iterations, "check": scale.check_iterations}
-    for number, row in enumerate(ROWS, 1):
+    lengths = {"main": scale.iteration_count, "check": scale.check_iteration_count}
+    for number, row in enumerate(JOB_GROUPS, 1):
         for length, iterations in lengths.items():
             weights = [[1.0] * len(row.models), row.weights]
-            fair, unfair = sweep(
-                row.periods_ms, row.fractions, weights, iterations=iterations, warm_up=scale.warm_up
+            fair_means_ms, unfair_means_ms = sweep(
+                row.periods_ms,
+                row.burst_fractions,
+                weights,
+                iterations=iterations,
+                warm_up_count=scale.warm_up_iteration_count,
             )
             rows += [
-                (row.name, job_number, model, length, float(even), float(uneven), float(even / uneven))
-                for job_number, (model, even, uneven) in enumerate(
-                    zip(row.models, fair, unfair, strict=True), 1
+                (
+                    row.name,
+                    job_number,
+                    model,
+                    length,
+                    float(fair_ms),
+                    float(unfair_ms),
+                    float(fair_ms / unfair_ms),
+                )
+                for job_number, (model, fair_ms, unfair_ms) in enumerate(
+                    zip(row.models, fair_means_ms, unfair_means_ms, strict=True), 1
                 )
             ]
-        progress(number, len(ROWS), row.name)
+        progress(number, len(JOB_GROUPS), row.name)
     return Table.from_rows(_COLUMNS, rows)
 
 
-def compute_speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:
+def compute_speed_ups(table: Table, row: JobGroup, run_length: str = "main") -> tuple[float, ...]:
     """Return the speed-up of each job of a row, from the run of this length."""
-    return table.select_rows(jobs=row.name, length=length).get_numbers("speed_up")
+    return table.select_rows(jobs=row.name, length=run_length).get_numbers("speed_up")
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    return tuple(line for row in ROWS for line in _compare_row(table, row))
+    return tuple(line for row in JOB_GROUPS for line in _compare_row(table, row))
 
 
-def _compare_row(table: Table, row: Row) -> list[Comparison]:
-    ours = compute_speed_ups(table, row)
-    check = compute_speed_ups(table, row, "check")
+def _compare_row(table: Table, row: JobGroup) -> list[Comparison]:
+    our_speed_ups = compute_speed_ups(table, row)
+    check_speed_ups = compute_speed_ups(table, row, "check")
     lines = []
-    for job_index, (model, published) in enumerate(zip(row.models, row.published, strict=True)):
-        note = f"calibrated; a longer run gives {check[job_index]:.3f}"
-        if abs(check[job_index] - ours[job_index]) > _DRIFT_TOLERANCE:
+    for job_index, (model, published) in enumerate(zip(row.models, row.published_speed_ups, strict=True)):
+        note = f"calibrated; a longer run gives {check_speed_ups[job_index]:.3f}"
+        if abs(check_speed_ups[job_index] - our_speed_ups[job_index]) > _DRIFT_TOLERANCE:
             note += ", so phases still drift"
         quantity = f"{row.name}: speed-up of job {job_index + 1}, {model}"
         lines.append(
             Comparison(
-                quantity, PublishedValue(f"{published:g} x", "S", published), ours[job_index], note, " x"
+                quantity,
+                PublishedValue(f"{published:g} x", "S", published),
+                our_speed_ups[job_index],
+                note,
+                " x",
             )
         )
-    compatibility = PublishedValue("yes" if row.compatible else "no", "S", float(row.compatible) or None)
-    compatible = float(all(speed_up > 1 for speed_up in ours))
+    compatibility = PublishedValue(
+        "yes" if row.is_compatible else "no", "S", float(row.is_compatible) or None
+    )
+    compatible = float(all(speed_up > 1 for speed_up in our_speed_ups))
     return [
         *lines,
         Comparison(f"{row.name}: compatible", compatibility, compatible, "1: each job is faster, 0: not"),
@@ -71,13 +89,15 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
 
 
 def _make_plot(table: Table) -> Plot:
-    panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in ROWS)
+    panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in JOB_GROUPS)
     return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, max_columns=2)
 
 
-def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:
+def _make_bars(table: Table, row: JobGroup) -> tuple[Series, ...]:
     names = tuple(f"{job_number} {model}" for job_number, model in enumerate(row.models, 1))
-    return Series("published", names, row.published), Series("ours", names, compute_speed_ups(table, row))
+    return Series("published", names, row.published_speed_ups), Series(
+        "ours", names, compute_speed_ups(table, row)
+    )
 
 
 FIGURE = Figure(1, "Speed-up from unfairness", _make_table, _compare_with_paper, _make_plot)

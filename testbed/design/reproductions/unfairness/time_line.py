@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.models.contention.job import Sharing, compute_then_send
-from sim.models.contention.simulation import Contention, Setting, simulate
+from sim.models.contention.simulation import ContentionResult, Setting, simulate
 from testbed.design.reproductions.figure import (
     UNPUBLISHED,
     Cell,
@@ -16,22 +16,24 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.unfairness.setup import ROWS, Scale
+from testbed.design.reproductions.unfairness.setup import JOB_GROUPS, Scale
 
 SHARES = {"50/50": (1.0, 1.0), "60/40": (1.5, 1.0)}
 RATE_GBPS = 50.0
 _PLOTTED_ITERATIONS = 5
 _COLUMNS = ("shares", "job", "ms", "gbps", "iteration_ms")
-_DLRM = ROWS[1]
+_DLRM = JOB_GROUPS[1]
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (shares, weights) in enumerate(SHARES.items(), 1):
         contention = _simulate(weights, _PLOTTED_ITERATIONS + 1, trace_rows=1000)
-        long = _simulate(weights, scale.iterations).mean_ms(scale.warm_up)
-        means_ms = [float(mean) for mean in long]
-        until_ms = (_PLOTTED_ITERATIONS - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
+        long_means_ms = _simulate(weights, scale.iteration_count).compute_mean_ms(
+            scale.warm_up_iteration_count
+        )
+        means_ms = [float(mean) for mean in long_means_ms]
+        until_ms = (_PLOTTED_ITERATIONS - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.burst_fractions[0])
         rows += [
             (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
             for job in range(len(means_ms))
@@ -42,22 +44,26 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> Contention:
-    pairs = zip(_DLRM.periods_ms, _DLRM.fractions, strict=True)
+def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> ContentionResult:
+    pairs = zip(_DLRM.periods_ms, _DLRM.burst_fractions, strict=True)
     jobs = [compute_then_send(f"job {n}", *pair, RATE_GBPS) for n, pair in enumerate(pairs, 1)]
-    return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(trace_rows=trace_rows))
+    return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(max_trace_rows=trace_rows))
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
-    for job, published in zip(("job 1", "job 2"), _DLRM.published, strict=True):
-        fair, unfair = (
+    for job, published in zip(("job 1", "job 2"), _DLRM.published_speed_ups, strict=True):
+        fair_ms, unfair_ms = (
             table.select_rows(shares=shares, job=job).get_numbers("iteration_ms")[0] for shares in SHARES
         )
         speed_up = PublishedValue(f"{published:g} x", "S", published)
-        lines.append(Comparison(f"{job}: 50/50 over 60/40", speed_up, fair / unfair, "calibrated", " x"))
         lines.append(
-            Comparison(f"{job}: iteration at 60/40", UNPUBLISHED, unfair, "alone 183 ms, calibrated", " ms")
+            Comparison(f"{job}: 50/50 over 60/40", speed_up, fair_ms / unfair_ms, "calibrated", " x")
+        )
+        lines.append(
+            Comparison(
+                f"{job}: iteration at 60/40", UNPUBLISHED, unfair_ms, "alone 183 ms, calibrated", " ms"
+            )
         )
     return tuple(lines)
 

@@ -26,14 +26,14 @@ KBPS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """Rounding of times to multiples of `quantum_ms`, for circles of at most `most_ticks` ticks.
+    """Rounding of times to multiples of `quantum_ms`, for circles of at most `max_ticks` ticks.
 
-    If `bins` is not 0, the circle has this number of equal bins instead of ticks (72 in the paper).
+    If `bin_count` is not 0, the circle has this number of equal bins instead of ticks (72 in the paper).
     """
 
     quantum_ms: float = QUANTUM_MS
-    bins: int = 0
-    most_ticks: int = MAX_TICKS
+    bin_count: int = 0
+    max_ticks: int = MAX_TICKS
 
     def count_period_quanta(self, job: PeriodicJob) -> int:
         """Return the period in quanta. Raises `WorkloadError` if it rounds to 0."""
@@ -70,29 +70,29 @@ class Circle:
 
     - `tick`: length of a tick in quanta.
     - `demands`: each job's demand in kbit/s at each tick.
-    - `repeats`: number of periods of each job around the circle.
-    - `shifts`: number of different shifts of each job: its period in ticks.
+    - `repeat_counts`: number of periods of each job around the circle.
+    - `shift_counts`: number of different shifts of each job: its period in ticks.
     - `capacity`: rate of the link in kbit/s.
-    - `approximate`: whether times were rounded.
-    - `periodic`: whether every period is a whole number of ticks.
+    - `is_approximate`: whether times were rounded.
+    - `is_periodic`: whether every period is a whole number of ticks.
     """
 
     tick: float
     demands: tuple[Floats, ...]
-    repeats: tuple[int, ...]
-    shifts: tuple[int, ...]
+    repeat_counts: tuple[int, ...]
+    shift_counts: tuple[int, ...]
     capacity: float
-    approximate: bool
-    periodic: bool
+    is_approximate: bool
+    is_periodic: bool
 
     @property
-    def ticks(self) -> int:
+    def tick_count(self) -> int:
         """Perimeter in ticks."""
         return len(self.demands[0])
 
     def compute_score(self, excess: float) -> float:
         """Return Cassini's score of a total excess: 1 if jobs are fully compatible; it may be negative."""
-        return 1.0 - float(excess) / (self.ticks * self.capacity)
+        return 1.0 - float(excess) / (self.tick_count * self.capacity)
 
     def shift_demands(self, shifts: Sequence[int]) -> list[Floats]:
         """Return the demands, each delayed by its number of ticks."""
@@ -115,24 +115,24 @@ def make_circle(
     is_exact = all(rounding.is_exact(job) for job in jobs)
     # Rates are whole numbers of kbit/s, so their sums are exact.
     capacity = float(round(capacity_gbps * KBPS))
-    if rounding.bins:
-        return _make_bins(periods, edges_by_job, perimeter, capacity, rounding.bins)
+    if rounding.bin_count:
+        return _make_binned_circle(periods, edges_by_job, perimeter, capacity, rounding.bin_count)
     tick = math.gcd(
         *periods, *(time for burst_edges in edges_by_job for span in burst_edges for time in span[:2])
     )
-    if perimeter // tick > rounding.most_ticks:
+    if perimeter // tick > rounding.max_ticks:
         names = ", ".join(f"{job.name} ({job.period_ms:g} ms)" for job in jobs)
         raise WorkloadError(
             f"the least common multiple of the periods of {names} is {perimeter // tick} ticks, above the cap of "
-            f"{rounding.most_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
+            f"{rounding.max_ticks}: give a coarser --quantum-ms than {rounding.quantum_ms:g}, or raise --most-ticks"
         )
     demands = tuple(
         np.tile(_make_pattern(burst_edges, period, tick), perimeter // period)
         for burst_edges, period in zip(edges_by_job, periods, strict=True)
     )
-    repeats = tuple(perimeter // period for period in periods)
-    shifts = tuple(period // tick for period in periods)
-    return Circle(float(tick), demands, repeats, shifts, capacity, not is_exact, periodic=True)
+    repeat_counts = tuple(perimeter // period for period in periods)
+    shift_counts = tuple(period // tick for period in periods)
+    return Circle(float(tick), demands, repeat_counts, shift_counts, capacity, not is_exact, is_periodic=True)
 
 
 def _make_pattern(burst_edges: Sequence[tuple[int, int, int]], period: int, tick: int) -> Floats:
@@ -142,30 +142,41 @@ def _make_pattern(burst_edges: Sequence[tuple[int, int, int]], period: int, tick
     return demand
 
 
-def _make_bins(
+def _make_binned_circle(
     periods: Sequence[int],
     edges_by_job: Sequence[Sequence[tuple[int, int, int]]],
     perimeter: int,
     capacity: float,
-    bins: int,
+    bin_count: int,
 ) -> Circle:
-    """Return a circle of `bins` equal bins with mean demands. It is approximate unless all edges are on bin borders."""
-    borders = np.arange(bins + 1) * (perimeter / bins)
+    """Return a circle of `bin_count` equal bins with mean demands.
+
+    It is approximate unless all edges are on bin borders.
+    """
+    borders = np.arange(bin_count + 1) * (perimeter / bin_count)
     demands = []
     for period, burst_edges in zip(periods, edges_by_job, strict=True):
-        sent_kbit = np.zeros(bins + 1)
+        sent_kbit = np.zeros(bin_count + 1)
         for begin, end, rate in burst_edges:
             full_periods, time_in_period = np.divmod(borders, period)
             sent_kbit += rate * (
                 full_periods * (end - begin) + np.clip(time_in_period - begin, 0, end - begin)
             )
-        demands.append(np.rint(np.diff(sent_kbit) / (perimeter / bins)))
-    repeats = tuple(perimeter // period for period in periods)
+        demands.append(np.rint(np.diff(sent_kbit) / (perimeter / bin_count)))
+    repeat_counts = tuple(perimeter // period for period in periods)
     is_aligned = all(
-        (time * bins) % perimeter == 0
+        (time * bin_count) % perimeter == 0
         for period, burst_edges in zip(periods, edges_by_job, strict=True)
         for time in (period, *(edge for span in burst_edges for edge in span[:2]))
     )
-    shifts = tuple(max(bins // repeat_count, 1) for repeat_count in repeats)
-    is_periodic = all(bins % repeat_count == 0 for repeat_count in repeats)
-    return Circle(perimeter / bins, tuple(demands), repeats, shifts, capacity, not is_aligned, is_periodic)
+    shift_counts = tuple(max(bin_count // repeat_count, 1) for repeat_count in repeat_counts)
+    is_periodic = all(bin_count % repeat_count == 0 for repeat_count in repeat_counts)
+    return Circle(
+        perimeter / bin_count,
+        tuple(demands),
+        repeat_counts,
+        shift_counts,
+        capacity,
+        not is_aligned,
+        is_periodic,
+    )

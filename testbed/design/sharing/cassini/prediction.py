@@ -9,7 +9,7 @@ from math import ceil
 import numpy as np
 
 from sim.models.contention.job import FAIR, PeriodicJob, Sharing
-from sim.models.contention.simulation import Contention, Floats, Holding, Setting, simulate
+from sim.models.contention.simulation import ContentionResult, Floats, Holding, Setting, simulate
 
 MAX_ITERATIONS = 600
 MIN_ITERATIONS = 150
@@ -34,7 +34,7 @@ class Prediction:
     slot_ms: float
 
 
-def predict(
+def predict_iteration_times(
     jobs: Sequence[PeriodicJob], capacities_gbps: Sequence[float], starts_ms: Mapping[str, float]
 ) -> list[Prediction]:
     """Return the prediction for each job. Jobs that share no links, even indirectly, are simulated separately.
@@ -66,13 +66,13 @@ def group_by_links(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
     return [members for _, members in groups]
 
 
-def run_policy(
+def simulate_policy(
     jobs: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
     sharing: Sharing = FAIR,
     setting: Setting | None = None,
     iterations: int | Sequence[int] = MAX_ITERATIONS,
-) -> Contention:
+) -> ContentionResult:
     """Return the simulation of jobs on the links that they use."""
     used_links = sorted({link for job in jobs for link in job.links})
     link_index = {link: index for index, link in enumerate(used_links)}
@@ -94,16 +94,16 @@ def make_shifted_setting(
     return Setting(
         tuple(start * stretch for start in starts_ms),
         Holding(stretched_periods, max_alignments=0),
-        trace_rows=trace_rows,
+        max_trace_rows=trace_rows,
     )
 
 
-def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int) -> list[int]:
+def count_iterations(jobs: Sequence[PeriodicJob], iteration_count: int, period_count: int) -> list[int]:
     """Return how many iterations of each job to simulate.
 
-    The number is `iterations` if all periods are similar. If one job is much slower, all jobs are simulated for the
-    same time: `periods` of the slowest job or `iterations` of the fastest, whichever is longer. Otherwise all
-    iterations of a fast job could fall between two checkpoints, or into a single one.
+    The number is `iteration_count` if all periods are similar. If one job is much slower, all jobs are simulated for
+    the same time: `period_count` of the slowest job or `iteration_count` of the fastest, whichever is longer.
+    Otherwise all iterations of a fast job could fall between two checkpoints, or into a single one.
 
     >>> from sim.models.contention.job import compute_then_send
     >>> count_iterations([compute_then_send("a", 300, 0.5), compute_then_send("save", 60_000, 0.1)], 600, 20)
@@ -111,8 +111,8 @@ def count_iterations(jobs: Sequence[PeriodicJob], iterations: int, periods: int)
     """
     periods_ms = [job.period_ms for job in jobs]
     if max(periods_ms) < MIN_SLOW_RATIO * min(periods_ms):
-        return [iterations] * len(jobs)
-    time_ms = max(periods * max(periods_ms), iterations * min(periods_ms))
+        return [iteration_count] * len(jobs)
+    time_ms = max(period_count * max(periods_ms), iteration_count * min(periods_ms))
     return [ceil(time_ms / period_ms) for period_ms in periods_ms]
 
 
@@ -123,21 +123,21 @@ def _predict_group(
     iterations: int,
 ) -> list[Prediction]:
     solo_ms_by_job = np.concatenate(
-        [run_policy([job], capacities_gbps, iterations=2).mean_ms() for job in group]
+        [simulate_policy([job], capacities_gbps, iterations=2).compute_mean_ms() for job in group]
     )
     if len(group) == 1:
         return [Prediction(group[0].name, *([float(solo_ms_by_job[0])] * 4))]
     iteration_counts = count_iterations(group, iterations, SLOW_JOB_PERIODS)
-    fair_ms_by_job = run_policy(group, capacities_gbps, iterations=iteration_counts).mean_ms(
+    fair_ms_by_job = simulate_policy(group, capacities_gbps, iterations=iteration_counts).compute_mean_ms(
         WARM_UP_ITERATIONS
     )
     group_starts_ms = [starts_ms[job.name] for job in group]
     stretches = np.linspace(1.0, max(float((fair_ms_by_job / solo_ms_by_job).max()), 1.0), STRETCH_COUNT)
     stretch = _choose_stretch(group, capacities_gbps, group_starts_ms, solo_ms_by_job, stretches)
     setting = make_shifted_setting(group_starts_ms, solo_ms_by_job, stretch)
-    shifted_ms_by_job = run_policy(
+    shifted_ms_by_job = simulate_policy(
         group, capacities_gbps, setting=setting, iterations=iteration_counts
-    ).mean_ms(WARM_UP_ITERATIONS)
+    ).compute_mean_ms(WARM_UP_ITERATIONS)
     return [
         Prediction(job.name, *map(float, (solo_ms, fair_ms, shifted_ms, solo_ms * stretch)))
         for job, solo_ms, fair_ms, shifted_ms in zip(
@@ -158,8 +158,8 @@ def _choose_stretch(
     counts = count_iterations(group, TRIAL_ITERATIONS, SLOW_JOB_PERIODS)
     for stretch in stretches:
         setting = make_shifted_setting(starts_ms, solo_ms, float(stretch))
-        contention = run_policy(group, capacities_gbps, setting=setting, iterations=counts)
-        ratios.append(round(float((contention.mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
+        contention = simulate_policy(group, capacities_gbps, setting=setting, iterations=counts)
+        ratios.append(round(float((contention.compute_mean_ms(TRIAL_ITERATIONS // 2) / solo_ms).mean()), 6))
         if ratios[-1] <= 1:
             break
     return float(stretches[int(np.argmin(ratios))])
@@ -187,6 +187,8 @@ def predict_policy(
     slope, intercept = mltcp or (0.0, 1.0)
     sharing = Sharing(tuple(weights), slope=slope, intercept=intercept)
     holding = Holding(tuple(slots_ms), max_alignments=0) if slots_ms else None
-    contention = run_policy(jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations)
-    rows = zip(jobs, contention.mean_ms(), contention.p99_ms(), strict=True)
+    contention = simulate_policy(
+        jobs, capacities_gbps, sharing, Setting(tuple(starts_ms), holding), iterations
+    )
+    rows = zip(jobs, contention.compute_mean_ms(), contention.compute_p99_ms(), strict=True)
     return [PolicyPrediction(job.name, float(mean), float(p99)) for job, mean, p99 in rows]

@@ -31,11 +31,11 @@ MAX_MATRIX_ENTRIES = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Shifts (`turns`) of a link's jobs in ticks, their excess, and whether this is proven to be the least."""
+    """Shifts (`shifts`) of a link's jobs in ticks, their excess, and whether this is proven to be the least."""
 
-    turns: tuple[int, ...]
+    shifts: tuple[int, ...]
     excess: float
-    proven: bool
+    is_proven: bool
 
 
 def find_best_rotation(
@@ -48,20 +48,22 @@ def find_best_rotation(
     """
     # Fix the job with the most shifts, to leave the fewest combinations. Then large demands make the bound tight early.
     demand_sums = [float(demand.sum()) for demand in circle.demands]
-    first_job = min(range(len(demand_sums)), key=lambda job: (circle.repeats[job], -demand_sums[job], job))
+    first_job = min(
+        range(len(demand_sums)), key=lambda job: (circle.repeat_counts[job], -demand_sums[job], job)
+    )
     other_jobs = sorted(
         (job for job in range(len(demand_sums)) if job != first_job), key=lambda job: (-demand_sums[job], job)
     )
     order = [first_job, *other_jobs]
     shift_counts = [1]
-    joint_period = circle.shifts[order[0]]
+    joint_period = circle.shift_counts[order[0]]
     for job in order[1:]:
-        own_shifts = circle.shifts[job]
-        shift_counts.append(math.gcd(own_shifts, joint_period) if circle.periodic else own_shifts)
+        own_shifts = circle.shift_counts[job]
+        shift_counts.append(math.gcd(own_shifts, joint_period) if circle.is_periodic else own_shifts)
         joint_period = math.lcm(own_shifts, joint_period)
     demands = [circle.demands[job_position] for job_position in order]
     if len(order) == 1:
-        return Rotation((0,), circle.compute_excess([0]), proven=True)
+        return Rotation((0,), circle.compute_excess([0]), is_proven=True)
     if len(order) == 2:
         excesses = compute_shift_excess(demands[0], demands[1], shift_counts[1], circle.capacity)
         shift = int(excesses.argmin())
@@ -80,12 +82,12 @@ class _RotationSearch:
     """Depth-first branch and bound over the shifts of jobs in a fixed order."""
 
     demands: list[Floats]
-    shifts: list[int]
+    shift_counts: list[int]
     capacity: float
-    deadline: float
+    deadline_s: float
     clock: Callable[[], float]
-    best: float = math.inf
-    best_turns: list[int] = field(default_factory=list)
+    least_excess: float = math.inf
+    best_shifts: list[int] = field(default_factory=list)
     lower_bound: float = 0.0
     is_late: bool = False
 
@@ -93,41 +95,44 @@ class _RotationSearch:
         """Return the best shifts, their excess, and whether this is proven to be the least."""
         total_demand = float(np.sum(self.demands))
         self.lower_bound = max(0.0, total_demand - self.demands[0].size * self.capacity)
-        self.best_turns = [0] * len(self.demands)
-        self.best = self._sum_excess(np.sum(self.demands, axis=0))
+        self.best_shifts = [0] * len(self.demands)
+        self.least_excess = self._sum_excess(np.sum(self.demands, axis=0))
         self._improve()
         first_demand = self.demands[0]
         self._descend(first_demand, [0], self._sum_excess(first_demand))
         if self.is_late:
             self._improve()
-        return self.best_turns, self.best, not self.is_late or self._is_optimal()
+        return self.best_shifts, self.least_excess, not self.is_late or self._is_optimal()
 
     def _sum_excess(self, demand: Floats) -> float:
         return float(np.maximum(demand - self.capacity, 0.0).sum())
 
     def _is_optimal(self) -> bool:
-        return self.best <= self.lower_bound + _ROUNDING * self.capacity
+        return self.least_excess <= self.lower_bound + _ROUNDING * self.capacity
 
     def _descend(self, other_demand: Floats, shifts_so_far: list[int], excess: float) -> None:
         depth = len(shifts_so_far)
-        remaining = range(depth, len(self.demands))
+        remaining_jobs = range(depth, len(self.demands))
         # The excess is convex: a job adds at least as much to any sum as to `other_demand`, a bound on completions.
-        excesses_by_job = {job: self._add_job(other_demand, job) for job in remaining[:1]}
+        excesses_by_job = {job: self._add_job(other_demand, job) for job in remaining_jobs[:1]}
         least_added_excesses = [float(excesses_by_job[depth].min()) - excess]
-        for job in remaining[1:]:
+        for job in remaining_jobs[1:]:
             least_added_excesses.append(float(self._add_job(other_demand, job).min()) - excess)
-            if excess + sum(least_added_excesses) >= self.best - _ROUNDING * self.capacity:
+            if excess + sum(least_added_excesses) >= self.least_excess - _ROUNDING * self.capacity:
                 return
         excesses, later_excess = excesses_by_job[depth], sum(least_added_excesses[1:])
-        if len(remaining) == 1:
+        if len(remaining_jobs) == 1:
             shift = int(excesses.argmin())
-            if excesses[shift] < self.best - _ROUNDING * self.capacity:
-                self.best, self.best_turns = float(excesses[shift]), [*shifts_so_far, shift]
+            if excesses[shift] < self.least_excess - _ROUNDING * self.capacity:
+                self.least_excess, self.best_shifts = float(excesses[shift]), [*shifts_so_far, shift]
             return
         for shift in np.argsort(excesses, kind="stable").tolist():
-            if excesses[shift] + later_excess >= self.best - _ROUNDING * self.capacity or self._is_optimal():
+            if (
+                excesses[shift] + later_excess >= self.least_excess - _ROUNDING * self.capacity
+                or self._is_optimal()
+            ):
                 return
-            if self.is_late or (has_expired := self.clock() > self.deadline):
+            if self.is_late or (has_expired := self.clock() > self.deadline_s):
                 self.is_late = self.is_late or has_expired
                 return
             if self._swaps_equal_jobs(depth, shift, shifts_so_far):
@@ -136,14 +141,14 @@ class _RotationSearch:
             self._descend(demand, [*shifts_so_far, shift], float(excesses[shift]))
 
     def _add_job(self, other_demand: Floats, job: int) -> Floats:
-        return compute_shift_excess(other_demand, self.demands[job], self.shifts[job], self.capacity)
+        return compute_shift_excess(other_demand, self.demands[job], self.shift_counts[job], self.capacity)
 
     def _swaps_equal_jobs(self, depth: int, shift: int, shifts_so_far: Sequence[int]) -> bool:
         """Return whether a shift only swaps two equal jobs, so that its subtree was searched before."""
         return (
             depth > 1
             and shift < shifts_so_far[-1]
-            and self.shifts[depth] == self.shifts[depth - 1]
+            and self.shift_counts[depth] == self.shift_counts[depth - 1]
             and np.array_equal(self.demands[depth], self.demands[depth - 1])
         )
 
@@ -153,32 +158,32 @@ class _RotationSearch:
         while has_moved:
             has_moved = False
             shifted_demands = [
-                np.roll(demand, shift) for demand, shift in zip(self.demands, self.best_turns, strict=True)
+                np.roll(demand, shift) for demand, shift in zip(self.demands, self.best_shifts, strict=True)
             ]
             total_demand = np.sum(shifted_demands, axis=0)
             for job in range(1, len(self.demands)):
                 other_demand = total_demand - shifted_demands[job]
                 excesses = self._add_job(other_demand, job)
                 shift = int(excesses.argmin())
-                if excesses[shift] < self.best - _ROUNDING * self.capacity:
-                    self.best, has_moved = float(excesses[shift]), True
-                    self.best_turns = [*self.best_turns[:job], shift, *self.best_turns[job + 1 :]]
+                if excesses[shift] < self.least_excess - _ROUNDING * self.capacity:
+                    self.least_excess, has_moved = float(excesses[shift]), True
+                    self.best_shifts = [*self.best_shifts[:job], shift, *self.best_shifts[job + 1 :]]
                     shifted_demands[job] = np.roll(self.demands[job], shift)
                     total_demand = other_demand + shifted_demands[job]
 
 
-def compute_shift_excess(other_demand: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
+def compute_shift_excess(other_demand: Floats, demand: Floats, shift_count: int, capacity: float) -> Floats:
     """Return the total excess of `other_demand` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
-    if shifts * other_demand.size <= MAX_MATRIX_ENTRIES:
+    if shift_count * other_demand.size <= MAX_MATRIX_ENTRIES:
         return compute_excess_by_matrix(
-            other_demand, demand[list_positions(other_demand.size, shifts)], capacity
+            other_demand, demand[list_positions(other_demand.size, shift_count)], capacity
         )
-    return compute_excess_by_correlation(other_demand, demand, capacity)[:shifts]
+    return compute_excess_by_correlation(other_demand, demand, capacity)[:shift_count]
 
 
-def compute_excess_by_matrix(other_demand: Floats, shifted: Floats, capacity: float) -> Floats:
-    """Return the excess for each row of `shifted`, shape (shifts, ticks)."""
-    total = shifted + (other_demand - capacity)
+def compute_excess_by_matrix(other_demand: Floats, shifted_demands: Floats, capacity: float) -> Floats:
+    """Return the excess for each row of `shifted_demands`, shape (shifts, ticks)."""
+    total = shifted_demands + (other_demand - capacity)
     np.maximum(total, 0.0, out=total)
     excess: Floats = total.sum(axis=1)
     return excess
@@ -200,6 +205,6 @@ def compute_excess_by_correlation(other_demand: Floats, demand: Floats, capacity
 
 
 @lru_cache(maxsize=64)
-def list_positions(size: int, shifts: int) -> NDArray[np.int64]:
+def list_positions(size: int, shift_count: int) -> NDArray[np.int64]:
     """Return the index of each shifted tick in the original pattern, shape (shifts, ticks)."""
-    return (np.arange(size)[None, :] - np.arange(shifts)[:, None]) % size
+    return (np.arange(size)[None, :] - np.arange(shift_count)[:, None]) % size

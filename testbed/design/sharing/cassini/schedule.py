@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from sim.models.contention.job import PeriodicJob
 from testbed.design.sharing.cassini.circle import Circle, Rounding, make_circle
-from testbed.design.sharing.cassini.prediction import Prediction, predict
+from testbed.design.sharing.cassini.prediction import Prediction, predict_iteration_times
 from testbed.design.sharing.cassini.rotation import TIME_LIMIT_S, find_best_rotation
 from testbed.design.sharing.jobs import LabLinks, Placement, SharedJob, place_jobs
 from testbed.errors import WorkloadError
@@ -34,18 +34,18 @@ Shifts = Mapping[str, Mapping[str, int]]
 class LinkSchedule:
     """Jobs of a link, the score of their best shifts, and these shifts in quanta.
 
-    `approximate` tells whether times were rounded, or the starts of a spanning forest do not keep the best shifts.
+    `is_approximate` tells whether times were rounded, or the starts of a spanning forest do not keep the best shifts.
     """
 
     link: str
     jobs: tuple[str, ...]
     score: float
-    proven: bool
-    approximate: bool
+    is_proven: bool
+    is_approximate: bool
     shifts: Mapping[str, int]
 
     @property
-    def score_clamped(self) -> float:
+    def clamped_score(self) -> float:
         """Score limited to the range 0 to 1."""
         return min(max(self.score, 0.0), 1.0)
 
@@ -79,7 +79,7 @@ class Scheduler:
     links: LabLinks
     rounding: Rounding = field(default_factory=Rounding)
     time_limit_s: float = TIME_LIMIT_S
-    search_s: float = SEARCH_TIME_S
+    search_time_s: float = SEARCH_TIME_S
     _cache: dict[tuple[str, ...], LinkSchedule] = field(default_factory=dict)
 
     def schedule(self, placements: Sequence[Placement]) -> Schedule:
@@ -91,7 +91,7 @@ class Scheduler:
         candidates = [self._score_placement(placement) for placement in placements]
         loop_free_candidates = [entry for entry in candidates if not entry.dropped]
         best_candidate = max(loop_free_candidates or candidates, key=lambda entry: entry.score)
-        jobs_by_link = self._find_contended(best_candidate.placement)
+        jobs_by_link = self._find_contended_links(best_candidate.placement)
         schedule_by_link = {link: self._solve_link(jobs) for link, jobs in jobs_by_link.items()}
         notes = []
         shifts_by_link = {link: result.shifts for link, result in schedule_by_link.items()}
@@ -116,7 +116,7 @@ class Scheduler:
         if not loop_free_candidates:
             # A link outside the forest does not get its best shifts: compute the scores from the starts.
             schedule_by_link = {
-                link: self._reschedule_at(entry, start_by_job) for link, entry in schedule_by_link.items()
+                link: self._apply_starts(entry, start_by_job) for link, entry in schedule_by_link.items()
             }
         starts_ms = {name: count * self.rounding.quantum_ms for name, count in start_by_job.items()}
         all_jobs_by_link = self.links.find_jobs_by_link(best_candidate.placement, self.jobs)
@@ -126,32 +126,32 @@ class Scheduler:
             starts_ms,
             tuple(
                 self._make_link_schedule(link, jobs, schedule_by_link)
-                for link, jobs in self._find_shared(best_candidate.placement).items()
+                for link, jobs in self._find_shared_links(best_candidate.placement).items()
             ),
             tuple(candidates),
-            tuple(predict(jobs, [self.links.rate_gbps] * len(all_jobs_by_link), starts_ms)),
+            tuple(predict_iteration_times(jobs, [self.links.rate_gbps] * len(all_jobs_by_link), starts_ms)),
             tuple(notes),
         )
 
     def _score_placement(self, placement: Placement) -> Candidate:
-        contended = self._find_contended(placement)
-        scores = [self._solve_link(jobs).score for jobs in contended.values()]
-        dropped = LOOP_REASON if has_loop(contended) else ""
-        return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, dropped)
+        jobs_by_contended_link = self._find_contended_links(placement)
+        scores = [self._solve_link(jobs).score for jobs in jobs_by_contended_link.values()]
+        drop_reason = LOOP_REASON if has_loop(jobs_by_contended_link) else ""
+        return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, drop_reason)
 
-    def _find_shared(self, placement: Placement) -> dict[str, tuple[str, ...]]:
+    def _find_shared_links(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         users = self.links.find_jobs_by_link(placement, self.jobs)
         return {link: jobs for link, jobs in users.items() if len(jobs) > 1}
 
-    def _find_contended(self, placement: Placement) -> dict[str, tuple[str, ...]]:
+    def _find_contended_links(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return one shared link for each set of jobs: the same jobs have the same best shifts on every link."""
-        return {str(jobs): jobs for jobs in map(_sort_names, self._find_shared(placement).values())}
+        return {str(jobs): jobs for jobs in map(_sort_names, self._find_shared_links(placement).values())}
 
     def _make_link_schedule(
         self, link: str, jobs: tuple[str, ...], schedule_by_link: Mapping[str, LinkSchedule]
     ) -> LinkSchedule:
         result = schedule_by_link[str(_sort_names(jobs))]
-        return LinkSchedule(link, jobs, result.score, result.proven, result.approximate, result.shifts)
+        return LinkSchedule(link, jobs, result.score, result.is_proven, result.is_approximate, result.shifts)
 
     def _make_circle(self, names: Sequence[str]) -> Circle:
         job_by_name = {job.name: job for job in self.jobs}
@@ -163,21 +163,25 @@ class Scheduler:
         if names not in self._cache:
             circle = self._make_circle(names)
             begin_s = time.process_time()
-            limit_s = max(min(self.time_limit_s, self.search_s / MIN_LINKS_TO_SHARE_TIME), MIN_SEARCH_TIME_S)
+            limit_s = max(
+                min(self.time_limit_s, self.search_time_s / MIN_LINKS_TO_SHARE_TIME), MIN_SEARCH_TIME_S
+            )
             rotation = find_best_rotation(circle, limit_s, time.process_time)
-            self.search_s -= time.process_time() - begin_s
+            self.search_time_s -= time.process_time() - begin_s
             shifts = dict(
-                zip(names, (round(shift_ticks * circle.tick) for shift_ticks in rotation.turns), strict=True)
+                zip(names, (round(shift_ticks * circle.tick) for shift_ticks in rotation.shifts), strict=True)
             )
             score = circle.compute_score(rotation.excess)
-            self._cache[names] = LinkSchedule("", names, score, rotation.proven, circle.approximate, shifts)
+            self._cache[names] = LinkSchedule(
+                "", names, score, rotation.is_proven, circle.is_approximate, shifts
+            )
         return self._cache[names]
 
     def _score_unshifted(self, names: Sequence[str]) -> float:
         circle = self._make_circle(names)
         return circle.compute_score(circle.compute_excess([0] * len(names)))
 
-    def _reschedule_at(self, entry: LinkSchedule, start_by_job: Mapping[str, int]) -> LinkSchedule:
+    def _apply_starts(self, entry: LinkSchedule, start_by_job: Mapping[str, int]) -> LinkSchedule:
         circle = self._make_circle(entry.jobs)
         score = circle.compute_score(
             circle.compute_excess([round(start_by_job[name] / circle.tick) for name in entry.jobs])
@@ -185,7 +189,7 @@ class Scheduler:
         is_worse = score < entry.score - 1e-9
         shifts = {name: start_by_job[name] for name in entry.jobs}
         return LinkSchedule(
-            "", entry.jobs, score, entry.proven and not is_worse, entry.approximate or is_worse, shifts
+            "", entry.jobs, score, entry.is_proven and not is_worse, entry.is_approximate or is_worse, shifts
         )
 
 

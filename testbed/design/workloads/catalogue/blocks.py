@@ -22,22 +22,22 @@ class Precision:
     Tables have no state, since their rows are updated in place.
     """
 
-    number: int
-    state: int
-    training: bool = True
+    number_bytes: int
+    state_bytes: int
+    is_training: bool = True
 
     @property
-    def backward(self) -> float:
+    def backward_ratio(self) -> float:
         """Backward operations per forward operation."""
-        return 2.0 if self.training else 0.0
+        return 2.0 if self.is_training else 0.0
 
 
 #: Single precision with plain gradient descent, as in the TopoOpt artifact.
-SINGLE_PRECISION = Precision(number=4, state=4)
+SINGLE_PRECISION = Precision(number_bytes=4, state_bytes=4)
 #: Half precision with Adam: 2 bytes of gradient, 12 bytes of master copy and two moments (ZeRO, SC 2020, section 3.1).
-MIXED_PRECISION = Precision(number=2, state=14)
+MIXED_PRECISION = Precision(number_bytes=2, state_bytes=14)
 #: Half precision for inference.
-SERVING_PRECISION = Precision(number=2, state=0, training=False)
+SERVING_PRECISION = Precision(number_bytes=2, state_bytes=0, is_training=False)
 
 
 def make_operator(
@@ -45,33 +45,33 @@ def make_operator(
     kind: str,
     *,
     flops: float,
-    parameters: int,
-    output: int,
-    moved: float,
+    parameter_count: int,
+    output_count: int,
+    moved_count: float,
     precision: Precision,
     ways: tuple[Way, ...] = ("data",),
-    forward_reduce: int = 0,
-    backward_reduce: int = 0,
+    forward_reduce_count: int = 0,
+    backward_reduce_count: int = 0,
     routed: int = 1,
-    shared: int = 0,
+    shared_count: int = 0,
     most_shards: int | None = None,
 ) -> Operator:
     """Return an operator from sizes in numbers instead of bytes. Its backward pass takes twice the forward FLOPs."""
-    number, is_training = precision.number, precision.training
+    number_bytes, is_training = precision.number_bytes, precision.is_training
     return Operator(
         name=name,
         kind=kind,
         forward_flops=flops,
-        backward_flops=precision.backward * flops,
-        parameter_bytes=parameters * number,
-        output_bytes=output * number,
-        moved_bytes=moved * number,
-        gradient_bytes=parameters * number if is_training else 0,
-        state_bytes=parameters * precision.state,
-        forward_reduce_bytes=forward_reduce * number,
-        backward_reduce_bytes=backward_reduce * number if is_training else 0,
+        backward_flops=precision.backward_ratio * flops,
+        parameter_bytes=parameter_count * number_bytes,
+        output_bytes=output_count * number_bytes,
+        moved_bytes=moved_count * number_bytes,
+        gradient_bytes=parameter_count * number_bytes if is_training else 0,
+        state_bytes=parameter_count * precision.state_bytes,
+        forward_reduce_bytes=forward_reduce_count * number_bytes,
+        backward_reduce_bytes=backward_reduce_count * number_bytes if is_training else 0,
         routed=routed,
-        shared_bytes=shared * number,
+        shared_bytes=shared_count * number_bytes,
         ways=ways,
         most_shards=most_shards,
     )
@@ -95,25 +95,25 @@ def make_dense(
         name,
         "dense",
         flops=2.0 * inputs * outputs,
-        parameters=inputs * outputs + has_bias * outputs,
-        output=outputs,
-        moved=inputs + outputs,
+        parameter_count=inputs * outputs + has_bias * outputs,
+        output_count=outputs,
+        moved_count=inputs + outputs,
         precision=precision,
         ways=ways,
-        forward_reduce=(outputs + 1) // 2,
-        backward_reduce=inputs,
+        forward_reduce_count=(outputs + 1) // 2,
+        backward_reduce_count=inputs,
         most_shards=outputs,
     )
 
 
-def make_table(name: str, rows: int, width: int, rows_per_sample: int) -> Operator:
+def make_table(name: str, row_count: int, width: int, rows_per_sample: int) -> Operator:
     """Return an embedding table. A sample reads and adds `rows_per_sample` rows, with `width` additions per row.
 
     A placed table (`place`) is updated in place. Copies on several servers (`data`) need an AllReduce of the whole
     table, as in frameworks with dense gradients.
     """
-    number = SINGLE_PRECISION.number
-    parameters = rows * width * number
+    number_bytes = SINGLE_PRECISION.number_bytes
+    parameters = row_count * width * number_bytes
     lookups = float(rows_per_sample * width)
     return Operator(
         name=name,
@@ -121,8 +121,8 @@ def make_table(name: str, rows: int, width: int, rows_per_sample: int) -> Operat
         forward_flops=lookups,
         backward_flops=lookups,
         parameter_bytes=parameters,
-        output_bytes=width * number,
-        moved_bytes=(lookups + width) * number + rows_per_sample * 8,  # rows, their sum, 64-bit indices
+        output_bytes=width * number_bytes,
+        moved_bytes=(lookups + width) * number_bytes + rows_per_sample * 8,  # rows, their sum, 64-bit indices
         gradient_bytes=parameters,
         ways=("place", "data"),
     )
@@ -150,42 +150,42 @@ def make_convolution(
         name,
         "convolution",
         flops=2.0 * weights * output_side * output_side,
-        parameters=weights + has_bias * outputs,
-        output=output_numbers,
-        moved=inputs * input_side * input_side
+        parameter_count=weights + has_bias * outputs,
+        output_count=output_numbers,
+        moved_count=inputs * input_side * input_side
         + written_numbers
         + (written_numbers + output_numbers) * (pooled_side is not None),
         precision=SINGLE_PRECISION,
     )
 
 
-def merge_operators(name: str, kind: str, parts: list[Operator], extra_parameters: int = 0) -> Operator:
+def merge_operators(name: str, kind: str, operators: list[Operator], extra_parameters: int = 0) -> Operator:
     """Return several operators merged into one operator, with the output of the last.
 
     `extra_parameters` counts single-precision parameters that belong to no part, for example of normalisation.
     """
-    extra_bytes = extra_parameters * SINGLE_PRECISION.number
+    extra_bytes = extra_parameters * SINGLE_PRECISION.number_bytes
     return Operator(
         name=name,
         kind=kind,
-        forward_flops=sum(part.forward_flops for part in parts),
-        backward_flops=sum(part.backward_flops for part in parts),
-        parameter_bytes=sum(part.parameter_bytes for part in parts) + extra_bytes,
-        output_bytes=parts[-1].output_bytes,
-        moved_bytes=sum(part.moved_bytes for part in parts),
-        gradient_bytes=sum(part.gradient_bytes for part in parts) + extra_bytes,
-        state_bytes=sum(part.state_bytes for part in parts) + extra_bytes,
+        forward_flops=sum(part.forward_flops for part in operators),
+        backward_flops=sum(part.backward_flops for part in operators),
+        parameter_bytes=sum(part.parameter_bytes for part in operators) + extra_bytes,
+        output_bytes=operators[-1].output_bytes,
+        moved_bytes=sum(part.moved_bytes for part in operators),
+        gradient_bytes=sum(part.gradient_bytes for part in operators) + extra_bytes,
+        state_bytes=sum(part.state_bytes for part in operators) + extra_bytes,
     )
 
 
-class Assembly:
+class WorkloadBuilder:
     """Builder of a workload from operators and edges."""
 
     def __init__(self) -> None:
         self._operators: list[Operator] = []
         self._edges: list[tuple[int, int]] = []
 
-    def add(self, operator: Operator, *inputs: int) -> int:
+    def add_operator(self, operator: Operator, *inputs: int) -> int:
         """Add an operator that reads the outputs of the operators `inputs`, and return its index."""
         index = len(self._operators)
         self._operators.append(operator)
@@ -195,7 +195,7 @@ class Assembly:
     def add_chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:
         """Add a chain of operators, the first of which reads `inputs`. Return the index of the last as new inputs."""
         for operator in operators:
-            inputs = (self.add(operator, *inputs),)
+            inputs = (self.add_operator(operator, *inputs),)
         return inputs
 
     def build_workload(self, name: str, batch: int, *, origin: str, training: bool = True) -> Workload:

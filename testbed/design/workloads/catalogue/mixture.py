@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.design.workloads.catalogue.blocks import MIXED_PRECISION, Assembly, make_operator
+from testbed.design.workloads.catalogue.blocks import MIXED_PRECISION, WorkloadBuilder, make_operator
 from testbed.design.workloads.catalogue.parameters import Parameters
-from testbed.design.workloads.catalogue.transformers import Shape, make_attention, make_embedding, make_head
+from testbed.design.workloads.catalogue.transformers import (
+    TransformerShape,
+    make_attention,
+    make_embedding,
+    make_head,
+)
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
 
@@ -31,27 +36,27 @@ class Moe(Parameters):
 
 def build_moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
     """Return a mixture of experts: an embedding, layers of attention, router and experts, and a head."""
-    model = Assembly()
+    builder = WorkloadBuilder()
     check_routing(name, parameters.experts, parameters.routed)
-    shape = Shape(
+    shape = TransformerShape(
         parameters.sequence,
         parameters.hidden,
         parameters.heads,
         parameters.kv_heads,
         parameters.inner,
         MIXED_PRECISION,
-        plain=True,
-        gated=True,
+        is_llama_style=True,
+        has_gated_mlp=True,
     )
-    inputs = model.add_chain([make_embedding(shape, parameters.vocabulary)])
+    inputs = builder.add_chain([make_embedding(shape, parameters.vocabulary)])
     for layer in range(parameters.layers):
         block = (
             make_attention(f"attention{layer}", shape),
             *make_expert_block(str(layer), shape, parameters.experts, parameters.routed),
         )
-        inputs = model.add_chain(block, *inputs)
-    model.add(make_head(shape, parameters.vocabulary, is_tied=False), *inputs)
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+        inputs = builder.add_chain(block, *inputs)
+    builder.add_operator(make_head(shape, parameters.vocabulary, is_tied=False), *inputs)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def check_routing(name: str, experts: int, routed: int) -> None:
@@ -62,7 +67,9 @@ def check_routing(name: str, experts: int, routed: int) -> None:
         )
 
 
-def make_expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> tuple[Operator, Operator]:
+def make_expert_block(
+    suffix: str, shape: TransformerShape, experts: int, routed: int
+) -> tuple[Operator, Operator]:
     """Return the router, which passes the tokens on, and the experts.
 
     Capacity is unlimited and tokens are spread evenly: each token goes to `routed` experts and back. Parameters count
@@ -73,29 +80,29 @@ def make_expert_block(suffix: str, shape: Shape, experts: int, routed: int) -> t
     )
 
 
-def _make_router(name: str, shape: Shape, experts: int) -> Operator:
+def _make_router(name: str, shape: TransformerShape, experts: int) -> Operator:
     tokens, hidden = shape.tokens, shape.hidden
     return make_operator(
         name,
         "router",
         flops=2.0 * tokens * hidden * experts,
-        parameters=hidden * experts + hidden,
-        output=tokens * hidden,
-        moved=tokens * (2 * hidden + 2 * experts),
+        parameter_count=hidden * experts + hidden,
+        output_count=tokens * hidden,
+        moved_count=tokens * (2 * hidden + 2 * experts),
         precision=shape.precision,
     )
 
 
-def _make_experts(name: str, shape: Shape, experts: int, routed: int) -> Operator:
+def _make_experts(name: str, shape: TransformerShape, experts: int, routed: int) -> Operator:
     tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
-    matrices = 3 if shape.gated else 2
+    matrices = 3 if shape.has_gated_mlp else 2
     return make_operator(
         name,
         "experts",
         flops=2.0 * tokens * routed * matrices * hidden * inner,
-        parameters=experts * matrices * hidden * inner,
-        output=tokens * hidden,
-        moved=tokens * routed * (2 * hidden + 2 * matrices * inner),
+        parameter_count=experts * matrices * hidden * inner,
+        output_count=tokens * hidden,
+        moved_count=tokens * routed * (2 * hidden + 2 * matrices * inner),
         precision=shape.precision,
         ways=("expert", "data"),
         routed=routed,

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from testbed.design.workloads.catalogue.blocks import (
     SINGLE_PRECISION,
-    Assembly,
+    WorkloadBuilder,
     make_dense,
     make_operator,
     make_table,
@@ -43,21 +43,23 @@ class Dlrm(Parameters):
 
 def build_dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
     """Return DLRM: tables and bottom layers, concatenated or multiplied in pairs, and top layers."""
-    model = Assembly()
+    builder = WorkloadBuilder()
     tables = [
-        model.add(make_table(f"table{table_index}", parameters.rows, parameters.width, parameters.bag))
+        builder.add_operator(
+            make_table(f"table{table_index}", parameters.rows, parameters.width, parameters.bag)
+        )
         for table_index in range(parameters.tables)
     ]
-    vectors = (*model.add_chain(make_layers("bottom", parameters.features, parameters.bottom)), *tables)
+    vectors = (*builder.add_chain(make_layers("bottom", parameters.features, parameters.bottom)), *tables)
     joined_width = parameters.bottom[-1] + parameters.tables * parameters.width
     if parameters.dot:
         pairs = _make_products(parameters)
         vectors, joined_width = (
-            (model.add(pairs, *vectors),),
+            (builder.add_operator(pairs, *vectors),),
             parameters.bottom[-1] + parameters.tables * (parameters.tables + 1) // 2,
         )
-    model.add_chain(make_layers("top", joined_width, parameters.top), *vectors)
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    builder.add_chain(make_layers("top", joined_width, parameters.top), *vectors)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_products(parameters: Dlrm) -> Operator:
@@ -70,15 +72,15 @@ def _make_products(parameters: Dlrm) -> Operator:
             f"dlrm: the bottom layers end in {parameters.bottom[-1]}, but the tables are {parameters.width} wide; dot "
             f"products need equal widths: end bottom in {parameters.width}, or set dot to 0"
         )
-    vectors = parameters.tables + 1
-    products = parameters.width + parameters.tables * vectors // 2
+    vector_count = parameters.tables + 1
+    products = parameters.width + parameters.tables * vector_count // 2
     return make_operator(
         "products",
         "products",
-        flops=2.0 * vectors * vectors * parameters.width,
-        parameters=0,
-        output=products,
-        moved=vectors * parameters.width + 2 * vectors * vectors + products,
+        flops=2.0 * vector_count * vector_count * parameters.width,
+        parameter_count=0,
+        output_count=products,
+        moved_count=vector_count * parameters.width + 2 * vector_count * vector_count + products,
         precision=SINGLE_PRECISION,
     )
 
@@ -99,18 +101,24 @@ class Ncf(Parameters):
 
 def build_ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
-    model = Assembly()
-    factors = [model.add(part) for part in _make_table_pairs("factor", parameters, parameters.factor)]
-    dense_tables = [model.add(part) for part in _make_table_pairs("dense", parameters, parameters.width)]
-    product = model.add(
+    builder = WorkloadBuilder()
+    factors = [
+        builder.add_operator(part) for part in _make_table_pairs("factor", parameters, parameters.factor)
+    ]
+    dense_tables = [
+        builder.add_operator(part) for part in _make_table_pairs("dense", parameters, parameters.width)
+    ]
+    product = builder.add_operator(
         make_dense("product", parameters.pairs * parameters.factor, 1, has_bias=False, ways=("data",)),
         *factors,
     )
-    last_inputs = model.add_chain(
+    last_inputs = builder.add_chain(
         make_layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables
     )
-    model.add(make_dense("score", parameters.top[-1] + 1, 1, ways=("data",)), product, *last_inputs)
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    builder.add_operator(
+        make_dense("score", parameters.top[-1] + 1, 1, ways=("data",)), product, *last_inputs
+    )
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_table_pairs(branch: str, parameters: Ncf, width: int) -> list[Operator]:
@@ -143,15 +151,15 @@ class Candle(Parameters):
 
 def build_candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
     """Return CANDLE Uno: five towers of dense layers, concatenated with two doses, and more dense layers."""
-    model = Assembly()
+    builder = WorkloadBuilder()
     towers = [
         op_index
         for feature, width in UNO_INPUTS.items()
-        for op_index in model.add_chain(make_layers(feature, width, parameters.feature_layers))
+        for op_index in builder.add_chain(make_layers(feature, width, parameters.feature_layers))
     ]
     joined_width = len(UNO_INPUTS) * parameters.feature_layers[-1] + UNO_DOSES
-    model.add_chain(make_layers("dense", joined_width, parameters.layers), *towers)
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    builder.add_chain(make_layers("dense", joined_width, parameters.layers), *towers)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def make_layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:

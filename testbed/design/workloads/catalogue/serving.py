@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from testbed.design.workloads.catalogue.blocks import SERVING_PRECISION, Assembly, make_operator
+from testbed.design.workloads.catalogue.blocks import SERVING_PRECISION, WorkloadBuilder, make_operator
 from testbed.design.workloads.catalogue.mixture import check_routing, make_expert_block
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.catalogue.transformers import (
-    Shape,
+    TransformerShape,
     make_attention,
     make_embedding,
     make_head,
@@ -51,39 +51,39 @@ def build_serving(name: str, parameters: Serve, nodes: int, origin: str) -> Work
 
     Raises `WorkloadError` if both sides are omitted, and if `routed` exceeds `experts`.
     """
-    model = Assembly()
+    builder = WorkloadBuilder()
     if not parameters.prefill and not parameters.decode:
         raise WorkloadError(f"{name}: prefill and decode are both 0; one must be above 0")
     if parameters.experts:
         check_routing(name, parameters.experts, parameters.routed)
-    shape = Shape(
+    shape = TransformerShape(
         parameters.prompt,
         parameters.hidden,
         parameters.heads,
         parameters.kv_heads,
         parameters.inner,
         SERVING_PRECISION,
-        plain=True,
-        gated=True,
+        is_llama_style=True,
+        has_gated_mlp=True,
     )
-    caches = _add_side(model, parameters, "prefill", shape, parameters.prompt) if parameters.prefill else ()
+    caches = _add_side(builder, parameters, "prefill", shape, parameters.prompt) if parameters.prefill else ()
     if parameters.decode:
         _add_side(
-            model,
+            builder,
             parameters,
             "decode",
             replace(shape, tokens=1),
             parameters.prompt + parameters.history,
             caches,
         )
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin, training=False)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin, training=False)
 
 
 def _add_side(
-    model: Assembly,
+    builder: WorkloadBuilder,
     parameters: Serve,
     side: str,
-    shape: Shape,
+    shape: TransformerShape,
     context: int,
     filling_caches: tuple[int, ...] = (),
 ) -> tuple[int, ...]:
@@ -91,7 +91,7 @@ def _add_side(
 
     Prefill writes a cache after each attention, decode reads a cache before it.
     """
-    inputs = model.add_chain([_name_by_side(side, make_embedding(shape, parameters.vocabulary))])
+    inputs = builder.add_chain([_name_by_side(side, make_embedding(shape, parameters.vocabulary))])
     caches: list[int] = []
     for layer_index in range(parameters.layers):
         feed_forward = (
@@ -103,17 +103,19 @@ def _add_side(
         block = [_name_by_side(side, part) for part in layer]
         if side == "decode":
             caches.append(
-                model.add(
+                builder.add_operator(
                     make_cache(f"decode.cache{layer_index}", shape, context),
                     *filling_caches[layer_index : layer_index + 1],
                 )
             )
             inputs = (*inputs, caches[-1])
-        inputs = model.add_chain(block[:1], *inputs)
+        inputs = builder.add_chain(block[:1], *inputs)
         if side == "prefill":
-            caches.append(model.add(make_cache(f"prefill.cache{layer_index}", shape, context), *inputs))
-        inputs = model.add_chain(block[1:], *inputs)
-    model.add(
+            caches.append(
+                builder.add_operator(make_cache(f"prefill.cache{layer_index}", shape, context), *inputs)
+            )
+        inputs = builder.add_chain(block[1:], *inputs)
+    builder.add_operator(
         _name_by_side(side, make_head(replace(shape, tokens=1), parameters.vocabulary, is_tied=False)),
         *inputs,
     )
@@ -124,15 +126,15 @@ def _name_by_side(side: str, part: Operator) -> Operator:
     return replace(part, name=f"{side}.{part.name}")
 
 
-def make_cache(name: str, shape: Shape, tokens: int) -> Operator:
+def make_cache(name: str, shape: TransformerShape, tokens: int) -> Operator:
     """Return an operator that only stores and passes on a layer's keys and values of `tokens` tokens."""
     return make_operator(
         name,
         "cache",
         flops=0.0,
-        parameters=0,
-        output=2 * tokens * shape.kv_width,
-        moved=0.0,
+        parameter_count=0,
+        output_count=2 * tokens * shape.kv_width,
+        moved_count=0.0,
         precision=shape.precision,
         ways=("data", "tensor"),
         most_shards=shape.kv_heads,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from testbed.design.workloads.catalogue.blocks import (
     MIXED_PRECISION,
     SINGLE_PRECISION,
-    Assembly,
     Precision,
+    WorkloadBuilder,
     make_operator,
 )
 from testbed.design.workloads.catalogue.parameters import Parameters
@@ -23,12 +23,12 @@ from testbed.errors import WorkloadError
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TransformerShape:
     """Parameters shared by the blocks of one model.
 
     `tokens` is the number of tokens of a sample. `kv_heads` is the number of heads for keys and values, which queries
-    share (grouped-query attention). `plain` blocks have no biases, and a normalisation without shifts (RMS norm), as in
-    Llama. Raises `WorkloadError` unless `heads` divides `hidden` and `kv_heads` divides `heads`.
+    share (grouped-query attention). `is_llama_style` blocks have no biases, and a normalisation without shifts (RMS
+    norm), as in Llama. Raises `WorkloadError` unless `heads` divides `hidden` and `kv_heads` divides `heads`.
     """
 
     tokens: int
@@ -37,8 +37,8 @@ class Shape:
     kv_heads: int
     inner: int
     precision: Precision
-    plain: bool = False
-    gated: bool = False
+    is_llama_style: bool = False
+    has_gated_mlp: bool = False
 
     def __post_init__(self) -> None:
         for multiple, divisor in (("hidden", "heads"), ("heads", "kv_heads")):
@@ -55,72 +55,76 @@ class Shape:
         return self.hidden // self.heads * self.kv_heads
 
 
-def make_attention(name: str, shape: Shape, *, context: int | None = None) -> Operator:
+def make_attention(name: str, shape: TransformerShape, *, context: int | None = None) -> Operator:
     """Return a block of normalisation, projections and attention of `tokens` queries over `context` keys.
 
     The context defaults to the block's own tokens. A shard has whole heads of keys and values, and the queries that
     use them.
     """
     tokens, hidden, kv_width = shape.tokens, shape.hidden, shape.kv_width
-    keys = tokens if context is None else context
+    key_count = tokens if context is None else context
     weights = 2 * hidden * hidden + 2 * hidden * kv_width
-    extras = hidden if shape.plain else 2 * hidden + 2 * hidden + 2 * kv_width
+    vector_parameters = hidden if shape.is_llama_style else 2 * hidden + 2 * hidden + 2 * kv_width
     return make_operator(
         name,
         "attention",
-        flops=2.0 * tokens * weights + 4.0 * tokens * keys * hidden,
-        parameters=weights + extras,
-        output=tokens * hidden,
-        moved=tokens * (6 * hidden + 4 * kv_width)
-        + 4 * shape.heads * tokens * keys
-        + (2 * keys * kv_width if keys != tokens else 0),
+        flops=2.0 * tokens * weights + 4.0 * tokens * key_count * hidden,
+        parameter_count=weights + vector_parameters,
+        output_count=tokens * hidden,
+        moved_count=tokens * (6 * hidden + 4 * kv_width)
+        + 4 * shape.heads * tokens * key_count
+        + (2 * key_count * kv_width if key_count != tokens else 0),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=tokens * hidden,
-        backward_reduce=tokens * hidden,
+        forward_reduce_count=tokens * hidden,
+        backward_reduce_count=tokens * hidden,
         most_shards=shape.kv_heads,
     )
 
 
-def make_mlp(name: str, shape: Shape) -> Operator:
+def make_mlp(name: str, shape: TransformerShape) -> Operator:
     """Return a block of normalisation, one or (if gated) two products to the inner width, and a product back."""
     tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
-    ups = 2 if shape.gated else 1
-    weights = (ups + 1) * hidden * inner
-    extras = hidden if shape.plain else 2 * hidden + ups * inner + hidden
+    up_projection_count = 2 if shape.has_gated_mlp else 1
+    weights = (up_projection_count + 1) * hidden * inner
+    vector_parameters = hidden if shape.is_llama_style else 2 * hidden + up_projection_count * inner + hidden
     return make_operator(
         name,
         "mlp",
         flops=2.0 * tokens * weights,
-        parameters=weights + extras,
-        output=tokens * hidden,
-        moved=tokens * (2 * hidden + 2 * (ups + 1) * inner),
+        parameter_count=weights + vector_parameters,
+        output_count=tokens * hidden,
+        moved_count=tokens * (2 * hidden + 2 * (up_projection_count + 1) * inner),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=tokens * hidden,
-        backward_reduce=tokens * hidden,
+        forward_reduce_count=tokens * hidden,
+        backward_reduce_count=tokens * hidden,
         most_shards=inner,
     )
 
 
-def make_embedding(shape: Shape, vocabulary: int, positions: int = 0, extras: int = 0) -> Operator:
+def make_embedding(
+    shape: TransformerShape, vocabulary: int, positions: int = 0, extra_parameters: int = 0
+) -> Operator:
     """Return the sum of word vectors and learned position vectors. If split, each shard has a part of the words."""
     tokens, hidden = shape.tokens, shape.hidden
     return make_operator(
         "embedding",
         "embedding",
         flops=float(tokens * hidden),
-        parameters=(vocabulary + positions) * hidden + extras,
-        output=tokens * hidden,
-        moved=3 * tokens * hidden,
+        parameter_count=(vocabulary + positions) * hidden + extra_parameters,
+        output_count=tokens * hidden,
+        moved_count=3 * tokens * hidden,
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=tokens * hidden,
+        forward_reduce_count=tokens * hidden,
         most_shards=vocabulary,
     )
 
 
-def make_head(shape: Shape, vocabulary: int, *, is_tied: bool, tokens: int | None = None) -> Operator:
+def make_head(
+    shape: TransformerShape, vocabulary: int, *, is_tied: bool, tokens: int | None = None
+) -> Operator:
     """Return the output block: normalisation, a product with the vocabulary, softmax and loss.
 
     A tied head uses the word vectors of the embedding, read once per pass, so it only has the parameters of the
@@ -133,14 +137,14 @@ def make_head(shape: Shape, vocabulary: int, *, is_tied: bool, tokens: int | Non
         "head",
         "head",
         flops=2.0 * token_count * weights,
-        parameters=(0 if is_tied else weights) + (hidden if shape.plain else 2 * hidden),
-        output=token_count,
-        moved=token_count * (hidden + 3 * vocabulary),
+        parameter_count=(0 if is_tied else weights) + (hidden if shape.is_llama_style else 2 * hidden),
+        output_count=token_count,
+        moved_count=token_count * (hidden + 3 * vocabulary),
         precision=shape.precision,
         ways=("data", "tensor"),
-        forward_reduce=2 * token_count,
-        backward_reduce=token_count * hidden,
-        shared=weights if is_tied else 0,
+        forward_reduce_count=2 * token_count,
+        backward_reduce_count=token_count * hidden,
+        shared_count=weights if is_tied else 0,
         most_shards=vocabulary,
     )
 
@@ -169,8 +173,8 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
 
     Raises `WorkloadError` for sequences longer than the positions.
     """
-    model = Assembly()
-    shape = Shape(
+    builder = WorkloadBuilder()
+    shape = TransformerShape(
         parameters.sequence,
         parameters.hidden,
         parameters.heads,
@@ -186,37 +190,40 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
                 f"positions: set positions to at least {parameters.sequence}"
             )
         inputs = (
-            model.add(
+            builder.add_operator(
                 make_embedding(
-                    shape, parameters.vocabulary, parameters.positions, extras=(2 + 2) * parameters.hidden
+                    shape,
+                    parameters.vocabulary,
+                    parameters.positions,
+                    extra_parameters=(2 + 2) * parameters.hidden,
                 )
             ),
         )
     decoded = inputs
     for layer in range(parameters.layers):
         encoder = (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
-        inputs = model.add_chain(encoder, *inputs)
+        inputs = builder.add_chain(encoder, *inputs)
         if parameters.decoder:
-            self_attended = model.add_chain([make_attention(f"self{layer}", shape)], *decoded)
-            cross_attended = model.add_chain(
+            self_attended = builder.add_chain([make_attention(f"self{layer}", shape)], *decoded)
+            cross_attended = builder.add_chain(
                 [make_attention(f"cross{layer}", shape)], *self_attended, *inputs
             )
-            decoded = model.add_chain([make_mlp(f"decoder_mlp{layer}", shape)], *cross_attended)
+            decoded = builder.add_chain([make_mlp(f"decoder_mlp{layer}", shape)], *cross_attended)
     if parameters.vocabulary:
         head_index = shape.hidden
-        model.add(
+        builder.add_operator(
             make_operator(
                 "pooler",
                 "dense",
                 flops=2.0 * head_index * head_index,
-                parameters=head_index * head_index + head_index,
-                output=head_index,
-                moved=2 * head_index,
+                parameter_count=head_index * head_index + head_index,
+                output_count=head_index,
+                moved_count=2 * head_index,
                 precision=shape.precision,
             ),
             *(decoded if parameters.decoder else inputs),
         )
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +256,8 @@ GPT_SIZES = {
 
 def build_gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
     """Return GPT: an embedding, layers of attention and MLP, and a head."""
-    model = Assembly()
-    shape = Shape(
+    builder = WorkloadBuilder()
+    shape = TransformerShape(
         parameters.sequence,
         parameters.hidden,
         parameters.heads,
@@ -258,13 +265,13 @@ def build_gpt(name: str, parameters: Gpt, nodes: int, origin: str) -> Workload:
         4 * parameters.hidden,
         MIXED_PRECISION,
     )
-    embedding_index = model.add(make_embedding(shape, parameters.vocabulary, parameters.sequence))
+    embedding_index = builder.add_operator(make_embedding(shape, parameters.vocabulary, parameters.sequence))
     blocks = (
         block
         for layer in range(parameters.layers)
         for block in (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
     )
-    model.add(
-        make_head(shape, parameters.vocabulary, is_tied=True), *model.add_chain(blocks, embedding_index)
+    builder.add_operator(
+        make_head(shape, parameters.vocabulary, is_tied=True), *builder.add_chain(blocks, embedding_index)
     )
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)

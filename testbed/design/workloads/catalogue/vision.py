@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from testbed.design.workloads.catalogue.blocks import Assembly, make_convolution, make_dense, merge_operators
+from testbed.design.workloads.catalogue.blocks import (
+    WorkloadBuilder,
+    make_convolution,
+    make_dense,
+    merge_operators,
+)
 from testbed.design.workloads.catalogue.parameters import Parameters
 from testbed.design.workloads.model import Operator, Workload
 from testbed.errors import WorkloadError
@@ -35,21 +40,21 @@ class Vgg16(Parameters):
 
 def build_vgg16(name: str, parameters: Vgg16, nodes: int, origin: str) -> Workload:
     """Return VGG16: 13 convolutions and 3 dense layers. Raises `WorkloadError` for a small image."""
-    model = Assembly()
+    builder = WorkloadBuilder()
     inputs: tuple[int, ...] = ()
     channels, side = 3, parameters.image
     for group, widths in enumerate(VGG_GROUPS, 1):
         convolutions, side = _make_group(parameters, f"conv{group}_", (channels, *widths), side)
-        inputs, channels = model.add_chain(convolutions, *inputs), widths[-1]
+        inputs, channels = builder.add_chain(convolutions, *inputs), widths[-1]
     sizes = (channels * side * side, 4096, 4096, parameters.classes)
-    model.add_chain(
+    builder.add_chain(
         (
             make_dense(f"dense{number}", input_size, output_size)
             for number, (input_size, output_size) in enumerate(pairwise(sizes), 1)
         ),
         *inputs,
     )
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_group(
@@ -59,13 +64,13 @@ def _make_group(
     convolutions = []
     for number, (inputs, outputs) in enumerate(pairwise(channels), 1):
         output_side = side + 2 * parameters.padding - 2
-        pooled = (output_side - parameters.pool) // 2 + 1 if number == len(channels) - 1 else None
+        pooled_side = (output_side - parameters.pool) // 2 + 1 if number == len(channels) - 1 else None
         convolutions.append(
             make_convolution(
-                f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled_side=pooled
+                f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled_side=pooled_side
             )
         )
-        side = output_side if pooled is None else pooled
+        side = output_side if pooled_side is None else pooled_side
     if side < 1:
         raise WorkloadError(f"vgg16: an image of {parameters.image} is too small for five poolings; use 224")
     return convolutions, side
@@ -82,7 +87,7 @@ class Resnet50(Parameters):
 
 def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> Workload:
     """Return ResNet50: the stem, 16 bottlenecks and a dense layer. Raises `WorkloadError` for a small image."""
-    model = Assembly()
+    builder = WorkloadBuilder()
     if parameters.image < RESNET_STRIDE:
         raise WorkloadError(
             f"{name}: an image of {parameters.image} is halved five times; use 224, or at least {RESNET_STRIDE}"
@@ -92,7 +97,7 @@ def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> 
     stem = make_convolution(
         "stem", (3, 64), 7, (parameters.image, side), has_bias=False, pooled_side=pooled_side
     )
-    last_index, channels = model.add(merge_operators("stem", "convolution", [stem], 2 * 64)), 64
+    last_index, channels = builder.add_operator(merge_operators("stem", "convolution", [stem], 2 * 64)), 64
     for stage, (count, inner_channels) in enumerate(RESNET_STAGES, 1):
         for block_index in range(1, count + 1):
             sides = (pooled_side, _halve(pooled_side) if stage > 1 and block_index == 1 else pooled_side)
@@ -104,12 +109,12 @@ def build_resnet50(name: str, parameters: Resnet50, nodes: int, origin: str) -> 
                 has_projection=block_index == 1,
             )
             last_index, channels, pooled_side = (
-                model.add(bottleneck, last_index),
+                builder.add_operator(bottleneck, last_index),
                 4 * inner_channels,
                 sides[1],
             )
-    model.add(make_dense("dense", channels, parameters.classes), last_index)
-    return model.build_workload(name, parameters.count_samples(nodes), origin=origin)
+    builder.add_operator(make_dense("dense", channels, parameters.classes), last_index)
+    return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
 def _make_bottleneck(

@@ -107,13 +107,13 @@ _OUTSIDE_NOTE = "control dependencies on nodes that are not in the trace"
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """A job from traces. `estimated` is the number of nodes whose time is estimated from their operations.
+    """A job from traces. `estimated_count` is the number of nodes whose time is estimated from their operations.
 
     `notes` report what was assumed and what was dropped.
     """
 
     graph: TaskGraph
-    estimated: int
+    estimated_count: int
     notes: tuple[str, ...] = ()
 
 
@@ -127,7 +127,7 @@ def read_job(folder: str | Path, device: Device = A100) -> Traces:
     ranks = read_ranks(Path(folder))
     try:
         reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
-        return Traces(reader.build_graph(), reader.estimated, reader.notes)
+        return Traces(reader.build_graph(), reader.estimated_count, reader.notes)
     except ValueError as error:
         raise WorkloadError(f"{folder} does not contain the Chakra traces of a job: {error}") from error
 
@@ -137,11 +137,11 @@ class _Part:
     """Tasks of a node, or of all nodes of a collective. The last task is its end."""
 
     node_ids: tuple[NodeId, ...]
-    tasks: int
-    add: Callable[[TaskGraphBuilder, list[int]], None]
+    task_count: int
+    add_tasks: Callable[[TaskGraphBuilder, list[int]], None]
 
     @property
-    def order(self) -> NodeId:
+    def sort_key(self) -> NodeId:
         """Number of the node, then its rank. With this order, an exported job gets its task numbers back."""
         rank, number = min(self.node_ids, key=lambda node_id: node_id[::-1])
         return number, rank
@@ -160,10 +160,10 @@ class _Reader:
         self._counts = Counter(
             {_UNTIMED_NOTE: sum(UNTIMED in node.attributes for node in self._nodes.values())}
         )
-        self._arrivals = self._match_messages()
+        self._sender_by_receiver = self._match_messages()
 
     @property
-    def estimated(self) -> int:
+    def estimated_count(self) -> int:
         """Number of nodes whose time is estimated from their operations."""
         return sum(map(_is_estimated, self._nodes.values()))
 
@@ -183,22 +183,22 @@ class _Reader:
                 for part in parts
             ]
 
-        edges, control = collect(self._find_predecessors), collect(self._find_control)
+        edges, control = collect(self._find_predecessors), collect(self._find_control_predecessors)
         for data_before, predecessor, dropped in zip(
             edges, control, _break_cycles(edges, control), strict=True
         ):
             self._counts[_CYCLES_NOTE] += len(dropped)
             data_before.update(predecessor - dropped)
-        task_ends = list(itertools.accumulate(part.tasks for part in parts))
+        task_ends = list(itertools.accumulate(part.task_count for part in parts))
         job = TaskGraphBuilder(self._ranks)
         for part, predecessor in zip(parts, edges, strict=True):
-            part.add(job, sorted(task_ends[part_number] - 1 for part_number in predecessor))
+            part.add_tasks(job, sorted(task_ends[part_number] - 1 for part_number in predecessor))
         self._counts = +self._counts
         return job.build()
 
     def _make_sort_key(self, part: _Part) -> tuple[bool, NodeId]:
         """Return the sort key of a part. Sorting determines the task numbers; receiving nodes come last."""
-        return part.node_ids[0] in self._arrivals, part.order
+        return part.node_ids[0] in self._sender_by_receiver, part.sort_key
 
     def _find_predecessors(self, node_id: NodeId) -> Iterable[NodeId]:
         rank, _ = node_id
@@ -206,10 +206,10 @@ class _Reader:
             if (rank, number) not in self._nodes:
                 raise ValueError(f"{_describe(node_id)} waits for node {number}, which is not in its trace")
             yield rank, number
-        if node_id in self._arrivals:
-            yield self._arrivals[node_id]
+        if node_id in self._sender_by_receiver:
+            yield self._sender_by_receiver[node_id]
 
-    def _find_control(self, node_id: NodeId) -> Iterable[NodeId]:
+    def _find_control_predecessors(self, node_id: NodeId) -> Iterable[NodeId]:
         rank, _ = node_id
         for number in self._nodes[node_id].control:
             if (rank, number) in self._nodes:
@@ -251,18 +251,22 @@ class _Reader:
 
     def _match_messages(self) -> dict[NodeId, NodeId]:
         """Return the sending node of each receiving node. Raises `ValueError` for a node without a partner."""
-        waiting: dict[tuple[int, int, int], list[NodeId]] = defaultdict(list)
+        senders_by_message: dict[tuple[int, int, int], list[NodeId]] = defaultdict(list)
         for node_id, node in self._nodes.items():
             if node.kind == wire.SEND:
-                waiting[node_id[0], self._read_rank(node_id, "comm_dst"), _get_tag(node)].append(node_id)
+                senders_by_message[node_id[0], self._read_rank(node_id, "comm_dst"), _get_tag(node)].append(
+                    node_id
+                )
         senders = {}
         for node_id, node in self._nodes.items():
             if node.kind == wire.RECEIVE:
-                candidates = waiting[self._read_rank(node_id, "comm_src"), node_id[0], _get_tag(node)]
+                candidates = senders_by_message[
+                    self._read_rank(node_id, "comm_src"), node_id[0], _get_tag(node)
+                ]
                 if not candidates:
                     raise ValueError(f"{_describe(node_id)} receives data that no rank sends")
                 senders[node_id] = candidates.pop(0)
-        unreceived = next((node_ids[0] for node_ids in waiting.values() if node_ids), None)
+        unreceived = next((node_ids[0] for node_ids in senders_by_message.values() if node_ids), None)
         if unreceived:
             raise ValueError(f"{_describe(unreceived)} sends data that no rank receives")
         return senders
@@ -326,7 +330,7 @@ class _Reader:
         if kind < 0 or any("comm_size" not in self._nodes[node_id].attributes for node_id in node_ids):
             self._counts[_UNSIZED_NOTE] += len(node_ids) * (kind >= 0)
             times_s = {2 * node_id[0]: read_seconds(self._nodes[node_id]) for node_id in node_ids}
-            return _Part(node_ids, len(node_ids) + 2, partial(add_timed, times_s=times_s))
+            return _Part(node_ids, len(node_ids) + 2, partial(add_timed_computing, times_s=times_s))
         self._counts[_ALONE_NOTE] += len(members) == 1
         sizes = tuple(_read_count(node_id, self._nodes[node_id], "comm_size") for node_id in node_ids)
         first_node = self._nodes[node_ids[0]]
@@ -341,41 +345,48 @@ class _Reader:
             raise ValueError(f"{_describe(node_ids[0])} is a collective {error}") from error
 
 
-def _break_cycles(data: Sequence[set[int]], control: Sequence[set[int]]) -> list[set[int]]:
+def _break_cycles(
+    data_predecessors: Sequence[set[int]], control_predecessors: Sequence[set[int]]
+) -> list[set[int]]:
     """Return, for each node, the control dependencies to drop so that the only remaining cycles are of data.
 
     Nodes are processed in an order that obeys data and control dependencies. If no node is free, the first node with
     all its data is processed, and its remaining control dependencies are dropped.
     """
-    followers: list[list[int]] = [[] for _ in data]
+    followers: list[list[int]] = [[] for _ in data_predecessors]
     wait_counts = [
-        len(data_before | control_before) for data_before, control_before in zip(data, control, strict=True)
+        len(data_before | control_before)
+        for data_before, control_before in zip(data_predecessors, control_predecessors, strict=True)
     ]
-    data_wait_counts = [len(data_before) for data_before in data]
-    for node, (data_before, control_before) in enumerate(zip(data, control, strict=True)):
+    data_wait_counts = [len(data_before) for data_before in data_predecessors]
+    for node, (data_before, control_before) in enumerate(
+        zip(data_predecessors, control_predecessors, strict=True)
+    ):
         for follower in data_before | control_before:
             followers[follower].append(node)
-    dropped: list[set[int]] = [set() for _ in data]
-    is_done = [False] * len(data)
-    free = [node for node, count in enumerate(wait_counts) if count == 0]
+    dropped_predecessors: list[set[int]] = [set() for _ in data_predecessors]
+    is_done = [False] * len(data_predecessors)
+    free_nodes = [node for node, count in enumerate(wait_counts) if count == 0]
     with_data = [node for node, count in enumerate(data_wait_counts) if count == 0]
-    while free or with_data:
-        node = heapq.heappop(free or with_data)
+    while free_nodes or with_data:
+        node = heapq.heappop(free_nodes or with_data)
         if is_done[node]:
             continue
         is_done[node] = True
-        dropped[node] = {
-            follower for follower in control[node] - data[node] if not is_done[follower] or follower == node
+        dropped_predecessors[node] = {
+            follower
+            for follower in control_predecessors[node] - data_predecessors[node]
+            if not is_done[follower] or follower == node
         }
         for follower in followers[node]:
             wait_counts[follower] -= 1
             if wait_counts[follower] == 0:
-                heapq.heappush(free, follower)
-            if node in data[follower]:
+                heapq.heappush(free_nodes, follower)
+            if node in data_predecessors[follower]:
                 data_wait_counts[follower] -= 1
                 if data_wait_counts[follower] == 0:
                     heapq.heappush(with_data, follower)
-    return dropped
+    return dropped_predecessors
 
 
 def read_seconds(node: Node) -> float:
@@ -423,7 +434,7 @@ def make_collective_tasks(
     words "is a collective".
     """
     if kind == wire.ALL_TO_ALL:
-        return _send_all(
+        return _make_message_tasks(
             tuple(
                 (sender, receiver, -(-size // len(members)))
                 for sender, size in zip(members, sizes, strict=True)
@@ -445,10 +456,10 @@ def make_collective_tasks(
         raise ValueError(f"of type {kind}: known are {_KNOWN_TYPES}")
     if root not in members:
         raise ValueError(f"with root {root}, which is not among its members {members}")
-    return _send_all(_list_rooted_messages(kind, members, root, size, share))
+    return _make_message_tasks(_list_rooted_messages(kind, members, root, size, share))
 
 
-def _send_all(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
+def _make_message_tasks(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
     return len(messages) + 2, partial(add_messages, messages=messages)
 
 
@@ -494,11 +505,13 @@ def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tupl
 
 
 def _parse_groups(
-    text: str, source: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
+    text: str, source: str, select_groups: Callable[[Any], dict[Any, Iterable[Any]]]
 ) -> dict[str, tuple[int, ...]]:
     """Return the members of process groups in a JSON text, by name. Raises `WorkloadError` if it is invalid."""
     try:
-        groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
+        groups = {
+            str(name): tuple(map(int, ranks)) for name, ranks in select_groups(json.loads(text)).items()
+        }
     except (ValueError, TypeError, KeyError) as error:
         raise WorkloadError(
             f'{source} does not describe process groups as JSON, as in {{"1": [0, 1]}}: {error}'
@@ -508,27 +521,29 @@ def _parse_groups(
 
 def add_compute(job: TaskGraphBuilder, predecessors: list[int], *, device: int, time_s: float) -> None:
     """Add computing on a device."""
-    job.add_compute(device, time_s, after=predecessors)
+    job.add_compute(device, time_s, predecessors=predecessors)
 
 
 def add_transfer(
     job: TaskGraphBuilder, predecessors: list[int], *, endpoints: tuple[int, int], size_bytes: int
 ) -> None:
     """Add a transfer between two ranks."""
-    job.add_transfer(*endpoints, size_bytes, after=predecessors)
+    job.add_transfer(*endpoints, size_bytes, predecessors=predecessors)
 
 
-def add_timed(job: TaskGraphBuilder, predecessors: list[int], *, times_s: dict[int, float]) -> None:
+def add_timed_computing(job: TaskGraphBuilder, predecessors: list[int], *, times_s: dict[int, float]) -> None:
     """Add computing that begins together on several devices, and a barrier after all of it."""
-    begin = job.add_barrier(after=predecessors)
+    begin = job.add_barrier(predecessors=predecessors)
     job.add_barrier(
-        after=[job.add_compute(device, time_s, after=[begin]) for device, time_s in times_s.items()]
+        predecessors=[
+            job.add_compute(device, time_s, predecessors=[begin]) for device, time_s in times_s.items()
+        ]
     )
 
 
 def add_wait(job: TaskGraphBuilder, predecessors: list[int]) -> None:
     """Add a barrier."""
-    job.add_barrier(after=predecessors)
+    job.add_barrier(predecessors=predecessors)
 
 
 def add_reduce(
@@ -540,7 +555,7 @@ def add_reduce(
     time_s: float,
 ) -> None:
     """Add an AllReduce among members."""
-    job.add_allreduce(members, size_bytes, time_s=time_s, after=predecessors)
+    job.add_allreduce(members, size_bytes, time_s=time_s, predecessors=predecessors)
 
 
 def add_ring(
@@ -548,20 +563,24 @@ def add_ring(
 ) -> None:
     """Add the rounds of a ring, in which each member passes on the bytes that it received in the previous round."""
     count = len(members)
-    arrivals = [job.add_barrier(after=predecessors)] * count
+    arrivals = [job.add_barrier(predecessors=predecessors)] * count
     for _ in range(count - 1):
         transfers = [
-            job.add_transfer(member, members[(position + 1) % count], size_bytes, after=[arrivals[position]])
+            job.add_transfer(
+                member, members[(position + 1) % count], size_bytes, predecessors=[arrivals[position]]
+            )
             for position, member in enumerate(members)
         ]
         arrivals = transfers[-1:] + transfers[:-1]
-    job.add_barrier(after=sorted(set(arrivals)))
+    job.add_barrier(predecessors=sorted(set(arrivals)))
 
 
 def add_messages(
     job: TaskGraphBuilder, predecessors: list[int], *, messages: tuple[tuple[int, int, int], ...]
 ) -> None:
     """Add messages (source, target, bytes) that begin together, and a barrier after all of them."""
-    begin = job.add_barrier(after=predecessors)
-    transfers = [job.add_transfer(source, target, size, after=[begin]) for source, target, size in messages]
-    job.add_barrier(after=transfers or [begin])
+    begin = job.add_barrier(predecessors=predecessors)
+    transfers = [
+        job.add_transfer(source, target, size, predecessors=[begin]) for source, target, size in messages
+    ]
+    job.add_barrier(predecessors=transfers or [begin])

@@ -33,7 +33,7 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(graph)
-    paths = [folder / f"{name}.{rank}.et" for rank in range(graph.nodes)]
+    paths = [folder / f"{name}.{rank}.et" for rank in range(graph.node_count)]
     foreign_files = sorted(set(folder.glob("*.et")) - set(paths))
     if foreign_files:
         raise WorkloadError(
@@ -52,7 +52,7 @@ class _Writer:
         for predecessor, successor in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
             self._predecessors[successor].append(predecessor)
         self._rank = _assign_ranks(graph)
-        self._nodes: list[list[Node]] = [[] for _ in range(graph.nodes)]
+        self._nodes: list[list[Node]] = [[] for _ in range(graph.node_count)]
         self._notice_nodes: dict[tuple[int, int], int] = {}
         self._next_number = graph.task_count
         self._group_names: dict[tuple[int, ...], str] = {}
@@ -68,7 +68,7 @@ class _Writer:
             if kind == Kind.ALLREDUCE:
                 members = self._graph.groups[self._graph.group[task]]
                 group_attribute: dict[str, Value] = {}
-                if members != tuple(range(self._graph.nodes)):
+                if members != tuple(range(self._graph.node_count)):
                     group_attribute = {
                         "pg_name": self._group_names.setdefault(members, str(len(self._group_names) + 1))
                     }
@@ -166,7 +166,7 @@ def _assign_ranks(graph: TaskGraph) -> list[int]:
     for task, kind in enumerate(graph.kind.tolist()):
         if kind == Kind.COMPUTE:
             device = int(graph.device[task])
-            ranks.append(rank_of_device.get(device, device % graph.nodes))
+            ranks.append(rank_of_device.get(device, device % graph.node_count))
         elif kind == Kind.TRANSFER:
             ranks.append(int(graph.source[task]))
         else:

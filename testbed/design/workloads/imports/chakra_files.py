@@ -99,14 +99,19 @@ def list_rank_files(folder: Path, excluded: Collection[Path] = ()) -> list[Path]
     files_of_ranks = [path for path in sorted(folder.iterdir()) if path not in excluded]
     matches = [(path, match) for path in files_of_ranks if (match := _FILE_NAME.fullmatch(path.name))]
     form = "et" if any(match["form"] == "et" for _, match in matches) else "json"
-    of_form = [(path, match) for path, match in matches if match["form"] == form]
-    files = {int(match["rank"]): path for path, match in of_form}
-    names = {match["name"] for _, match in of_form}
-    if not files or sorted(files) != list(range(len(files))) or len(names) > 1 or len(files) < len(of_form):
+    matches_of_form = [(path, match) for path, match in matches if match["form"] == form]
+    files = {int(match["rank"]): path for path, match in matches_of_form}
+    names = {match["name"] for _, match in matches_of_form}
+    if (
+        not files
+        or sorted(files) != list(range(len(files)))
+        or len(names) > 1
+        or len(files) < len(matches_of_form)
+    ):
         if len(names) > 1:
             contents = f"it has traces of {', '.join(sorted(names))}"
         else:
-            contents = f"it has ranks {sorted(int(match['rank']) for _, match in of_form)}"
+            contents = f"it has ranks {sorted(int(match['rank']) for _, match in matches_of_form)}"
         raise WorkloadError(f"{folder}: give one trace per rank, NAME.0.et, NAME.1.et and so on; {contents}")
     return [files[rank] for rank in range(len(files))]
 

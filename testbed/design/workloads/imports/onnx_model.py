@@ -19,13 +19,13 @@ from testbed.design.workloads.imports.traced import (
     Source,
     TracedComputation,
     TracedKind,
-    assemble,
+    assemble_model,
     count_convolution_flops,
     count_einsum_flops,
     count_product_flops,
     count_recurrent_flops,
     count_transposed_flops,
-    unite_places,
+    unite_computation_indices,
     unite_weights,
 )
 from testbed.design.workloads.model import is_whole
@@ -156,9 +156,9 @@ def import_onnx(
         reader.read(onnx, model)
     except Exception as error:  # onnx can raise any error while it infers the shapes of a damaged model
         raise WorkloadError(f"{path} is a damaged ONNX model: {error}; export it again") from error
-    return assemble(
+    return assemble_model(
         Path(path).stem,
-        reader.traced,
+        reader.traced_computations,
         samples=samples,
         batch=batch,
         training=training,
@@ -202,8 +202,8 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     inputs = [value for value in model.graph.input if value.name not in weights]
     if not inputs:
         raise WorkloadError(f"{path}: the model has no inputs, so nothing depends on samples")
-    unsized = list(_list_open_dimensions(inputs))
-    names = list(dict.fromkeys(name for name, _ in unsized))
+    open_dimensions = list(_list_open_dimensions(inputs))
+    names = list(dict.fromkeys(name for name, _ in open_dimensions))
     for name, size in sizes.items():
         if name not in names:
             known_names = f"those that do are {', '.join(names)}" if names else "none does"
@@ -214,13 +214,13 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
     # An open first dimension is the number of samples: 1, unless the user gives a size.
     counts_samples = bool(first_dims) and not first_dims[0].dim_value
     dimension_sizes = {names[0]: 1, **sizes} if counts_samples else sizes
-    unknown = [name for name in names if name not in dimension_sizes]
-    if unknown:
+    unknown_names = [name for name in names if name not in dimension_sizes]
+    if unknown_names:
         raise WorkloadError(
-            f"{path}: input dimensions have no size ({', '.join(unknown)}): "
-            f"give them, as dimensions={{{unknown[0]!r}: 128}} or --set {unknown[0]}=128"
+            f"{path}: input dimensions have no size ({', '.join(unknown_names)}): "
+            f"give them, as dimensions={{{unknown_names[0]!r}: 128}} or --set {unknown_names[0]}=128"
         )
-    for name, dim in unsized:
+    for name, dim in open_dimensions:
         dim.dim_value = dimension_sizes[name]
     return int(first_dims[0].dim_value) if first_dims else 1
 
@@ -265,13 +265,13 @@ class _Reader:
     """Reader of a model's nodes, in their order of execution. It tracks the source of each value."""
 
     tensors: Mapping[str, Tensor]
-    traced: list[TracedComputation] = field(default_factory=list)
+    traced_computations: list[TracedComputation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _sources: dict[str, Source] = field(default_factory=dict)
 
     def read(self, onnx: Any, model: Any) -> None:
         for value in model.graph.input:
-            self._sources[value.name] = Source(data=True)
+            self._sources[value.name] = Source(depends_on_input=True)
         for weight in model.graph.initializer:
             # Floating-point and quantised tensors are trained; indices, flags and texts are not.
             kinds = onnx.TensorProto
@@ -291,14 +291,16 @@ class _Reader:
         if node.op_type in _TYPES_WITHOUT_COMPUTING and inputs:
             return inputs[0]
         weights = unite_weights(inputs[:3] if node.op_type == "BatchNormalization" else inputs)
-        if not any(source.data for source in inputs):
+        if not any(source.depends_on_input for source in inputs):
             return Source(weights=weights)
         name = node.name or f"{node.op_type}_{index}"
-        self.traced.append(self._trace_node(onnx, node, unite_places(inputs), weights, name))
-        return Source(places=(len(self.traced) - 1,), data=True)
+        self.traced_computations.append(
+            self._trace_node(onnx, node, unite_computation_indices(inputs), weights, name)
+        )
+        return Source(computation_indices=(len(self.traced_computations) - 1,), depends_on_input=True)
 
     def _trace_node(
-        self, onnx: Any, node: Any, reads: tuple[int, ...], weights: Mapping[str, int], name: str
+        self, onnx: Any, node: Any, input_indices: tuple[int, ...], weights: Mapping[str, int], name: str
     ) -> TracedComputation:
         values = [self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input]
         results = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
@@ -309,27 +311,29 @@ class _Reader:
         standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
         call = Call(node.op_type, node.domain, attributes, values, results)
         flops, formula = count_flops(call, weights, is_standard=standard)
-        unknown = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
-        if unknown:
+        unknown_names = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
+        if unknown_names:
             self.notes.append(
-                f"{name} ({node.op_type}): shape unknown of {', '.join(unknown)}: counted as 0 bytes"
+                f"{name} ({node.op_type}): shape unknown of {', '.join(unknown_names)}: counted as 0 bytes"
             )
-        output = sum(tensor.bytes for tensor in results)
+        output_bytes = sum(tensor.bytes for tensor in results)
         data = [
             tensor
             for input_name, tensor in zip(node.input, values, strict=True)
-            if self._sources.get(input_name, Source()).data
+            if self._sources.get(input_name, Source()).depends_on_input
         ]
-        read = sum(tensor.bytes for tensor in data) + (output if kind == "embedding" else 0)
-        return TracedComputation(name, node.op_type, kind, reads, flops, weights, read, output, formula)
+        read_bytes = sum(tensor.bytes for tensor in data) + (output_bytes if kind == "embedding" else 0)
+        return TracedComputation(
+            name, node.op_type, kind, input_indices, flops, weights, read_bytes, output_bytes, formula
+        )
 
     def _find_kind(self, node: Any) -> TracedKind:
         sources = [self._sources.get(name, Source()) for name in node.input]
-        weighted = any(source.weights and not source.data for source in sources[:2])
+        weighted = any(source.weights and not source.depends_on_input for source in sources[:2])
         if node.op_type in CONVOLUTIONS:
             return "convolution"
         if node.op_type in RECURRENT:
             return "recurrent"
-        if node.op_type == "Gather" and sources[0].weights and not sources[0].data:
+        if node.op_type == "Gather" and sources[0].weights and not sources[0].depends_on_input:
             return "embedding"
         return "dense" if weighted and node.op_type in (*PRODUCTS, *ATTENTION, "Einsum") else "other"

@@ -34,16 +34,16 @@ UNTIMED = "lightbed_untimed"
 class _Operator:
     """An operator of a rank: its node in the execution trace, and its event in the profile, if any.
 
-    `inside_us` is the time in operators that it calls.
+    `inner_us` is the time in operators that it calls.
     """
 
     document: Mapping[str, Any]
     begin_us: float = 0.0
     length_us: float = 0.0
     thread: Any = 0
-    event: int | None = None
-    inside_us: float = 0.0
-    after: list[int] = field(default_factory=list)
+    event_id: int | None = None
+    inner_us: float = 0.0
+    predecessors: list[int] = field(default_factory=list)
 
     @property
     def number(self) -> int:
@@ -78,7 +78,7 @@ def read_execution_trace(document: Mapping[str, Any], profile: Mapping[str, Any]
             for op in operators
             if _GROUPS in op.name
         ]
-        timed_operators = [op for op in operators if op.event is not None or profile is None]
+        timed_operators = [op for op in operators if op.event_id is not None or profile is None]
         _chain_threads(timed_operators)
         _follow_tensors(timed_operators)
         nodes = [_make_node(op) for op in timed_operators if _is_task(op)]
@@ -91,24 +91,27 @@ def _match_events(
     documents: Iterable[Mapping[str, Any]], events: Iterable[Mapping[str, Any]]
 ) -> list[_Operator]:
     """Return the operators with their events, in the order in which they begin."""
-    by_id: dict[Any, _Operator] = {}
+    operator_by_id: dict[Any, _Operator] = {}
     operators = []
     for document in documents:
         op = _Operator(document)
         operators.append(op)
         record_id = _read_attributes(document).get("rf_id")
         op.begin_us = float(record_id or 0)
-        by_id[record_id] = op
+        operator_by_id[record_id] = op
     for event in events:
-        matched = by_id.get(event.get("args", {}).get("Record function id"))
-        if matched is None or event.get("ph") != "X":
+        matching_operator = operator_by_id.get(event.get("args", {}).get("Record function id"))
+        if matching_operator is None or event.get("ph") != "X":
             continue
-        matched.begin_us, matched.length_us = float(event["ts"]), float(event.get("dur", 0))
-        matched.thread = event.get("tid", 0)
-        matched.event = event["args"].get("External id")
+        matching_operator.begin_us, matching_operator.length_us = (
+            float(event["ts"]),
+            float(event.get("dur", 0)),
+        )
+        matching_operator.thread = event.get("tid", 0)
+        matching_operator.event_id = event["args"].get("External id")
         # An annotation only groups operators, unless it is a collective.
-        if event.get("cat") == "user_annotation" and not _COLLECTIVE.fullmatch(matched.name):
-            matched.event, matched.length_us = None, 0.0
+        if event.get("cat") == "user_annotation" and not _COLLECTIVE.fullmatch(matching_operator.name):
+            matching_operator.event_id, matching_operator.length_us = None, 0.0
     return sorted(operators, key=lambda op: (op.begin_us, -op.length_us))
 
 
@@ -122,20 +125,20 @@ def _is_task(op: _Operator) -> bool:
 
 def _chain_threads(operators: list[_Operator]) -> None:
     """Make the operators of a thread follow each other, and count the time of inner operators for the outer one."""
-    running: dict[Any, list[_Operator]] = defaultdict(list)
-    previous: dict[Any, int] = {}
+    running_by_thread: dict[Any, list[_Operator]] = defaultdict(list)
+    previous_by_thread: dict[Any, int] = {}
     for op in operators:
         if not _is_task(op) or _COLLECTIVE.fullmatch(op.name):
             continue
-        outer = running[op.thread]
+        outer = running_by_thread[op.thread]
         while outer and outer[-1].begin_us + outer[-1].length_us <= op.begin_us:
             outer.pop()
         if outer:
-            outer[-1].inside_us += op.length_us
+            outer[-1].inner_us += op.length_us
         outer.append(op)
-        if op.thread in previous:
-            op.after.append(previous[op.thread])
-        previous[op.thread] = op.number
+        if op.thread in previous_by_thread:
+            op.predecessors.append(previous_by_thread[op.thread])
+        previous_by_thread[op.thread] = op.number
 
 
 def _follow_tensors(operators: list[_Operator]) -> None:
@@ -145,10 +148,10 @@ def _follow_tensors(operators: list[_Operator]) -> None:
     for op in operators:
         inputs = _list_storages(op.document.get("inputs", {}).get("values", ()))
         if _COLLECTIVE.fullmatch(op.name):
-            op.after += [writer[storage] for storage in inputs if storage in writer]
+            op.predecessors += [writer[storage] for storage in inputs if storage in writer]
             collective_of |= dict.fromkeys(inputs, op.number)
         else:
-            op.after += [collective_of[storage] for storage in inputs if storage in collective_of]
+            op.predecessors += [collective_of[storage] for storage in inputs if storage in collective_of]
             written_storages = {*inputs, *_list_storages(op.document.get("outputs", {}).get("values", ()))}
             writer |= dict.fromkeys(written_storages, op.number)
             for storage in written_storages:
@@ -174,11 +177,11 @@ def _list_storages(values: Any) -> set[int]:
 
 
 def _make_node(op: _Operator) -> Node:
-    predecessors = tuple(dict.fromkeys(op.after))
+    predecessors = tuple(dict.fromkeys(op.predecessors))
     collective_match = _COLLECTIVE.fullmatch(op.name)
     if collective_match is None:
-        own_us = max(round(op.length_us - op.inside_us), 0)
-        untimed = {UNTIMED: 1} if op.event is None else {}
+        own_us = max(round(op.length_us - op.inner_us), 0)
+        untimed = {UNTIMED: 1} if op.event_id is None else {}
         return Node(op.number, op.name, COMPUTE, predecessors, own_us, {"is_cpu_op": 1, **untimed})
     size = sum(tensor[3] * tensor[4] for tensor in _list_tensors(op.document["inputs"]["values"]))
     attributes = {"comm_size": size, **_describe_group(_read_attributes(op.document))}
@@ -192,20 +195,23 @@ def _describe_group(attributes: Mapping[str, Any]) -> dict[str, str]:
 
 def _list_kernels(operators: list[_Operator], events: Iterable[Mapping[str, Any]]) -> Iterator[Node]:
     """Yield the kernels that operators started, except collectives, which include their kernels."""
-    started_by = {op.event: op for op in operators if op.event is not None}
+    operator_by_event = {op.event_id: op for op in operators if op.event_id is not None}
     number = max((op.number for op in operators), default=0)
-    previous: dict[Any, int] = {}
+    previous_by_stream: dict[Any, int] = {}
     for event in sorted(
         (entry for entry in events if entry.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")),
         key=lambda entry: float(entry["ts"]),
     ):
-        starter = started_by.get(event.get("args", {}).get("External id"))
+        starter = operator_by_event.get(event.get("args", {}).get("External id"))
         if starter is None or _COLLECTIVE.fullmatch(starter.name):
             continue
         number += 1
         stream = event["args"].get("stream", event.get("tid"))
-        predecessors = [starter.number, *([previous[stream]] if stream in previous else [])]
-        previous[stream] = number
+        predecessors = [
+            starter.number,
+            *([previous_by_stream[stream]] if stream in previous_by_stream else []),
+        ]
+        previous_by_stream[stream] = number
         yield Node(
             number,
             str(event.get("name", "")),

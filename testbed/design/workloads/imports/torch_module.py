@@ -21,12 +21,12 @@ from testbed.design.workloads.imports.traced import (
     Source,
     TracedComputation,
     TracedKind,
-    assemble,
+    assemble_model,
     count_attention_flops,
     count_convolution_flops,
     count_product_flops,
     count_transposed_flops,
-    unite_places,
+    unite_computation_indices,
     unite_weights,
 )
 from testbed.errors import WorkloadError
@@ -73,9 +73,9 @@ def import_torch(
             f"{label} cannot run on tensors without values: {error}; control flow must not depend on "
             "values, and constant tensors must be buffers"
         ) from error
-    return assemble(
+    return assemble_model(
         label,
-        trace.traced,
+        trace.traced_computations,
         samples=int(inputs[0].shape[0]),
         batch=batch,
         training=training,
@@ -120,7 +120,7 @@ class _Trace:
     """
 
     def __init__(self, label: str) -> None:
-        self.traced: list[TracedComputation] = []
+        self.traced_computations: list[TracedComputation] = []
         self._modules = [label]
         self._tensors: list[Any] = []
         self._sources: dict[int, Source] = {}
@@ -130,7 +130,7 @@ class _Trace:
         for key in parameters:
             self._set_source(shapes[key], Source(weights={key: _count_bytes(shapes[key])}))
         for value in inputs:
-            self._set_source(value, Source(data=True))
+            self._set_source(value, Source(depends_on_input=True))
 
     @contextmanager
     def name_by_submodule(self, module: Any) -> Iterator[None]:
@@ -170,33 +170,33 @@ class _Trace:
         if sources and (func.is_view or name in _WITHOUT_COMPUTING):
             return sources[0]
         weights = unite_weights(sources)
-        weighted = [self._is_weight(argument) for argument in arguments]
-        counted = _count_call(name, arguments, weighted, results)
-        only_weights = counted.kind != "dense" or all(source.weights for source in sources)
-        if only_weights and not any(source.data for source in sources):
+        weight_flags = [self._is_weight(argument) for argument in arguments]
+        call_count = _count_call(name, arguments, weight_flags, results)
+        only_weights = call_count.kind != "dense" or all(source.weights for source in sources)
+        if only_weights and not any(source.depends_on_input for source in sources):
             return Source(weights=weights)
-        floating = [tensor for tensor in results if tensor.is_floating_point()]
-        output = sum(map(_count_bytes, floating or results))
+        floating_results = [tensor for tensor in results if tensor.is_floating_point()]
+        output_bytes = sum(map(_count_bytes, floating_results or results))
         data = zip(tensors, sources, strict=True)
-        read = sum(_count_bytes(tensor) for tensor, source in data if source.data)
-        self.traced.append(
+        read_bytes = sum(_count_bytes(tensor) for tensor, source in data if source.depends_on_input)
+        self.traced_computations.append(
             TracedComputation(
                 self._modules[-1],
                 name,
-                counted.kind,
-                unite_places(sources),
-                counted.flops,
+                call_count.kind,
+                unite_computation_indices(sources),
+                call_count.flops,
                 weights,
-                read + counted.rows_bytes,
-                output,
-                counted.how,
+                read_bytes + call_count.rows_bytes,
+                output_bytes,
+                call_count.how,
             )
         )
-        return Source(places=(len(self.traced) - 1,), data=True)
+        return Source(computation_indices=(len(self.traced_computations) - 1,), depends_on_input=True)
 
     def _is_weight(self, argument: Any) -> bool:
         source = self._sources.get(id(argument), Source())
-        return bool(source.weights) and not source.data
+        return bool(source.weights) and not source.depends_on_input
 
     def _set_source(self, tensor: Any, source: Source) -> None:
         self._tensors.append(tensor)
@@ -211,15 +211,15 @@ class _CallCount(NamedTuple):
 
 
 def _count_call(
-    name: str, arguments: Sequence[Any], weighted: Sequence[bool], results: Sequence[Any]
+    name: str, arguments: Sequence[Any], weight_flags: Sequence[bool], results: Sequence[Any]
 ) -> _CallCount:
-    """Return the kind and operations of one call. `weighted` marks the arguments that are weights."""
+    """Return the kind and operations of one call. `weight_flags` marks the arguments that are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
         left_shape, right_shape = (tuple(arguments[index].shape) for index in factors)
         if name == "linear":
             right_shape = right_shape[::-1]
-        dense = any(weighted[index] for index in factors)
+        dense = any(weight_flags[index] for index in factors)
         return _CallCount(
             "dense" if dense else "other", count_product_flops(left_shape, right_shape), "2 m n k"
         )
@@ -228,7 +228,7 @@ def _count_call(
     if name in _TABLES:
         rows = prod(arguments[1].shape) * arguments[0].shape[1]
         size = rows * arguments[0].element_size()
-        return _CallCount("embedding" if weighted[0] else "other", 0.0, "bytes moved", size)
+        return _CallCount("embedding" if weight_flags[0] else "other", 0.0, "bytes moved", size)
     if name.startswith("_scaled_dot_product"):
         shapes = [tuple(argument.shape) for argument in arguments[:3]]
         return _CallCount("other", count_attention_flops(*shapes), "2 s t (d + e) per head")

@@ -30,14 +30,14 @@ Dims = Sequence[int]
 class TracedComputation:
     """One computation, for all samples of the example together.
 
-    `reads` holds the indices of the computations whose results it reads. `weights` holds the bytes of trained tensors
-    by identity, so that shared tensors count once. `how` describes how `flops` were counted.
+    `input_indices` holds the indices of the computations whose results it reads. `weights` holds the bytes of trained
+    tensors by identity, so that shared tensors count once. `how` describes how `flops` were counted.
     """
 
     name: str
     type: str
     kind: TracedKind
-    reads: tuple[int, ...]
+    input_indices: tuple[int, ...]
     flops: float
     weights: Mapping[str, int]
     input_bytes: int
@@ -46,21 +46,26 @@ class TracedComputation:
 
 
 class Source(NamedTuple):
-    """Origin of a value: indices of computations, weights by name, and `data`, whether it depends on the input."""
+    """Origin of a value: indices of computations, weights by name, and whether it depends on the input."""
 
-    places: tuple[int, ...] = ()
+    computation_indices: tuple[int, ...] = ()
     weights: Mapping[str, int] = {}
-    data: bool = False
+    depends_on_input: bool = False
 
 
 def unite_weights(sources: Iterable[Source]) -> Mapping[str, int]:
     """Return the weights of the sources that do not depend on the model's input."""
-    return {name: size for source in sources if not source.data for name, size in source.weights.items()}
+    return {
+        name: size
+        for source in sources
+        if not source.depends_on_input
+        for name, size in source.weights.items()
+    }
 
 
-def unite_places(sources: Iterable[Source]) -> tuple[int, ...]:
+def unite_computation_indices(sources: Iterable[Source]) -> tuple[int, ...]:
     """Return the indices of all computations of the sources, ascending."""
-    return tuple(sorted({index for source in sources for index in source.places}))
+    return tuple(sorted({index for source in sources for index in source.computation_indices}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +87,9 @@ class ImportedModel:
     notes: tuple[str, ...] = ()
 
 
-def assemble(
+def assemble_model(
     name: str,
-    traced: Sequence[TracedComputation],
+    computations: Sequence[TracedComputation],
     *,
     samples: int,
     batch: int,
@@ -96,34 +101,34 @@ def assemble(
 
     Raises `WorkloadError` if there are no computations.
     """
-    if not traced:
+    if not computations:
         raise WorkloadError(f"{origin}: nothing is computed from its inputs; give a model that uses them")
-    group_of = _group_computations(traced)
+    group_of = _group_computations(computations)
     members: dict[int, list[int]] = {}
     for index, group in enumerate(group_of):
         members.setdefault(group, []).append(index)
-    edge_bytes = _sum_edge_bytes(traced, group_of)
-    counted: set[str] = set()
+    edge_bytes = _sum_edge_bytes(computations, group_of)
+    counted_weights: set[str] = set()
     weights = []
-    for entry in traced:
-        weights.append(sum(size for key, size in entry.weights.items() if key not in counted))
-        counted.update(entry.weights)
-    names = _number_repeated([traced[indices[0]].name for indices in members.values()])
+    for entry in computations:
+        weights.append(sum(size for key, size in entry.weights.items() if key not in counted_weights))
+        counted_weights.update(entry.weights)
+    names = _number_repeated([computations[indices[0]].name for indices in members.values()])
     operators = [
         _make_operator(
             names[group],
-            [traced[index] for index in indices],
+            [computations[index] for index in indices],
             sum(weights[index] for index in indices),
-            _find_output_bytes(group, indices, traced, edge_bytes),
+            _find_output_bytes(group, indices, computations, edge_bytes),
             samples=samples,
             training=training,
         )
         for group, indices in members.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(edge_bytes)), batch, training, origin)
-    counts = Counter((entry.type, entry.how) for entry in traced)
+    counts = Counter((entry.type, entry.how) for entry in computations)
     flops: Counter[tuple[str, str]] = Counter()
-    for entry in traced:
+    for entry in computations:
         flops[entry.type, entry.how] += entry.flops / samples  # type: ignore[assignment]
     return ImportedModel(
         workload,
@@ -135,63 +140,73 @@ def assemble(
     )
 
 
-def _group_computations(traced: Sequence[TracedComputation]) -> list[int]:
+def _group_computations(computations: Sequence[TracedComputation]) -> list[int]:
     """Return, for each computation, the number of its operator."""
     groups: list[int] = []
     count = 0
     users: dict[str, int] = {}  # the first computation with each weight
-    for index, entry in enumerate(traced):
+    for index, entry in enumerate(computations):
         first_uses = [users.setdefault(key, index) for key in entry.weights]
         matches = [
             earlier_index
             for earlier_index in first_uses
-            if earlier_index < index and traced[earlier_index].name == entry.name
+            if earlier_index < index and computations[earlier_index].name == entry.name
         ]
         if len(matches) == len(first_uses) > 0:
             begins = False
         else:
-            begins, matches = entry.kind != "other" or not entry.reads, []
+            begins, matches = entry.kind != "other" or not entry.input_indices, []
         groups.append(
-            count if begins else max(groups[earlier_index] for earlier_index in (*matches, *entry.reads))
+            count
+            if begins
+            else max(groups[earlier_index] for earlier_index in (*matches, *entry.input_indices))
         )
         count += begins
     return groups
 
 
 def _sum_edge_bytes(
-    traced: Sequence[TracedComputation], group_of: Sequence[int]
+    computations: Sequence[TracedComputation], group_of: Sequence[int]
 ) -> Mapping[tuple[int, int], int]:
     """Return the bytes that pass between each pair of operators, counting each result once."""
     results: dict[tuple[int, int], set[int]] = {}
-    for reader, entry in enumerate(traced):
-        for index in entry.reads:
+    for reader, entry in enumerate(computations):
+        for index in entry.input_indices:
             edge = group_of[index], group_of[reader]
             if edge[0] != edge[1]:
                 results.setdefault(edge, set()).add(index)
-    return {edge: sum(traced[index].output_bytes for index in indices) for edge, indices in results.items()}
+    return {
+        edge: sum(computations[index].output_bytes for index in indices) for edge, indices in results.items()
+    }
 
 
 def _find_output_bytes(
     group: int,
     indices: Sequence[int],
-    traced: Sequence[TracedComputation],
+    computations: Sequence[TracedComputation],
     edge_bytes: Mapping[tuple[int, int], int],
 ) -> int:
     """Return the maximum bytes that a reader of an operator reads, or the bytes of its last result without readers."""
     sizes = [size for (producer, _), size in edge_bytes.items() if producer == group]
-    return max(sizes, default=traced[indices[-1]].output_bytes)
+    return max(sizes, default=computations[indices[-1]].output_bytes)
 
 
 def _make_operator(
-    name: str, parts: Sequence[TracedComputation], weights: int, output: int, *, samples: int, training: bool
+    name: str,
+    computations: Sequence[TracedComputation],
+    weights: int,
+    output: int,
+    *,
+    samples: int,
+    training: bool,
 ) -> Operator:
     """Return an operator from its computations.
 
     A dense layer that is split by columns must gather its output and sum the gradient of its input.
     """
-    head = parts[0]
-    flops = sum(part.flops for part in parts) / samples
-    split = "tensor" in WAYS.get(head.kind, ())
+    head = computations[0]
+    flops = sum(part.flops for part in computations) / samples
+    can_split = "tensor" in WAYS.get(head.kind, ())
     is_table = head.kind == "embedding"
     return Operator(
         name=name,
@@ -200,11 +215,11 @@ def _make_operator(
         backward_flops=2 * flops * training,
         parameter_bytes=weights,
         output_bytes=ceil(output / samples),
-        moved_bytes=sum(part.input_bytes + part.output_bytes for part in parts) / samples,
+        moved_bytes=sum(part.input_bytes + part.output_bytes for part in computations) / samples,
         gradient_bytes=weights * training,
         state_bytes=weights * (training and not is_table),
-        forward_reduce_bytes=ceil(head.output_bytes / samples / 2) * split,
-        backward_reduce_bytes=ceil(head.input_bytes / samples) * split * training,
+        forward_reduce_bytes=ceil(head.output_bytes / samples / 2) * can_split,
+        backward_reduce_bytes=ceil(head.input_bytes / samples) * can_split * training,
         ways=WAYS.get(head.kind, ("data",)),
     )
 
@@ -212,11 +227,11 @@ def _make_operator(
 def _number_repeated(names: Sequence[str]) -> list[str]:
     """Return the names, with a number for repetitions: `dense`, `dense#2`."""
     counts: Counter[str] = Counter()
-    numbered = []
+    numbered_names = []
     for name in names:
         counts[name] += 1
-        numbered.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
-    return numbered
+        numbered_names.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return numbered_names
 
 
 def count_product_flops(left: Dims, right: Dims) -> float:

@@ -84,12 +84,12 @@ def iteration(
         raise StrategyError(f"{workload.name}: buckets of {bucket_bytes} bytes: give 0 or more, or None")
     check_profile(workload, cluster.profile)
     check_strategy(workload, strategy, cluster.nodes)
-    return _Iteration(
+    return _IterationBuilder(
         workload, strategy, cluster, bucket_bytes, fuse=fuse, whole_exchanges=whole_exchanges
     ).build_graph()
 
 
-class _Iteration:
+class _IterationBuilder:
     """Builder of the task graph. It keeps the tasks so far by step, microbatch and server."""
 
     def __init__(
@@ -117,7 +117,7 @@ class _Iteration:
         self._compute_tasks: dict[tuple[int, int, int], dict[int, int]] = {}
         self._sender = _Sender(self._builder, whole_exchanges=whole_exchanges)
         self._gates: dict[int, TasksByServer] = {}
-        self._arrived: dict[tuple[Bundle, int], TasksByServer] = {}
+        self._arrival_tasks: dict[tuple[Bundle, int], TasksByServer] = {}
         self._bundles = group_edges(workload, strategy)
 
     def build_graph(self) -> TaskGraph:
@@ -129,7 +129,10 @@ class _Iteration:
         has_backward = [
             any(self._trainable[op_index] for op_index in op_indices) for op_indices in self._steps
         ]
-        stages = [Stage(first=stage.last, last=stage.first) for stage in self._list_stages(has_backward)]
+        stages = [
+            Stage(first_steps=stage.last_steps, last_steps=stage.first_steps)
+            for stage in self._list_stages(has_backward)
+        ]
         for microbatch in range(len(self._samples)):
             self._close_gates(stages, microbatch, direction=1)
             for step in reversed(range(len(self._steps))):
@@ -159,10 +162,10 @@ class _Iteration:
         self._gates = {}
         for stage in stages if microbatch else ():
             tasks_before: TasksByServer = {}
-            for step in stage.last:
+            for step in stage.last_steps:
                 for server, task in self._compute_tasks[step, microbatch - 1, direction].items():
                     tasks_before.setdefault(server, []).append(task)
-            self._gates |= dict.fromkeys(stage.first, join_by_barrier(self._builder, tasks_before))
+            self._gates |= dict.fromkeys(stage.first_steps, join_by_barrier(self._builder, tasks_before))
 
     def _pass_forward(self, step: int, microbatch: int) -> TasksByServer:
         """Add the forward pass of a step: its inputs, dispatch to experts and back, computing, and sum among shards."""
@@ -205,11 +208,11 @@ class _Iteration:
         """Add the messages of the gradients along an edge, and return the tasks after which its producer has them."""
         bundle = next(bundle for bundle in self._bundles[edge[1]] if edge in bundle)
         bundle = tuple(edge for edge in bundle if self._trainable[edge[0]])
-        if (bundle, microbatch) not in self._arrived:
-            ready_tasks = self._arrived[bundle, microbatch] = {}
+        if (bundle, microbatch) not in self._arrival_tasks:
+            ready_tasks = self._arrival_tasks[bundle, microbatch] = {}
             resharding = self._make_resharding(make_backward_resharding, bundle, self._samples[microbatch])
             self._sender.send(resharding, self._backward[self._step_of[edge[1]], microbatch], ready_tasks)
-        return self._arrived[bundle, microbatch]
+        return self._arrival_tasks[bundle, microbatch]
 
     def _make_resharding(
         self, compute_resharding: MakeResharding, bundle: Bundle, samples: int
@@ -228,7 +231,7 @@ class _Iteration:
         merge_tasks(ready_tasks, [self._gates.get(step, {})])
         task_by_server = {
             server: self._builder.add_compute(
-                server, self._compute_seconds(step, row, direction), after=ready_tasks.get(server)
+                server, self._compute_seconds(step, row, direction), predecessors=ready_tasks.get(server)
             )
             for server, row in zip(sharding.servers, self._count_samples(step, samples), strict=True)
         }
@@ -297,15 +300,15 @@ class _Iteration:
 
     def _add_allreduce(self, members: tuple[int, ...], size_bytes: int, earlier_tasks: list[int]) -> int:
         local_s = self._cluster.compute_local_reduce_seconds(size_bytes)
-        return self._builder.add_allreduce(members, size_bytes, time_s=local_s, after=earlier_tasks)
+        return self._builder.add_allreduce(members, size_bytes, time_s=local_s, predecessors=earlier_tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps of one stage, by number: `first` have no predecessor in the stage, `last` have no successor."""
+    """Steps of one stage, by number: `first_steps` have no predecessor in the stage, `last_steps` have no successor."""
 
-    first: StepNumbers
-    last: StepNumbers
+    first_steps: StepNumbers
+    last_steps: StepNumbers
 
 
 def find_pipeline_stages(
@@ -386,12 +389,12 @@ class _Sender:
             for sender, receiver, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
                 if sender != receiver:
                     arrival = self._builder.add_transfer(
-                        sender, receiver, size_bytes, after=end_tasks[sender]
+                        sender, receiver, size_bytes, predecessors=end_tasks[sender]
                     )
                     ready_tasks.setdefault(receiver, []).append(arrival)
         for exchange in self._make_exchanges(resharding) if is_remote.any() else ():
             sender_tasks = {task for sender in set(exchange.source.tolist()) for task in end_tasks[sender]}
-            task = self._builder.add_exchange(exchange, after=sorted(sender_tasks))
+            task = self._builder.add_exchange(exchange, predecessors=sorted(sender_tasks))
             for receiver in set(exchange.target.tolist()):
                 ready_tasks.setdefault(receiver, []).append(task)
         for server in source[source == target].tolist():
@@ -442,7 +445,7 @@ def join_pairs(first_labels: Integers, second_labels: Integers) -> Integers:
 def join_by_barrier(builder: TaskGraphBuilder, tasks: TasksByServer) -> TasksByServer:
     """Return the tasks with several tasks of a server joined by a barrier, which saves edges to every message."""
     return {
-        server: [builder.add_barrier(after=tasks_before)] if len(tasks_before) > 1 else tasks_before
+        server: [builder.add_barrier(predecessors=tasks_before)] if len(tasks_before) > 1 else tasks_before
         for server, tasks_before in tasks.items()
     }
 

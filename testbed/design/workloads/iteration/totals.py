@@ -94,7 +94,7 @@ class Traffic:
 
 def sum_graph_traffic(graph: TaskGraph) -> Traffic:
     """Return the traffic of a task graph."""
-    pairs = np.zeros((graph.nodes, graph.nodes))
+    pairs = np.zeros((graph.node_count, graph.node_count))
     is_transfer = graph.kind == Kind.TRANSFER
     np.add.at(pairs, (graph.source[is_transfer], graph.target[is_transfer]), graph.size_bytes[is_transfer])
     exchange_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
@@ -106,7 +106,7 @@ def sum_graph_traffic(graph: TaskGraph) -> Traffic:
         members = tuple(sorted(graph.groups[graph.group[task]]))
         if len(members) > 1:
             allreduce[members] = allreduce.get(members, 0) + int(graph.size_bytes[task])
-    return Traffic(graph.nodes, allreduce, pairs)
+    return Traffic(graph.node_count, allreduce, pairs)
 
 
 def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> None:
@@ -118,9 +118,12 @@ def _add_ring(matrix: NDArray[np.float64], members: Group, size_bytes: int) -> N
 
 
 class Pairs(NamedTuple):
-    """Bytes of pairs of servers. `key` is source * nodes + target; keys are unique, and no pair is within a server."""
+    """Bytes of pairs of servers.
 
-    key: NDArray[np.int64]
+    `pair_keys` is source * nodes + target; keys are unique, and no pair is within a server.
+    """
+
+    pair_keys: NDArray[np.int64]
     size_bytes: NDArray[np.float64]
 
 
@@ -135,14 +138,14 @@ def sum_edge_pairs(
     batch: int,
     size_bytes: int,
     nodes: int,
-    sliced: bool,
+    is_sliced: bool,
     with_gradients: bool,
 ) -> NDArray[np.float64]:
     """Return the bytes of one edge in one microbatch, from row to column, shape (nodes, nodes)."""
-    output = _Output(size_bytes, sliced=sliced, with_gradients=with_gradients)
+    output = _Output(size_bytes, is_sliced=is_sliced, with_gradients=with_gradients)
     term = _compute_edge_pairs(producer, consumer, ((batch, 1),), output, nodes)
     matrix = np.zeros(nodes * nodes)
-    matrix[term.key] = term.size_bytes
+    matrix[term.pair_keys] = term.size_bytes
     return matrix.reshape(nodes, nodes)
 
 
@@ -227,7 +230,7 @@ class _TrafficTerms:
         for producer, consumer in edges:
             output = _Output(
                 self._workload.compute_edge_bytes((producer, consumer)),
-                sliced=self._workload.is_sliced((producer, consumer)),
+                is_sliced=self._workload.is_sliced((producer, consumer)),
                 with_gradients=self.trainable[producer],
             )
             yield _compute_edge_pairs(
@@ -247,7 +250,7 @@ class _TrafficTerms:
 
 def _add_pairs(pairs: NDArray[np.float64], terms: Iterable[Pairs], sign: int) -> None:
     for term in terms:
-        pairs[term.key] += sign * term.size_bytes
+        pairs[term.pair_keys] += sign * term.size_bytes
 
 
 def _add_allreduces(allreduce: Counter[Group], terms: Iterable[tuple[Group, int]], sign: int) -> None:
@@ -266,7 +269,7 @@ class _Output(NamedTuple):
     """Properties of an edge, besides shardings, that determine its bytes."""
 
     size_bytes: int
-    sliced: bool
+    is_sliced: bool
     with_gradients: bool
 
 
@@ -280,7 +283,7 @@ def _compute_edge_pairs(
         else (make_forward_resharding,)
     )
     reshardings = (
-        (make_resharding(producer, consumer, sample_count, output.size_bytes, output.sliced), count)
+        (make_resharding(producer, consumer, sample_count, output.size_bytes, output.is_sliced), count)
         for sample_count, count in samples
         for make_resharding in directions
     )

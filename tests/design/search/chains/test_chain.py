@@ -9,7 +9,7 @@ from testbed.errors import SearchError
 
 
 def test_a_chain_finds_the_bottom_of_a_valley(valley):
-    state = run_steps(valley, Rules(steps=2000), make_first_state(valley, seed=0, number=0), 2000)
+    state = run_steps(valley, Rules(steps=2000), make_first_state(valley, seed=0, chain_number=0), 2000)
     assert state.step == 2000
     assert state.best[0] == Visit(0.010, valley.lowest, valley.lowest)
 
@@ -17,10 +17,10 @@ def test_a_chain_finds_the_bottom_of_a_valley(valley):
 @pytest.mark.parametrize("cuts", [(1,) * 30, (7, 23), (30,), (29, 1, 99)])
 def test_how_a_chain_is_cut_into_legs_makes_no_difference(valley, cuts):
     rules = Rules(steps=30)
-    state = make_first_state(valley, seed=3, number=1)
+    state = make_first_state(valley, seed=3, chain_number=1)
     for steps in cuts:
         state = run_steps(valley, rules, state, steps)
-    assert state == run_steps(valley, rules, make_first_state(valley, seed=3, number=1), 30)
+    assert state == run_steps(valley, rules, make_first_state(valley, seed=3, chain_number=1), 30)
 
 
 def test_chains_differ_by_seed_and_by_number(valley):
@@ -45,7 +45,7 @@ def test_slower_is_accepted_as_often_as_metropolis_says():
     """On two levels 3 ms apart, up is taken with exp(-0.2 * 3), down always."""
 
     class Levels:
-        def start(self):
+        def get_start_point(self):
             return (0,)
 
         def draw_neighbour(self, point, chance):
@@ -88,7 +88,7 @@ def test_the_topology_follows_an_accepted_strategy_and_after_patience_without_an
 
         asked = 0
 
-        def start(self):
+        def get_start_point(self):
             return (0,)
 
         def draw_neighbour(self, point, chance):

@@ -44,7 +44,7 @@ def write(folder, ranks, name="job"):
 
 
 def seconds_of(graph, rate_gbps=8, latency=NO_LATENCY):
-    return simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=latency).iteration_s
+    return simulate(graph, make_ideal_switch(graph.node_count, rate_gbps), latency=latency).iteration_s
 
 
 def test_a_file_is_read_byte_by_byte():
@@ -227,7 +227,7 @@ def test_nodes_with_operations_and_no_time_take_what_a_device_needs(tmp_path):
         Node(3, "", wire.COMPUTE, (2,), 0, timed | {"is_cpu_op": True}),
     ]
     traces = read_job(write(tmp_path, [nodes]))
-    assert traces.estimated == 2
+    assert traces.estimated_count == 2
     assert seconds_of(traces.graph) == pytest.approx(2 * 1.01e-3 + 500e-6)
     half = read_job(tmp_path, find_device("a100/2"))
     assert seconds_of(half.graph) > seconds_of(traces.graph)
@@ -282,12 +282,12 @@ def test_a_file_that_is_no_trace_is_named(tmp_path):
 def job_of_all_kinds():
     job = TaskGraphBuilder(4)
     forward = [job.add_compute(node, 1e-4 * (node + 1) / 7) for node in range(4)]
-    move = job.add_transfer(0, 2, 300_001, after=[forward[0], forward[3]])
-    inside = job.add_transfer(1, 1, 500, after=[forward[1]])
-    gate = job.add_barrier(after=[*forward, inside])
-    part = job.add_allreduce((2, 0), 800_000, after=[gate, move], time_s=1e-5)
-    back = [job.add_compute(node, 2e-4, after=[move, part]) for node in (3, 1, 2)]
-    job.add_allreduce((0, 1, 2, 3), 4_000_000, after=back)
+    move = job.add_transfer(0, 2, 300_001, predecessors=[forward[0], forward[3]])
+    inside = job.add_transfer(1, 1, 500, predecessors=[forward[1]])
+    gate = job.add_barrier(predecessors=[*forward, inside])
+    part = job.add_allreduce((2, 0), 800_000, predecessors=[gate, move], time_s=1e-5)
+    back = [job.add_compute(node, 2e-4, predecessors=[move, part]) for node in (3, 1, 2)]
+    job.add_allreduce((0, 1, 2, 3), 4_000_000, predecessors=back)
     return job.build()
 
 

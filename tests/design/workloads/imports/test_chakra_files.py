@@ -26,7 +26,7 @@ def write_all_reduce(folder, ranks=4):
 
 
 def seconds_of(graph):
-    return simulate(graph, make_ideal_switch(graph.nodes, 8), latency=NO_LATENCY).iteration_s
+    return simulate(graph, make_ideal_switch(graph.node_count, 8), latency=NO_LATENCY).iteration_s
 
 
 # Values of attributes of every number type: the field that et_def.proto gives each, and its bytes.

@@ -363,7 +363,7 @@ def test_the_suffix_chooses(mlp, tmp_path):
     path = tmp_path / "graph.npz"
     np.savez(path, **one_task_graph())
     graph = import_workload(path)
-    assert (graph.nodes, graph.time_s.tolist()) == (1, [0.0025])
+    assert (graph.node_count, graph.time_s.tolist()) == (1, [0.0025])
 
 
 def one_task_graph():

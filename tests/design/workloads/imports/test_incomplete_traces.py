@@ -27,7 +27,7 @@ def kernel(name, **more):
 
 
 def seconds_of(graph, rate_gbps=8):
-    return simulate(graph, make_ideal_switch(graph.nodes, rate_gbps), latency=NO_LATENCY).iteration_s
+    return simulate(graph, make_ideal_switch(graph.node_count, rate_gbps), latency=NO_LATENCY).iteration_s
 
 
 def test_control_dependencies_that_close_a_circle_are_dropped_and_counted(tmp_path):
@@ -177,7 +177,7 @@ def test_without_a_profile_operators_take_no_time_and_that_is_said(tmp_path):
 def test_the_trace_of_one_rank_sends_nothing_and_says_so(tmp_path):
     traces = read_job(pytorch(tmp_path, ranks=1))
 
-    assert traces.graph.nodes == 1
+    assert traces.graph.node_count == 1
     assert "collectives of which only one member has a trace, so they send nothing: 1" in traces.notes
 
 

@@ -35,7 +35,7 @@ def ticking(nodes):
 
 
 def run(graph):
-    return simulate(graph, make_ideal_switch(max(graph.nodes, 2), 100.0))
+    return simulate(graph, make_ideal_switch(max(graph.node_count, 2), 100.0))
 
 
 def chain(make_operator, count, batch=8, **sizes):

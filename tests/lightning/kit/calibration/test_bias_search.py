@@ -56,7 +56,7 @@ def test_null_quadrature_and_peak_lie_half_a_half_wave_apart():
     assert found.null_v == pytest.approx(3.0, abs=0.02)
     assert found.quadrature_v == pytest.approx(5.5, abs=0.03)
     assert found.peak_v == pytest.approx(8.0, abs=0.05)
-    assert found.before_v == pytest.approx(3.0, abs=0.01)
+    assert found.initial_v == pytest.approx(3.0, abs=0.01)
 
 
 def test_a_supply_that_moves_nothing_gets_its_voltage_back():

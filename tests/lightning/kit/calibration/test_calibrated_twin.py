@@ -16,7 +16,7 @@ from lightning.kit.calibration.decoder import (
 )
 from lightning.kit.calibration.drift import measure_drift, recalibrate
 from lightning.kit.calibration.guided import run_guided
-from lightning.kit.calibration.measurement.batch import Reader
+from lightning.kit.calibration.measurement.batch import TableReader
 from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.delay import Arrival
 from lightning.kit.calibration.measurement.pairs import Encoders, compute_true_sums
@@ -206,10 +206,10 @@ def test_the_decoder_says_when_the_converter_was_at_its_end(kit):
     soc, run = kit
     found = run.calibration
     full = {0: 255, 1: 255, 2: 0, 3: 0}
-    assert not found.decode(0.9 * found.decoder.gain[0], full).saturated
+    assert not found.decode(0.9 * found.decoder.gain[0], full).is_saturated
     peaks = [m.encoder.words[255] for m in found.modulators]
-    readings = Reader(soc).read([peaks], shots=4)
-    assert found.decode(float(readings.levels[0]), full, peak=readings.peak).saturated
+    readings = TableReader(soc).read([peaks], shots=4)
+    assert found.decode(float(readings.levels[0]), full, peak=readings.peak_level).is_saturated
 
 
 @pytest.mark.slow

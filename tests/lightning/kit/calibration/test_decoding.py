@@ -32,7 +32,7 @@ def random_operands(seed, count):
 
 def test_the_regression_finds_every_coefficient():
     v = random_operands(1, 300)
-    found = fit_decoder(KNOWN.predict(v), v, shared=7_000.0, full_scale=16_384.0)
+    found = fit_decoder(KNOWN.predict(v), v, shared_gain=7_000.0, full_scale=16_384.0)
     assert found.offset == pytest.approx(12.0, abs=1e-3)
     assert found.leak == pytest.approx(KNOWN.leak, abs=1e-2)
     assert found.gain == pytest.approx(KNOWN.gain, rel=1e-6)
@@ -56,15 +56,15 @@ def test_decoding_undoes_what_is_expected():
 
 def test_a_decoder_needs_rows_that_tell_it_apart():
     with pytest.raises(ValueError, match="32 measured rows"):
-        fit_decoder(np.ones(8), np.ones((8, 4)), shared=1.0, full_scale=1.0)
+        fit_decoder(np.ones(8), np.ones((8, 4)), shared_gain=1.0, full_scale=1.0)
     with pytest.raises(ValueError, match="vary all four operands"):
-        fit_decoder(np.ones(64), np.ones((64, 4)), shared=1.0, full_scale=1.0)
+        fit_decoder(np.ones(64), np.ones((64, 4)), shared_gain=1.0, full_scale=1.0)
 
 
 def test_answers_are_rounded_into_their_range_and_say_how_far_they_were():
     assert round_products([-3.0, 0.4, 254.6, 300.0]).tolist() == [0, 0, 255, 255]
     assert round_products([300.0, 600.0], product_count=2).tolist() == [300, 510]
-    assert DecodedLevel(20, 19.6, saturated=False).residual == pytest.approx(-0.4)
+    assert DecodedLevel(20, 19.6, is_saturated=False).residual == pytest.approx(-0.4)
 
 
 def test_accuracy_is_the_published_measure():

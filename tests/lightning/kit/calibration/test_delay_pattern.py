@@ -34,7 +34,7 @@ def test_whole_and_broken_ticks_are_found_in_noise():
         found = locate_pattern(received(ticks, sigma=5.0, seed=seed))
         wrong.append(found.ticks - ticks)
         assert found.swing == pytest.approx(500, rel=0.1)
-        assert found.quality > 0.98
+        assert found.correlation > 0.98
     assert np.abs(wrong).max() < 0.02
 
 
@@ -46,11 +46,11 @@ def test_an_inverted_pattern_has_a_negative_swing():
 
 def test_noise_alone_is_not_believed():
     found = locate_pattern(np.random.default_rng(1).normal(0, 5, 900))
-    assert found.quality < 0.6
+    assert found.correlation < 0.6
 
 
 def test_silence_has_no_quality():
-    assert locate_pattern(np.full(900, 7.0)).quality == 0.0
+    assert locate_pattern(np.full(900, 7.0)).correlation == 0.0
 
 
 def test_a_trace_must_hold_the_pattern():
@@ -61,5 +61,5 @@ def test_a_trace_must_hold_the_pattern():
 def test_a_window_follows_the_latest_light_and_delays_the_others():
     window = Window.for_arrival((146.0, 151.2, 146.4, 149.0), length=8)
     assert window.delays == (5, 0, 5, 2)
-    assert window.offset == 152 + window.lead
-    assert window.pulse == 8 + 2 * window.lead
+    assert window.offset == 152 + window.lead_ticks
+    assert window.pulse_length == 8 + 2 * window.lead_ticks

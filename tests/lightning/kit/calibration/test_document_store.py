@@ -89,10 +89,10 @@ def test_levels_decode_to_products_sums_and_zero(calibration):
     level = float(calibration.decoder.predict(calibration.compute_operands([[255, 51, 0, 0]]))[0])
     found = calibration.decode(level, values)
     assert found.value == 51
-    assert found.analogue == pytest.approx(51, abs=0.01)
-    assert not found.saturated
+    assert found.analogue_result == pytest.approx(51, abs=0.01)
+    assert not found.is_saturated
     assert calibration.decode(5.0, {}).value == 0
-    assert calibration.decode(20_000.0, values, peak=16_384.0).saturated
+    assert calibration.decode(20_000.0, values, peak=16_384.0).is_saturated
     assert calibration.decode(20_000.0, values).value == 255
     sums = {0: 255, 1: 255, 2: 255, 3: 51}
     level = float(calibration.decoder.predict(calibration.compute_operands([[255, 255, 255, 51]]))[0])

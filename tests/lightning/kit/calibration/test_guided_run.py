@@ -80,7 +80,7 @@ def test_delays_and_skews_are_found_whatever_the_clocks(profile, ticks_per_ns, d
     soc = lightning.connect(f"sim://kit?profile={profile}&seed=2&drift=off&{knobs}")
     bench = Bench(soc)
     assert STEPS["delay"](bench).passed
-    first, *others = (tick / ticks_per_ns for tick in bench.ticks)
+    first, *others = (tick / ticks_per_ns for tick in bench.arrival_ticks)
     assert first == pytest.approx(1700.1, abs=1 / ticks_per_ns)  # the trigger falls on a tick of the readout
     assert [other - first for other in others] == pytest.approx([1.3, -0.1, 29.9], abs=0.2)
     reader = bench.make_reader()
@@ -92,38 +92,38 @@ def test_delays_and_skews_are_found_whatever_the_clocks(profile, ticks_per_ns, d
 
 def test_rows_that_cannot_be_are_refused_before_anything_is_sent():
     soc = lightning.connect("sim://kit?seed=2")
-    reader = batch.Reader(soc)
+    reader = batch.TableReader(soc)
     for words, shots in ([[1, 2, 3]], 1), ([[0, 0, 0, 40_000]], 1), ([[0, 0, 0, 0]], 0):
         with pytest.raises(errors.OutOfRange):
             reader.read(words, shots=shots)
     with pytest.raises(errors.WrongChannel, match="7 generators"):
-        batch.Reader(soc, channels=(0, 1, 2, 9))
+        batch.TableReader(soc, channels=(0, 1, 2, 9))
     with pytest.raises(errors.WrongChannel):
-        batch.Reader(soc, readout=5)
+        batch.TableReader(soc, readout=5)
 
 
 def test_another_processor_is_refused_by_name():
     with pytest.raises(errors.ProgramError, match="qick_processor"):
-        batch.Reader(lightning.connect("sim://kit?profile=zcu216"))
+        batch.TableReader(lightning.connect("sim://kit?profile=zcu216"))
 
 
 @pytest.mark.slow
 def test_rows_come_in_their_order_over_several_tables_and_passes():
     soc = lightning.connect("sim://kit?seed=2&noise=off")
-    reader = batch.Reader(soc)
-    count = reader.capacity + 100
+    reader = batch.TableReader(soc)
+    count = reader.row_capacity + 100
     words = [[20_000, 20_000 if i % 3 == 0 else 0, 0, 0] for i in range(count)]
     readings = reader.read(words, shots=1)
     bright = readings.levels > 4_000
     assert bright.tolist() == [i % 3 == 0 for i in range(count)]
     many = reader.read(words[:64], shots=401)
-    assert many.singles.shape == (64, 401)
-    assert (many.singles == many.singles[:, :1]).all()
+    assert many.single_readings.shape == (64, 401)
+    assert (many.single_readings == many.single_readings[:, :1]).all()
 
 
 def test_a_board_that_goes_away_is_named():
     soc = lightning.connect("sim://kit?seed=2")
-    reader = batch.Reader(soc)
+    reader = batch.TableReader(soc)
     soc.knobs["fault"] = "dead_board"
     with pytest.raises(errors.DeviceGone):
         reader.read([[0, 0, 0, 0]])

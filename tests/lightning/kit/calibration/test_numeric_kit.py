@@ -12,7 +12,7 @@ from lightning.kit.calibration.decoder import compute_accuracy, compute_true_pro
 from lightning.kit.calibration.document import Calibration, Modulator, Timing
 from lightning.kit.calibration.drift import Monitor, measure_drift, recalibrate
 from lightning.kit.calibration.measurement import pairs
-from lightning.kit.calibration.measurement.transfer import find_coarse_curves, sweep_all
+from lightning.kit.calibration.measurement.transfer import find_coarse_curves, sweep_modulators
 from lightning.kit.calibration.noise import NoiseModel
 from lightning.kit.compute import LightningCompute
 
@@ -25,8 +25,8 @@ class Device:
 
 
 def calibrated(kit, seed=0):
-    sweeps = sweep_all(kit, find_coarse_curves(kit))
-    coded = pairs.make_encoders(sweeps, full_scale=kit.end, idle=kit.offset)
+    sweeps = sweep_modulators(kit, find_coarse_curves(kit))
+    coded = pairs.make_encoders(sweeps, full_scale=kit.end, idle_level=kit.offset)
     decoder, _ = pairs.train_decoder(
         kit, coded, full_scale=kit.end, rng=np.random.default_rng(seed), shots=16
     )
@@ -34,8 +34,8 @@ def calibrated(kit, seed=0):
         Modulator(
             i,
             sweeps[i].curve,
-            coded.full[i],
-            coded.shared[i],
+            coded.full_encoders[i],
+            coded.shared_encoders[i],
             float(sweeps[i ^ 1].curve.compute_share(sweeps[i].partner_word)),
         )
         for i in range(4)
@@ -60,7 +60,7 @@ def compute_on(kit, **options):
 @pytest.mark.slow
 def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_kit):
     kit = numeric_kit.random(5)
-    curves = [sweep.curve for _, sweep in sorted(sweep_all(kit, find_coarse_curves(kit)).items())]
+    curves = [sweep.curve for _, sweep in sorted(sweep_modulators(kit, find_coarse_curves(kit)).items())]
     share = np.arange(256) / 255
     exact = [np.array([curve.find_setting(a) for a in np.arcsin(np.sqrt(share))]) for curve in curves]
     a, b = (grid.ravel() for grid in np.meshgrid(np.arange(256), np.arange(256)))
@@ -71,7 +71,7 @@ def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_k
 
     training = np.random.default_rng(1).integers(0, 256, (600, 4))
     training[:300, 2:], training[300:, :2] = 0, 0
-    decoder = fit_decoder(rows(training), training / 255, shared=1.0, full_scale=kit.end)
+    decoder = fit_decoder(rows(training), training / 255, shared_gain=1.0, full_scale=kit.end)
     values = np.stack([a, b, np.zeros_like(a), np.zeros_like(a)], axis=1)
     lit = np.tile([True, False], (a.size, 1))
     found = np.rint(decoder.decode(rows(values), values / 255, lit))
@@ -82,7 +82,7 @@ def test_in_float64_below_the_converters_no_product_of_65_536_is_wrong(numeric_k
 def test_curves_of_random_kits_are_found_from_nothing(numeric_kit):
     for seed in range(12):
         kit = numeric_kit.random(seed, sigma=15.0)
-        sweeps = sweep_all(kit, find_coarse_curves(kit))
+        sweeps = sweep_modulators(kit, find_coarse_curves(kit))
         for i in range(4):
             assert sweeps[i].curve.half_wave == pytest.approx(kit.half_wave[i], rel=3e-3)
             assert sweeps[i].curve.null == pytest.approx(kit.null[i], abs=60)
@@ -142,8 +142,8 @@ def test_products_in_the_dark_are_reported_and_stay_in_their_range(numeric_kit):
     with pytest.warns(errors.DarkWarning, match="laser on"):
         assert compute.multiply_accumulate([200, 200], [200, -200]) == 0
     dark = compute.decode(0.0, {0: 200, 1: 200})
-    assert (dark.value, dark.dark) == (0, True)
-    assert not compute.decode(0.0, {0: 10, 1: 10}).dark
+    assert (dark.value, dark.is_dark) == (0, True)
+    assert not compute.decode(0.0, {0: 10, 1: 10}).is_dark
 
 
 def test_a_lit_kit_never_warns_of_darkness(numeric_kit):
@@ -188,9 +188,9 @@ def test_one_sweep_per_modulator_after_a_drift_in_either_direction(numeric_kit):
             null + direction * 0.05 * half for null, half in zip(kit.null, kit.half_wave, strict=True)
         )
         before = kit.rows_read
-        assert measure_drift(kit, old).rms > 5.0
+        assert measure_drift(kit, old).rms_error > 5.0
         fresh = recalibrate(kit, old, shots=1)
-        assert measure_drift(kit, fresh).rms < 0.3
+        assert measure_drift(kit, fresh).rms_error < 0.3
         assert kit.rows_read - before == 3 * 50 * 16 + 4 * 256 + 16
 
 
@@ -214,7 +214,7 @@ def test_no_calibration_comes_of_sweeps_that_clip(numeric_kit):
     kit = numeric_kit(sigma=10.0)
     old = calibrated(kit)
     kit.strength = tuple(0.9 * strength for strength in kit.strength)
-    assert measure_drift(kit, recalibrate(kit, old)).rms < 0.3
+    assert measure_drift(kit, recalibrate(kit, old)).rms_error < 0.3
 
 
 def test_a_stronger_pair_is_dimmed_in_sums(numeric_kit):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lightning.errors import OutOfRange
 from lightning.kit.calibration.document import Timing
 from lightning.kit.calibration.encoder import Encoder
-from lightning.kit.dot.packing import check_operands, pack
+from lightning.kit.dot.packing import check_operands, pack_products
 from lightning.kit.dot.symbol import (
     EDGE_TICKS,
     GATE_INDICES,
@@ -45,19 +45,19 @@ split = {"rows": 0, "signs": 0}
 @given(matrices, st.integers(1, 9))
 def test_tiles_hold_every_product_once_with_its_sign(rows, most):
     weights, inputs = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
-    packed = pack(weights, inputs, most)
+    packed = pack_products(weights, inputs, most)
     assert packed.values.shape[1] <= most
     assert packed.values.min(initial=0) >= 0
     products = (
         packed.values[:, :, 0] * packed.values[:, :, 1] + packed.values[:, :, 2] * packed.values[:, :, 3]
     )
     total = np.zeros(len(rows), dtype=np.int64)
-    np.add.at(total, packed.row, packed.sign * products.sum(axis=1))
+    np.add.at(total, packed.row_indices, packed.signs * products.sum(axis=1))
     assert total.tolist() == (weights * inputs).sum(axis=1).tolist()
     lit = (packed.values[..., 0::2] * packed.values[..., 1::2] > 0).sum()
     assert lit == (weights * inputs != 0).sum()
-    split["rows"] += bool((np.bincount(packed.row, minlength=1) > 2).any())
-    split["signs"] += len(set(packed.sign.tolist())) == 2
+    split["rows"] += bool((np.bincount(packed.row_indices, minlength=1) > 2).any())
+    split["signs"] += len(set(packed.signs.tolist())) == 2
 
 
 @pytest.mark.slow
@@ -73,18 +73,18 @@ def test_the_property_above_saw_rows_of_several_tiles_and_of_both_signs():
     [(1, 1, 1), (63, 32, 1), (64, 32, 1), (65, 32, 2), (128, 32, 2), (129, 32, 3)],
 )
 def test_tiling_of_positive_vectors_at_the_edges(length, symbols, tiles):
-    packed = pack(np.full((1, length), 9), np.full((1, length), 5), 32)
+    packed = pack_products(np.full((1, length), 9), np.full((1, length), 5), 32)
     assert packed.values.shape == (tiles, symbols, 4)
     assert (packed.values[..., 0] > 0).sum() + (packed.values[..., 2] > 0).sum() == length
 
 
 def test_both_pairs_carry_products_of_the_same_symbol():
-    packed = pack(np.array([[1, 2, 3, 4]]), np.array([[5, 6, 7, 8]]), 32)
+    packed = pack_products(np.array([[1, 2, 3, 4]]), np.array([[5, 6, 7, 8]]), 32)
     assert packed.values[0].tolist() == [[1, 5, 2, 6], [3, 7, 4, 8]]
 
 
 def test_a_row_without_products_needs_no_light():
-    packed = pack(np.array([[0, 3, 0]]), np.array([[7, 0, 0]]), 32)
+    packed = pack_products(np.array([[0, 3, 0]]), np.array([[7, 0, 0]]), 32)
     assert packed.values.shape == (0, 0, 4)
 
 
@@ -122,10 +122,10 @@ def test_a_symbol_without_room_between_its_guards_is_refused(samples, guard):
 
 def test_the_default_symbol_in_figures():
     symbol = Symbol()
-    assert (symbol.samples, symbol.guard, symbol.settled) == (32, 4, 24)
+    assert (symbol.sample_count, symbol.guard_sample_count, symbol.open_sample_count) == (32, 4, 24)
     tile = Tile(392, symbol, 16)
-    assert (tile.lit_ticks, tile.ticks, tile.window) == (784, 824, 804)
-    assert tile.offset + tile.window + REACH_TICKS == tile.ticks
+    assert (tile.lit_ticks, tile.ticks, tile.window_ticks) == (784, 824, 804)
+    assert tile.offset_ticks + tile.window_ticks + REACH_TICKS == tile.ticks
 
 
 def test_alignment_makes_all_light_arrive_in_the_same_sample():
@@ -133,23 +133,23 @@ def test_alignment_makes_all_light_arrive_in_the_same_sample():
     found = Alignment.from_timing(Timing(arrival, 2.6, 0), 16)
     samples = [
         16 * (ticks + delay) + shift
-        for ticks, delay, shift in zip(arrival, found.delays, found.shifts, strict=True)
+        for ticks, delay, shift in zip(arrival, found.delay_ticks, found.shift_samples, strict=True)
     ]
     assert max(samples) - min(samples) <= 1.0
-    assert abs(np.mean(samples) - 16 * found.arrival) <= 0.5
-    assert all(0 <= shift < 16 for shift in found.shifts)
+    assert abs(np.mean(samples) - 16 * found.arrival_ticks) <= 0.5
+    assert all(0 <= shift < 16 for shift in found.shift_samples)
 
 
 def test_the_gate_is_open_only_while_its_partner_rests():
     rng = np.random.default_rng(1)
     tile = Tile(9, Symbol(), 16)
     words = CODING.encode(rng.integers(1, 256, (2, 9, 4)))
-    made = make_envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
-    assert made.shape == (4, 2, tile.samples)
+    made = make_envelopes(words, CODING.dark_words, tile, TOGETHER).astype(int)
+    assert made.shape == (4, 2, tile.sample_count)
     moves = np.diff(made, axis=-1) != 0
     for gate in GATE_INDICES:
-        open_now = made[gate] != CODING.dark[gate] + HALF_STEP_WORDS
-        assert open_now.sum() == 2 * 9 * Symbol().settled
+        open_now = made[gate] != CODING.dark_words[gate] + HALF_STEP_WORDS
+        assert open_now.sum() == 2 * 9 * Symbol().open_sample_count
         near = np.zeros_like(open_now)
         for shift in range(-3, 4):
             near |= np.roll(open_now, shift, axis=-1)
@@ -160,7 +160,7 @@ def test_samples_carry_the_words_of_the_symbols_in_order():
     tile = Tile(3, Symbol(), 16)
     chosen = np.array([[[10, 20, 30, 40], [50, 60, 70, 80], [90, 100, 110, 120]]])
     words = CODING.encode(chosen)
-    made = make_envelopes(words, CODING.dark, tile, TOGETHER).astype(int)
+    made = make_envelopes(words, CODING.dark_words, tile, TOGETHER).astype(int)
     centres = EDGE_TICKS * 16 + 16 + 32 * np.arange(3)
     assert (made[:, 0, centres].T - HALF_STEP_WORDS).tolist() == words[0].tolist()
     edge = EDGE_TICKS * 16
@@ -171,7 +171,7 @@ def test_samples_carry_the_words_of_the_symbols_in_order():
 def test_a_shift_moves_an_envelope_by_samples_and_changes_nothing_else():
     tile = Tile(5, Symbol(), 16)
     words = CODING.encode(np.random.default_rng(3).integers(0, 256, (1, 5, 4)))
-    plain = make_envelopes(words, CODING.dark, tile, TOGETHER)
-    shifted = make_envelopes(words, CODING.dark, tile, Alignment((0, 0, 0, 0), (0, 15, 3, 1), 147))
+    plain = make_envelopes(words, CODING.dark_words, tile, TOGETHER)
+    shifted = make_envelopes(words, CODING.dark_words, tile, Alignment((0, 0, 0, 0), (0, 15, 3, 1), 147))
     for index, by in enumerate((0, 15, 3, 1)):
         assert np.array_equal(np.roll(plain[index], by, axis=-1), shifted[index])

@@ -21,7 +21,7 @@ from lightning.errors import (
 )
 from lightning.kit.calibration.drift import recalibrate
 from lightning.kit.calibration.guided import run_guided
-from lightning.kit.calibration.measurement.batch import Reader
+from lightning.kit.calibration.measurement.batch import TableReader
 from lightning.kit.compute import LightningCompute
 from lightning.kit.dot import Symbol, VectorCore, dot, get_core, matvec
 from lightning.kit.dot.program import TileReader
@@ -188,7 +188,7 @@ def test_drift_is_undone_by_sweeping_and_tuning_again(calibration):
     for index in range(4):
         device.knobs[f"null_v_{index}"] = device.knobs[f"null_v_{index}"] + 0.05 * 5.0
     drifted = np.sqrt(np.mean((core.analogue_dot(weights, inputs) - truth) ** 2))
-    fresh_calibration = recalibrate(Reader(device), calibration)
+    fresh_calibration = recalibrate(TableReader(device), calibration)
     recalibrated = VectorCore(device, fresh_calibration)
     after = np.sqrt(np.mean((recalibrated.analogue_dot(weights, inputs) - truth) ** 2))
     assert drifted >= 50 * fresh

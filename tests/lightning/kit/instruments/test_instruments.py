@@ -25,7 +25,7 @@ from lightning.kit.instruments.line import (
     InstrumentGone,
     InstrumentRefused,
     InstrumentSilent,
-    NotAsSet,
+    SettingMismatch,
     UnreadableReply,
     WrongInstrument,
 )
@@ -80,11 +80,11 @@ def test_they_say_who_they_are(kit, bench):
 
 def test_the_laser_returns_when_the_light_has_followed(kit, bench):
     bench.laser.turn_off()
-    assert not kit.state.now.is_lit
+    assert not kit.state.snapshot.is_lit
     assert not bench.laser.is_on()
     assert bench.laser.read_output_dbm() == -99.0
     bench.laser.turn_on()
-    assert kit.state.now.is_lit
+    assert kit.state.snapshot.is_lit
     bench.laser.set_power_dbm(7.25)
     assert kit.knobs["laser_dbm"] == 7.25
     assert bench.laser.read_power_setpoint_dbm() == bench.laser.read_output_dbm() == 7.25
@@ -95,7 +95,7 @@ def test_the_laser_returns_when_the_light_has_followed(kit, bench):
 def test_the_laser_is_switched_on_though_both_switches_are_off(kit, bench):
     kit.knobs["laser"], kit.knobs["shutter_open"] = "off", "off"
     bench.laser.turn_on()
-    assert kit.state.now.is_lit
+    assert kit.state.snapshot.is_lit
 
 
 def test_powers_are_in_dbm_though_somebody_chose_milliwatts(kit, bench):
@@ -108,7 +108,7 @@ def test_powers_are_in_dbm_though_somebody_chose_milliwatts(kit, bench):
 
 def test_a_laser_behind_an_open_interlock_is_reported(kit, bench):
     kit.knobs["laser_dropped"] = "on"
-    with pytest.raises(NotAsSet, match=r"No07.*Inter lock.*Check the key, the interlock"):
+    with pytest.raises(SettingMismatch, match=r"No07.*Inter lock.*Check the key, the interlock"):
         bench.laser.turn_on()
 
 
@@ -127,12 +127,12 @@ def test_a_laser_behind_an_open_interlock_is_reported(kit, bench):
 def test_a_laser_that_does_not_obey_is_reported(kit, bench, stuck, act, words):
     change = kit.state.change
     kit.state.change = lambda act: change(lambda one: replace(act(one), **stuck))
-    with pytest.raises(NotAsSet, match=words):
+    with pytest.raises(SettingMismatch, match=words):
         act(bench.laser)
 
 
 def test_a_bias_moves_its_modulator(kit, bench):
-    assert (bench.bias.outputs, bench.bias.limit_v) == (4, 12.0)
+    assert (bench.bias.output_count, bench.bias.limit_v) == (4, 12.0)
     bench.bias.set_voltage_v(2, 4.321)
     assert kit.knobs["bias_v_1"] == bench.bias.read_voltage_v(2) == 4.321
     bench.bias.turn_off(2)
@@ -156,7 +156,7 @@ def test_the_meter_finds_the_peak_where_both_biases_stand_at_v_pi(bench):
 
 def test_the_meter_is_given_wavelength_and_averages(kit, bench):
     bench.meter.set_wavelength_nm(1310.0)
-    bench.meter.set_averages(50)
+    bench.meter.set_average_count(50)
     assert {"SENS:CORR:WAV 1310.000", "SENS:AVER:COUN 50"} < set(heard(kit, "meter"))
 
 
@@ -182,7 +182,7 @@ def test_the_meter_reads_watts_though_somebody_chose_dbm(kit, bench):
         lambda bench: bench.bias.set_voltage_v(0, 1.0),
         lambda bench: bench.bias.turn_on(5),
         lambda bench: bench.meter.set_wavelength_nm(300),
-        lambda bench: bench.meter.set_averages(0),
+        lambda bench: bench.meter.set_average_count(0),
     ],
 )
 def test_what_is_out_of_range_is_not_sent(kit, bench, ask):
@@ -229,7 +229,7 @@ def test_a_voltage_that_does_not_read_back_is_reported(kit, bench):
     """Another program holds the supply at its own voltage."""
     change = kit.state.change
     kit.state.change = lambda act: change(lambda one: act(one).with_modulator(0, bias_v=1.0))
-    with pytest.raises(NotAsSet, match="output 1 in V was set to 4 and reads 1"):
+    with pytest.raises(SettingMismatch, match="output 1 in V was set to 4 and reads 1"):
         bench.bias.set_voltage_v(1, 4.0)
 
 
@@ -238,7 +238,7 @@ def test_a_laser_that_never_settles_is_reported(kit):
     asked = []
     with (
         closing(Session(kit.bench()["laser"], ("santec",), settle_s=0.05)) as session,
-        pytest.raises(NotAsSet, match=r"the power did not settle within 0.05 s"),
+        pytest.raises(SettingMismatch, match=r"the power did not settle within 0.05 s"),
     ):
         session.wait_until(lambda: bool(asked.append(1)), "the power")
     assert len(asked) > 1
@@ -304,7 +304,7 @@ def test_a_command_that_breaks_the_line_is_a_lost_connection(broken):
     act = {
         "laser": lambda: instrument.set_power_dbm(3.0),
         "bias": lambda: instrument.set_voltage_v(1, 3.0),
-        "meter": lambda: instrument.set_averages(3),
+        "meter": lambda: instrument.set_average_count(3),
     }[role]
     faults.close_after_commands = 2
     with pytest.raises(InstrumentGone):

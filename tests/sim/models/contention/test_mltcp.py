@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.models.contention.mltcp import compute_gaps, compute_shift, count_iterations_until_apart
+from sim.models.contention.mltcp import compute_gaps, compute_shift, count_iterations_to_gap
 
 STARTS = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 ITERATIONS = {
@@ -28,7 +28,7 @@ def test_the_gaps_of_the_trace():
 
 @pytest.mark.parametrize(("constants", "expected"), ITERATIONS.items())
 def test_iterations_until_the_jobs_are_apart(constants, expected):
-    assert tuple(count_iterations_until_apart(start, *constants) for start in STARTS) == expected
+    assert tuple(count_iterations_to_gap(start, *constants) for start in STARTS) == expected
 
 
 def test_fixed_points_and_their_gains():

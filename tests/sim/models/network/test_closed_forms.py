@@ -54,7 +54,7 @@ def test_halving_and_doubling_moves_the_same_bytes_in_fewer_rounds(n):
     done = allreduce_s(n, size_bytes, make_ideal_switch(n, RATE_GBPS), plan_halving_doubling)
     assert done.iteration_s == pytest.approx(2 * (n - 1) / n * size_bytes / BYTES_PER_S, rel=1e-12)
     ((*phases,),) = plan_halving_doubling(range(n), size_bytes)
-    assert sum(phase.rounds for phase in phases) == 2 * np.log2(n)
+    assert sum(phase.round_count for phase in phases) == 2 * np.log2(n)
 
 
 def test_members_beyond_a_power_of_two_go_first_and_last():
@@ -69,7 +69,7 @@ def reached(chains, n):
     for chain in chains:
         holds = [{i} for i in range(n)]
         for phase in chain:
-            for _ in range(phase.rounds):
+            for _ in range(phase.round_count):
                 before = [set(held) for held in holds]
                 for source, target in zip(phase.sources, phase.targets, strict=True):
                     holds[target] |= before[source]
@@ -120,7 +120,7 @@ def test_a_pipelined_tree_takes_a_round_a_level_and_a_chunk():
     """Two members, 8 chunks in each half: up and down are two levels, 9 rounds of one chunk."""
     chunk = 512 * 1024
     ((*phases,), _) = plan_double_binary_tree((0, 1), 16 * chunk)
-    assert [phase.rounds for phase in phases] == [1, 7, 1]
+    assert [phase.round_count for phase in phases] == [1, 7, 1]
     done = allreduce_s(2, 16 * chunk, make_ideal_switch(2, RATE_GBPS), plan_double_binary_tree)
     # The second tree is the mirror: in its 9 rounds, too, each direction of a link carries at most 2 chunks at once.
     assert 16 * chunk / BYTES_PER_S <= done.iteration_s <= 18 * chunk / BYTES_PER_S
@@ -138,7 +138,7 @@ def test_a_small_allreduce_is_one_exchange():
     """Under 9,000 bytes a member: one round of 2 * 3/4 of them, in whole packets."""
     done = allreduce_s(4, 20_000, make_ideal_switch(4, RATE_GBPS), latency=Latency())
     (((phase,),),) = (plan_exchange(range(4), 20_000),)
-    assert phase.sizes.tolist() == [7_500] * 4
+    assert phase.sizes_bytes.tolist() == [7_500] * 4
     assert done.iteration_s == pytest.approx(8e-6 + 2 * 8936 / BYTES_PER_S, rel=1e-12)
 
 

@@ -49,10 +49,12 @@ def run(fabric, exchange, *, whole, latency=NO_LATENCY, times=1):
     job, after = TaskGraphBuilder(NODES), None
     for _ in range(times):
         if whole:
-            after = [job.add_exchange(exchange, after=after)]
+            after = [job.add_exchange(exchange, predecessors=after)]
         else:
             rows = zip(*(column.tolist() for column in exchange), strict=True)
-            after = [job.add_barrier(after=[job.add_transfer(*row, after=after) for row in rows])]
+            after = [
+                job.add_barrier(predecessors=[job.add_transfer(*row, predecessors=after) for row in rows])
+            ]
     return simulate(job.build(), fabric, latency=latency)
 
 
@@ -64,7 +66,7 @@ def test_exchange_counts_what_its_transfers_count(fabric, exchange, times):
         run(fabric, exchange, whole=flag, latency=Latency(), times=times) for flag in (True, False)
     )
 
-    for name in ("payload_bytes", "wire_bytes") + ("bytes_in", "bytes_forwarded") * one_path:
+    for name in ("payload_bytes", "wire_bytes") + ("received_bytes", "forwarded_bytes") * one_path:
         assert getattr(whole, name) == getattr(pairs, name), name
     if one_path:
         assert whole.link_bytes.tolist() == pairs.link_bytes.tolist()
@@ -83,7 +85,7 @@ def test_exchange_takes_turns_over_the_paths_of_a_circulant():
     ends = np.array([(one, other) for one in range(12) for other in range(12) if one != other])
     exchange = Exchange(ends[:, 0], ends[:, 1], np.full(len(ends), 1_000_000))
 
-    load = load_links(exchange, make_circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, parts=1)
+    load = load_links(exchange, make_circulant(12, (1, 5, 7, 11), 10), NO_LATENCY, part_count=1)
 
     # On the paths of a single set the fullest link has 1.8 times the mean.
     assert load.link_bytes.max() == pytest.approx(1.4 * load.link_bytes.sum() / 48)
@@ -111,7 +113,7 @@ def test_exchange_shares_its_links_with_other_flows():
 def test_exchange_within_nodes_ends_at_once():
     job = TaskGraphBuilder(NODES)
     here = job.add_exchange(Exchange(np.array([3]), np.array([3]), np.array([1_000_000])))
-    job.add_compute(0, 1e-3, after=[here])
+    job.add_compute(0, 1e-3, predecessors=[here])
 
     assert simulate(job.build(), FABRICS[0]).iteration_s == 1e-3
 

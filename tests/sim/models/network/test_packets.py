@@ -42,8 +42,8 @@ def test_a_message_alone_takes_its_request_its_packets_and_a_store_and_forward()
 
 
 def test_trains_of_packets_cut_through():
-    assert sent(96 * 8936, train=16).iteration_s == pytest.approx(
-        sent(96 * 8936, train=1).iteration_s, rel=1e-3
+    assert sent(96 * 8936, packets_per_train=16).iteration_s == pytest.approx(
+        sent(96 * 8936, packets_per_train=1).iteration_s, rel=1e-3
     )
 
 
@@ -57,8 +57,8 @@ def test_a_request_waits_behind_packets():
     """The second message begins when the first has 100 packets in the host's queue."""
     job = TaskGraphBuilder(3)
     job.add_transfer(0, 1, 100 * 8936)
-    late = job.add_transfer(0, 2, 8936, after=[job.add_compute(0, 3e-6)])
-    done = simulate_packets(job.build(), make_ideal_switch(3, 100), train=1)
+    late = job.add_transfer(0, 2, 8936, predecessors=[job.add_compute(0, 3e-6)])
+    done = simulate_packets(job.build(), make_ideal_switch(3, 100), packets_per_train=1)
     assert done.end_s[late] == pytest.approx(
         2 * LINK_S + 100 * PACKET_S + 2 * LINK_S + 2 * PACKET_S + 2 * LINK_S, rel=1e-3
     )
@@ -82,7 +82,7 @@ def test_a_ring_request_that_waits_too_long_is_sent_again_and_begins_with_one_pa
     """At 1 Gbit/s 100 packets take 7 ms, far more than a ring's request waits for."""
     job = TaskGraphBuilder(3)
     job.add_transfer(0, 1, 100 * 8936)
-    ring = job.add_allreduce((0, 2), 200 * 8936, after=[job.add_compute(0, 1e-4)])
+    ring = job.add_allreduce((0, 2), 200 * 8936, predecessors=[job.add_compute(0, 1e-4)])
     done = simulate_packets(job.build(), make_ideal_switch(3, 1))
     alone = TaskGraphBuilder(3)
     alone.add_allreduce((0, 2), 200 * 8936)
@@ -101,7 +101,7 @@ def test_every_packet_is_carried_once_by_each_link_of_its_path(train):
         job.add_transfer(int(source), int(target), int(random.integers(1, 50 * 8936)))
     graph = job.build()
     fabric = make_fat_tree(16, 100, balance="hash")
-    done = simulate_packets(graph, fabric, train=train, seed=5)
+    done = simulate_packets(graph, fabric, packets_per_train=train, seed=5)
     from_hosts = done.link_bytes[fabric.sources < 16]
     packets = -(-graph.size_bytes // 8936)
     assert from_hosts.tolist() == np.bincount(graph.source, packets * 8936, 16).tolist()
@@ -123,7 +123,7 @@ def test_more_trains_than_there_is_room_for_make_room(monkeypatch):
     job = TaskGraphBuilder(40)
     for target in range(1, 40):
         job.add_transfer(0, target, 400 * 8936)
-    done = simulate_packets(job.build(), make_ideal_switch(40, 100), train=1)
+    done = simulate_packets(job.build(), make_ideal_switch(40, 100), packets_per_train=1)
     assert done.link_bytes[0] == 39 * 400 * 8936
 
 
@@ -143,7 +143,7 @@ def test_parts_spread_a_message_over_its_shortest_paths():
     spread = replace(fabric, alternatives=alternatives, router=alternatives[1])
     job = TaskGraphBuilder(4)
     job.add_transfer(0, 3, 4_000 * 8936)
-    whole, parts = (simulate(job.build(), spread, parts=parts) for parts in (1, 4))
+    whole, parts = (simulate(job.build(), spread, part_count=parts) for parts in (1, 4))
     assert parts.link_bytes.tolist() == [2_000 * 8936] * 4
     assert parts.iteration_s == pytest.approx(whole.iteration_s / 2, rel=0.01)
 
@@ -156,13 +156,13 @@ def test_parts_are_whole_packets():
     job = TaskGraphBuilder(4)
     for _ in range(200):
         job.add_transfer(0, 3, 8936)
-    done = simulate(job.build(), spread, parts=4)
+    done = simulate(job.build(), spread, part_count=4)
     assert np.bincount(done.lowered.messages.choice).tolist() == pytest.approx([50] * 4, abs=2)
     assert done.wire_bytes == done.link_bytes.sum() // 2 == 200 * 8936
 
     job = TaskGraphBuilder(4)
     job.add_transfer(0, 3, 4 * 8936 + 1)
-    done = simulate(job.build(), spread, parts=4)
+    done = simulate(job.build(), spread, part_count=4)
     assert sorted(done.lowered.messages.size_bytes.tolist()) == [8936, 8936, 8936, 8937]
     assert done.wire_bytes == 5 * 8936
 
@@ -173,7 +173,7 @@ def test_parts_take_no_weights_of_routes():
     both = replace(fabric, weights=np.full((2, 4, 4), 0.5))
     job = TaskGraphBuilder(4)
     job.add_transfer(0, 3, 400 * 8936)
-    counts = [simulate(job.build(), both, parts=parts).lowered.messages.task.size for parts in (1, 4)]
+    counts = [simulate(job.build(), both, part_count=parts).lowered.messages.task.size for parts in (1, 4)]
     assert counts == [2, 4]
 
 
@@ -191,5 +191,5 @@ def test_hashed_paths_take_what_the_packet_simulator_found(name):
         pytest.skip("LIGHTBED_DATA names no folder with the published task graphs")
     rate_gbps, published_ms, within = PUBLISHED[name]
     graph = read_task_graph(Path(folder) / "taskgraphs" / f"{name}.npz")
-    done = simulate_packets(graph, make_fat_tree(graph.nodes, rate_gbps, balance="hash"))
+    done = simulate_packets(graph, make_fat_tree(graph.node_count, rate_gbps, balance="hash"))
     assert done.iteration_s * 1e3 == pytest.approx(published_ms, rel=within)

@@ -86,7 +86,7 @@ def test_groups_that_are_not_alike_in_their_domains_form_a_ring():
     members = (0, 1, 4, 6, 8)
     (own,), (plain,) = reduce_over_domains(DOMAIN)(members, 1000), plan_rings(members, 1000)
 
-    assert (own[0].targets.tolist(), own[0].rounds) == (plain[0].targets.tolist(), plain[0].rounds)
+    assert (own[0].targets.tolist(), own[0].round_count) == (plain[0].targets.tolist(), plain[0].round_count)
 
 
 def test_one_rail_is_full_bisection():
@@ -102,8 +102,8 @@ def test_messages_between_rails_are_forwarded_once_without_a_spine():
     kept, forwarded = (simulate(graph, FABRICS[name]) for name in ("rail-optimized", "rail-only"))
 
     crossing = GPUS * (GPUS - DOMAIN) * (DOMAIN - 1) // DOMAIN
-    assert kept.bytes_forwarded == 0
-    assert forwarded.bytes_forwarded == crossing * 12 * Latency().packet_bytes
+    assert kept.forwarded_bytes == 0
+    assert forwarded.forwarded_bytes == crossing * 12 * Latency().packet_bytes
 
 
 def test_a_gpu_that_forwards_adds_its_latency():
@@ -111,7 +111,7 @@ def test_a_gpu_that_forwards_adds_its_latency():
     job.add_transfer(0, 5, 1000)
     graph, relay_s = job.build(), 1e-3
     direct, relayed = (
-        simulate(graph, FABRICS["rail-only"], latency=Latency(relay_s=each)).iteration_s
+        simulate(graph, FABRICS["rail-only"], latency=Latency(relay_delay_s=each)).iteration_s
         for each in (0.0, relay_s)
     )
 
@@ -128,10 +128,10 @@ def jobs(draw):
         after = draw(st.lists(st.sampled_from(tasks), max_size=2, unique=True)) if tasks else []
         size = draw(st.integers(0, 5_000_000))
         if draw(st.booleans()):
-            tasks.append(job.add_transfer(draw(node), draw(node), size, after=after))
+            tasks.append(job.add_transfer(draw(node), draw(node), size, predecessors=after))
         else:
             members = draw(st.lists(node, min_size=2, max_size=GPUS, unique=True))
-            tasks.append(job.add_allreduce(tuple(members), size, after=after))
+            tasks.append(job.add_allreduce(tuple(members), size, predecessors=after))
     return job.build()
 
 
@@ -141,8 +141,8 @@ def test_bytes_are_kept_and_no_link_carries_more_than_it_can(graph, name):
     fabric = FABRICS[name]
     execution = simulate(graph, fabric, allreduce=reduce_over_domains(DOMAIN), trace=True)
 
-    assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
-    assert execution.bytes_forwarded >= 0
+    assert execution.received_bytes == execution.wire_bytes + execution.forwarded_bytes
+    assert execution.forwarded_bytes >= 0
     rates = execution.trace.rates
     assert (rates[:, 2] <= fabric.capacity_bps[rates[:, 1].astype(int)] / 8 * (1 + 1e-9)).all()
 
@@ -162,15 +162,16 @@ def test_moving_circuits_keep_bytes_and_count_their_moves(graph, forwarding, dom
         Controller(period_s=2e-3),
         1e-3,
         forwarding,
-        domain=domain,
+        domain_size=domain,
         domain_gbps=DOMAIN_GBPS,
     )
     execution = simulate_circuits(graph, switch, allreduce=reduce_over_domains(domain))
 
-    assert execution.bytes_in == execution.wire_bytes + execution.bytes_forwarded
-    assert execution.outage_s <= min(execution.reconfigurations * 1e-3, execution.iteration_s) + 1e-12
+    assert execution.received_bytes == execution.wire_bytes + execution.forwarded_bytes
+    assert execution.outage_s <= min(execution.reconfiguration_count * 1e-3, execution.iteration_s) + 1e-12
     assert (
-        execution.reconfigurations > 0 or not execution.link_bytes[execution.fabric.capacity_bps == 0].any()
+        execution.reconfiguration_count > 0
+        or not execution.link_bytes[execution.fabric.capacity_bps == 0].any()
     )
 
 
@@ -198,7 +199,7 @@ def test_gpus_of_a_host_share_its_links_and_forward_between_hosts():
     done = simulate(job.build(), share_hosts(make_circulant(3, (1,), 8), 2, 80), latency=NO_LATENCY)
 
     assert done.end_s == pytest.approx([2.0, 2.0, 0.1])
-    assert (done.bytes_in, done.wire_bytes, done.bytes_forwarded) == (5 * 10**9, 3 * 10**9, 2 * 10**9)
+    assert (done.received_bytes, done.wire_bytes, done.forwarded_bytes) == (5 * 10**9, 3 * 10**9, 2 * 10**9)
 
 
 @pytest.mark.parametrize("strides", [(1,), (1, 2)])

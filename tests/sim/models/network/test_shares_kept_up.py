@@ -38,7 +38,7 @@ class Crossing:
         self.fresh = set()
 
     def find_moving_messages(self):
-        return self.state.flows[: self.state.counters[FLOWS]]
+        return self.state.flow_messages[: self.state.counters[FLOWS]]
 
     def ending(self):
         """Return what may end: a flow that has only just begun has no rate as yet."""
@@ -48,24 +48,28 @@ class Crossing:
         state, place = self.state, self.state.counters[FLOWS]
         self.waiting.remove(message)
         self.fresh.add(message)
-        state.flows[place], state.flow_position[message], state.flow_rate[message] = message, place, 0.0
+        state.flow_messages[place], state.flow_position[message], state.flow_rate[message] = (
+            message,
+            place,
+            0.0,
+        )
         state.counters[FLOWS] += 1
-        shares.join(state, self.neighbours, place)
+        shares.add_flows(state, self.neighbours, place)
 
     def end(self, message):
         """Behind those that move, as the loop does it."""
         state = self.state
         state.counters[FLOWS] -= 1
-        place, last = int(np.flatnonzero(state.flows == message)[0]), state.counters[FLOWS]
-        state.flows[place], state.flows[last] = state.flows[last], message
-        state.flow_position[state.flows[place]] = place
-        shares.leave(state, self.neighbours, last + 1)
+        place, last = int(np.flatnonzero(state.flow_messages == message)[0]), state.counters[FLOWS]
+        state.flow_messages[place], state.flow_messages[last] = state.flow_messages[last], message
+        state.flow_position[state.flow_messages[place]] = place
+        shares.remove_flows(state, self.neighbours, last + 1)
         self.waiting.append(message)
 
     def change_capacities(self, random):
         """Look at all links again, as when a run goes on after a pause."""
         self.capacity[random.integers(self.capacity.size)] = random.choice([0.0, 0.5, 3.0])
-        self.state.dirty[:] = np.arange(self.capacity.size)
+        self.state.dirty_links[:] = np.arange(self.capacity.size)
         self.state.dirty_mark[:] = 1
         self.state.counters[DIRTY] = self.capacity.size
 
@@ -89,12 +93,12 @@ def test_rates_kept_up_are_those_worked_out_anew():
                         crossing.begin(ended)
             if random.random() < 0.05:
                 crossing.change_capacities(random)
-            shares.share(crossing.state, crossing.neighbours, crossing.capacity)
+            shares.set_fair_rates(crossing.state, crossing.neighbours, crossing.capacity)
             crossing.fresh.clear()
             moving = crossing.find_moving_messages()
-            used = crossing.neighbours.path[moving]
+            used = crossing.neighbours.path_of_message[moving]
             again = shares_numpy.compute_fair_rates(
-                used, crossing.neighbours.first, crossing.neighbours.links, crossing.capacity
+                used, crossing.neighbours.first_link, crossing.neighbours.links, crossing.capacity
             )
             assert crossing.state.flow_rate[moving] == pytest.approx(again, rel=1e-8, abs=1e-12)
             seen["some rates kept"] += 0 < crossing.neighbours.counters[FREE] < np.unique(used).size

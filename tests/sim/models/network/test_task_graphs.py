@@ -23,7 +23,7 @@ def test_a_device_takes_one_task_at_a_time_in_the_order_they_become_ready():
     job = TaskGraphBuilder(1)
     first, second = job.add_compute(0, 3.0), job.add_compute(0, 1.0)
     other = job.add_compute(1, 2.0)
-    third = job.add_compute(0, 1.0, after=[other])
+    third = job.add_compute(0, 1.0, predecessors=[other])
     done = run(job, 1)
     assert done.begin_s.tolist() == [0.0, 3.0, 0.0, 4.0]
     assert done.end_s[[first, second, third]].tolist() == [3.0, 4.0, 5.0]
@@ -34,9 +34,9 @@ def test_tasks_that_become_ready_together_take_their_device_by_number():
     """Predecessors end at the same time; the later number was let go first, and still comes second."""
     job = TaskGraphBuilder(1)
     late, soon = job.add_compute(1, 2.0), job.add_compute(2, 1.0)
-    second = job.add_compute(2, 1.0, after=[soon])
-    low = job.add_compute(0, 3.0, after=[second])
-    high = job.add_compute(0, 1.0, after=[late])
+    second = job.add_compute(2, 1.0, predecessors=[soon])
+    low = job.add_compute(0, 3.0, predecessors=[second])
+    high = job.add_compute(0, 1.0, predecessors=[late])
     done = run(job, 1)
     assert done.begin_s[[low, high]].tolist() == [2.0, 5.0]
 
@@ -46,7 +46,7 @@ def test_a_task_that_becomes_ready_earlier_goes_first_whatever_its_number(times)
     job = TaskGraphBuilder(1)
     job.add_compute(0, 2.0)
     gates = [job.add_compute(1 + place, time_s) for place, time_s in enumerate(times)]
-    waiting = [job.add_compute(0, 1.0, after=[gate]) for gate in gates]
+    waiting = [job.add_compute(0, 1.0, predecessors=[gate]) for gate in gates]
     begin = run(job, 1).begin_s[waiting].tolist()
     assert begin == ([2.0, 3.0] if times == (0.0, 1.0) else [3.0, 2.0])
 
@@ -54,9 +54,9 @@ def test_a_task_that_becomes_ready_earlier_goes_first_whatever_its_number(times)
 def test_a_task_waits_for_all_that_are_before_it():
     job = TaskGraphBuilder(2)
     slow, fast = job.add_compute(0, 2.0), job.add_compute(1, 1.0)
-    gate = job.add_barrier(after=[slow, fast])
-    move = job.add_transfer(0, 1, 10**9, after=[gate])
-    last = job.add_compute(1, 0.5, after=[move])
+    gate = job.add_barrier(predecessors=[slow, fast])
+    move = job.add_transfer(0, 1, 10**9, predecessors=[gate])
+    last = job.add_compute(1, 0.5, predecessors=[move])
     done = run(job)
     assert done.begin_s[[gate, move, last]] == pytest.approx([2.0, 2.0, 3.0])
     assert done.iteration_s == pytest.approx(3.5)
@@ -107,9 +107,9 @@ def test_the_handshake_and_the_flight_of_a_transfer():
         (lambda job: job.add_allreduce((0, 2), 1), r"group 0 \(0, 2\)"),
         (lambda job: job.add_allreduce((0, 0), 1), "different nodes"),
         (lambda job: job.add_allreduce((), 1), "different nodes"),
-        (lambda job: job.add_barrier(after=[7]), "names a task outside"),
+        (lambda job: job.add_barrier(predecessors=[7]), "names a task outside"),
         (
-            lambda job: job.add_barrier(after=[0]),
+            lambda job: job.add_barrier(predecessors=[0]),
             "task 0 of the graph depends on itself: edges must not form a cycle",
         ),
     ],

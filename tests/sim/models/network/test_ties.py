@@ -23,11 +23,11 @@ def drawn(seed):
         after = sorted(random.sample(range(task), min(task, random.choice((0, 1, 1, 2, 3)))))
         kind = random.choice((Kind.COMPUTE,) * 4 + (Kind.TRANSFER, Kind.BARRIER))
         if kind == Kind.COMPUTE:
-            job.add_compute(random.randrange(DEVICES), random.randrange(4) * 1e-3, after=after)
+            job.add_compute(random.randrange(DEVICES), random.randrange(4) * 1e-3, predecessors=after)
         elif kind == Kind.TRANSFER:
-            job.add_transfer(2 * task, 2 * task + 1, random.randrange(1, 4) * BYTES_A_MS, after=after)
+            job.add_transfer(2 * task, 2 * task + 1, random.randrange(1, 4) * BYTES_A_MS, predecessors=after)
         else:
-            job.add_barrier(after=after)
+            job.add_barrier(predecessors=after)
     return job.build()
 
 
@@ -71,7 +71,7 @@ def test_devices_are_taken_as_documented():
     for seed in range(GRAPHS):
         graph = drawn(seed)
         begin_ms, ties = interpreted(graph)
-        done = simulate(graph, make_ideal_switch(graph.nodes, RATE_GBPS), latency=NO_LATENCY)
+        done = simulate(graph, make_ideal_switch(graph.node_count, RATE_GBPS), latency=NO_LATENCY)
         assert (done.begin_s * 1e3).tolist() == pytest.approx(begin_ms, abs=1e-6), f"graph {seed}"
         chosen += ties > 0
     assert chosen > 0.8 * GRAPHS

@@ -15,9 +15,11 @@ from sim.models.network.taskgraph import TaskGraphBuilder
 def done():
     job = TaskGraphBuilder(8)
     forward = [job.add_compute(node, 1e-3) for node in range(8)]
-    moves = [job.add_transfer(node, (node + 3) % 8, 5_000_000, after=[forward[node]]) for node in range(8)]
-    job.add_allreduce(tuple(range(8)), 8_000_000, after=forward)
-    job.add_compute(0, 1e-3, after=moves)
+    moves = [
+        job.add_transfer(node, (node + 3) % 8, 5_000_000, predecessors=[forward[node]]) for node in range(8)
+    ]
+    job.add_allreduce(tuple(range(8)), 8_000_000, predecessors=forward)
+    job.add_compute(0, 1e-3, predecessors=moves)
     return simulate(job.build(), make_circulant(8, (1, 7), 100), trace=True)
 
 

@@ -46,12 +46,12 @@ def codes_of_the_chain(level, samples=120_000):
 
 def test_defaults_give_the_figures_of_the_specification():
     full = compute_budget(Link())
-    assert round(full.noises["intensity"], 2) == 1.61
-    assert round(full.total, 3) == 1.676
-    assert round(full.noises["shot"], 2) == 0.29
-    assert round(full.noises["thermal"], 2) == 0.32
-    assert round(full.converter, 2) == 0.14
-    assert full.total == pytest.approx(MEASURED_SIGMA, rel=0.05)
+    assert round(full.noises_lsb["intensity"], 2) == 1.61
+    assert round(full.total_lsb, 3) == 1.676
+    assert round(full.noises_lsb["shot"], 2) == 0.29
+    assert round(full.noises_lsb["thermal"], 2) == 0.32
+    assert round(full.converter_lsb, 2) == 0.14
+    assert full.total_lsb == pytest.approx(MEASURED_SIGMA, rel=0.05)
     assert full.accuracy_percent > 99.25
     assert round(full.equivalent_bits, 2) == 5.46
 
@@ -60,7 +60,7 @@ def test_defaults_give_the_figures_of_the_specification():
     ("level", "one_sample", "mean_of_eight"), [(1.0, 1.676, 0.595), (0.5, 0.904, 0.321), (0.0, 0.353, 0.125)]
 )
 def test_one_sample_and_the_mean_of_eight_at_full_half_and_no_light(level, one_sample, mean_of_eight):
-    assert round(compute_budget(Link(), level).total, 3) == one_sample
+    assert round(compute_budget(Link(), level).total_lsb, 3) == one_sample
     assert round(compute_standard_error_lsb(Link(), level), 3) == mean_of_eight
 
 
@@ -69,7 +69,7 @@ def test_one_sample_and_the_mean_of_eight_at_full_half_and_no_light(level, one_s
 def test_the_simulated_chain_has_the_noise_of_the_budget(level):
     """119,900 samples: a deviation is known to 0.2 %, one of means of eight to 0.6 % (one sigma)."""
     codes = codes_of_the_chain(level)
-    assert codes.std() == pytest.approx(compute_budget(Link(), level).total, rel=0.012)
+    assert codes.std() == pytest.approx(compute_budget(Link(), level).total_lsb, rel=0.012)
     means = codes[: len(codes) // 8 * 8].reshape(-1, 8).mean(axis=1)
     assert means.std() == pytest.approx(compute_standard_error_lsb(Link(), level), rel=0.025)
 
@@ -93,33 +93,33 @@ def test_neighbouring_samples_of_the_chain_hardly_know_each_other():
 )
 def test_the_table_of_powers_and_lasers(power_w, rin_db_hz, expected):
     b = compute_budget(Link(power_w=power_w, rin_db_hz=rin_db_hz))
-    assert tuple(round(v, 2) for v in (*b.noises.values(), b.converter, b.total)) == expected
+    assert tuple(round(v, 2) for v in (*b.noises_lsb.values(), b.converter_lsb, b.total_lsb)) == expected
 
 
 @given(st.floats(0.01, 1.0))
 def test_in_steps_of_255_each_source_has_its_shape(level):
     full, here = compute_budget(Link()), compute_budget(Link(), level)
-    assert here.noises["intensity"] == pytest.approx(full.noises["intensity"] * level)
+    assert here.noises_lsb["intensity"] == pytest.approx(full.noises_lsb["intensity"] * level)
     # the dark current stays
-    assert here.noises["shot"] == pytest.approx(full.noises["shot"] * math.sqrt(level), rel=1e-3)
-    assert here.noises["thermal"] == full.noises["thermal"]
-    assert here.converter == full.converter
+    assert here.noises_lsb["shot"] == pytest.approx(full.noises_lsb["shot"] * math.sqrt(level), rel=1e-3)
+    assert here.noises_lsb["thermal"] == full.noises_lsb["thermal"]
+    assert here.converter_lsb == full.converter_lsb
 
 
 def test_half_of_the_range_doubles_the_converters_part_alone():
     whole, half = compute_budget(Link()), compute_budget(Link(used_range_share=0.5))
-    assert half.converter == 2 * whole.converter
-    assert half.noises == whole.noises
+    assert half.converter_lsb == 2 * whole.converter_lsb
+    assert half.noises_lsb == whole.noises_lsb
 
 
 def test_a_mean_of_one_is_a_sample():
     assert compute_standard_error_lsb(Link(), 0.7, count=1) == pytest.approx(
-        compute_budget(Link(), 0.7).total
+        compute_budget(Link(), 0.7).total_lsb
     )
 
 
 def test_signal_to_noise_of_full_light():
-    assert compute_snr_db(Link()) == pytest.approx(20 * math.log10(255 / compute_budget(Link()).total))
+    assert compute_snr_db(Link()) == pytest.approx(20 * math.log10(255 / compute_budget(Link()).total_lsb))
 
 
 @pytest.mark.parametrize(

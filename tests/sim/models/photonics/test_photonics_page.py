@@ -28,7 +28,12 @@ def test_the_page_has_full_half_and_no_light():
 def test_the_budget_on_the_page_is_computed(row):
     level = float(Fraction(row[0]))
     b = compute_budget(Link(), level)
-    computed = (*b.noises.values(), b.converter, b.total, compute_standard_error_lsb(Link(), level))
+    computed = (
+        *b.noises_lsb.values(),
+        b.converter_lsb,
+        b.total_lsb,
+        compute_standard_error_lsb(Link(), level),
+    )
     assert row[1:] == [f"{value:.3f}" for value in computed]
 
 

@@ -44,7 +44,7 @@ def test_a_level_that_stands_comes_out_exactly(level, kept, count):
 @pytest.mark.parametrize("kept", [0.0, 1.0])
 def test_no_memory_and_nothing_but_memory(kept):
     expected = [3.0, 4.0] if kept == 0.0 else [1.0, 1.0]
-    assert pole.filter_staircase([3.0, 4.0], kept, previous=1.0).tolist() == expected
+    assert pole.filter_staircase([3.0, 4.0], kept, previous_output=1.0).tolist() == expected
 
 
 def test_nothing_in_nothing_out():
@@ -55,8 +55,8 @@ def test_nothing_in_nothing_out():
 def test_a_skewed_instant_agrees_with_a_finer_staircase(fraction):
     x = np.random.default_rng(40).uniform(size=50)
     kept = 0.3
-    ends = pole.filter_staircase(x, kept, previous=0.0)
-    fine = pole.filter_staircase(np.repeat(x, 100), kept ** (1 / 100), previous=0.0)
+    ends = pole.filter_staircase(x, kept, previous_output=0.0)
+    fine = pole.filter_staircase(np.repeat(x, 100), kept ** (1 / 100), previous_output=0.0)
     after_each = fine[99::100] if fraction == 0.0 else fine[99 + round(100 * fraction) :: 100]
     between = pole.interpolate_response(ends[:-1], x[1:], kept, fraction)
     assert between[: len(after_each)].tolist() == pytest.approx(after_each[: len(between)].tolist())
@@ -69,7 +69,7 @@ def gain_at(frequency_hz, pole_hz):
     turning = 2 * math.pi * frequency_hz * t
     kept = pole.compute_decay(pole_hz, rate_hz)
     field = pole.filter_staircase(np.cos(turning), kept) + 1j * pole.filter_staircase(
-        np.sin(turning), kept, previous=0.0
+        np.sin(turning), kept, previous_output=0.0
     )
     return np.abs(field[-1000:]).mean()
 
@@ -89,7 +89,7 @@ def test_noise_bandwidth_is_the_area_under_the_power():
 def test_white_noise_behind_a_pole_is_an_autoregression_with_the_poles_memory():
     white = np.random.default_rng(41).standard_normal(400_000)
     kept = pole.compute_decay(2.546e9, 16e9)
-    coloured = pole.filter_staircase(white, kept, previous=0.0)[100:]
+    coloured = pole.filter_staircase(white, kept, previous_output=0.0)[100:]
     for lag in (1, 2, 4):
         measured = np.mean(coloured[lag:] * coloured[:-lag]) / coloured.var()
         assert measured == pytest.approx(kept**lag, abs=0.01)

@@ -22,7 +22,7 @@ import numpy as np
 
 from sim.models.clock import Clock, RealClock
 from sim.twins.frontends.scpi import ErrorQueue, Handler, Instrument, Style
-from sim.twins.rfsoc.kit.bench.instrument import Settling
+from sim.twins.rfsoc.kit.bench.instrument import SettlingKnobs
 from sim.twins.rfsoc.kit.bench.laser import SETTLING_S, LaserTwin
 from sim.twins.rfsoc.kit.bench.meter import MeterTwin
 from sim.twins.rfsoc.kit.bench.supply import SupplyTwin
@@ -37,7 +37,7 @@ Role = Literal["laser", "bias", "meter"]
 ROLES: tuple[Role, ...] = ("laser", "bias", "meter")
 
 _STYLES: Mapping[Role, Style] = {
-    "laser": Style(ends=b"\r\n", answer_end="\r\n"),
+    "laser": Style(line_end_bytes=b"\r\n", answer_end="\r\n"),
     "bias": Style(answer_end="\n"),
     "meter": Style(answer_end="\n"),
 }
@@ -61,7 +61,7 @@ class Bench:
         self._sockets: dict[Role, socket.socket] = {}
         self._listeners: dict[Role, Listener] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._stop_event: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
 
     def get_resources(self) -> dict[str, str]:
@@ -90,18 +90,18 @@ class Bench:
 
         A finalizer calls this method, at any time and in any thread.
         """
-        loop, stop = self._loop, self._stop
-        if loop is not None and stop is not None:
+        loop, stop_event = self._loop, self._stop_event
+        if loop is not None and stop_event is not None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(stop.set)
+                loop.call_soon_threadsafe(stop_event.set)
 
     def unplug(self, role: Role) -> None:
         """Disconnect one instrument from the network: refuse new clients, and break all connections."""
-        self._call_listener(role, _cut_off)
+        self._call_listener(role, _disconnect_clients)
 
     def plug_in(self, role: Role) -> None:
         """Connect an instrument to the network again, at the same address."""
-        self._call_listener(role, _accept)
+        self._call_listener(role, _accept_clients)
 
     def _call_listener(self, role: Role, action: Callable[[Listener], Coroutine[Any, Any, None]]) -> None:
         self.get_resources()
@@ -121,7 +121,7 @@ class Bench:
             raise TimeoutError(f"the bench of {self._serial} did not start: is the machine overloaded?")
 
     async def _serve(self, serving_event: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop_event = asyncio.get_running_loop(), asyncio.Event()
         self._listeners = {
             role: Listener(self._sockets[role], self._make_client_handler(role, instrument))
             for role, instrument in self._make_instruments(self._loop).items()
@@ -129,15 +129,15 @@ class Bench:
         for listener in self._listeners.values():
             listener.open()
         serving_event.set()
-        await self._stop.wait()
+        await self._stop_event.wait()
         for listener in self._listeners.values():
             await listener.close()
         await asyncio.sleep(0)  # aborted transports close their sockets in the next pass of the loop
 
     def _make_instruments(self, loop: asyncio.AbstractEventLoop) -> dict[Role, Instrument]:
         errors = {role: ErrorQueue() for role in ROLES}
-        settling = Settling(self._state, loop.call_later, SETTLING_S)
-        seed = (self._state.now.parameters.seed, 0x6D6574)
+        settling = SettlingKnobs(self._state, loop.call_later, SETTLING_S)
+        seed = (self._state.snapshot.parameters.seed, 0x6D6574)
         tables: dict[Role, Mapping[str, Handler]] = {
             "laser": LaserTwin(self._state, settling, errors["laser"]).make_handlers(self._serial),
             "bias": SupplyTwin(self._state, errors["bias"]).make_handlers(self._serial),
@@ -166,10 +166,10 @@ class Bench:
         return serve
 
 
-async def _cut_off(listener: Listener) -> None:
+async def _disconnect_clients(listener: Listener) -> None:
     await listener.refuse()
     listener.drop_clients()
 
 
-async def _accept(listener: Listener) -> None:
+async def _accept_clients(listener: Listener) -> None:
     listener.open()

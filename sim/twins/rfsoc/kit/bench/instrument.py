@@ -17,11 +17,11 @@ Schedule = Callable[[float, Callable[[], None]], object]
 """Calls a function after a delay in seconds."""
 
 
-def get_single(texts: Sequence[str]) -> str:
+def get_single_parameter(parameters: Sequence[str]) -> str:
     """Return the only parameter of a command. Raise `ScpiError` unless there is exactly one."""
-    if len(texts) != 1:
-        raise ScpiError(-108 if texts else -109)
-    return texts[0]
+    if len(parameters) != 1:
+        raise ScpiError(-108 if parameters else -109)
+    return parameters[0]
 
 
 def parse_number(text: str, low: float = -math.inf, high: float = math.inf) -> float:
@@ -59,32 +59,32 @@ def make_common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler
     }
 
 
-class Settling:
+class SettlingKnobs:
     """Settings with a settling time. Queries return new settings at once, but the light changes later, all together."""
 
     def __init__(self, state: KitState, schedule: Schedule, settling_s: float) -> None:
         self._state = state
         self._schedule = schedule
         self._settling_s = settling_s
-        self._pending: dict[str, Any] = {}
+        self._pending_settings: dict[str, Any] = {}
         self._change_count = 0
 
     @property
-    def is_done(self) -> bool:
+    def is_settled(self) -> bool:
         """True if all settings have taken effect."""
-        return not self._pending
+        return not self._pending_settings
 
     def get_setting(self, name: str) -> Any:
         """Return the setting of a knob, even if it has not taken effect yet."""
-        return self._pending.get(name, getattr(self._state.now.parameters, name))
+        return self._pending_settings.get(name, getattr(self._state.snapshot.parameters, name))
 
-    def set(self, **settings: object) -> None:
+    def set_knobs(self, **settings: object) -> None:
         """Set knobs. They take effect when no further knob has been set for the settling time."""
-        self._pending |= settings
+        self._pending_settings |= settings
         self._change_count += 1
-        self._schedule(self._settling_s, partial(self._settle, self._change_count))
+        self._schedule(self._settling_s, partial(self._apply_pending_settings, self._change_count))
 
-    def _settle(self, change: int) -> None:
-        if change == self._change_count:  # otherwise the call of a later `set` is pending
-            settings, self._pending = self._pending, {}
+    def _apply_pending_settings(self, change: int) -> None:
+        if change == self._change_count:  # otherwise the call of a later `set_knobs` is pending
+            settings, self._pending_settings = self._pending_settings, {}
             self._state.change(partial(set_knobs, settings=settings))

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler
 from sim.twins.rfsoc.kit.bench.instrument import (
-    Settling,
-    get_single,
+    SettlingKnobs,
+    get_single_parameter,
     make_common_commands,
     parse_bool,
     parse_number,
@@ -29,7 +29,7 @@ _DARK_DBM = -99.0
 class LaserTwin:
     """Commands of the laser of a kit."""
 
-    def __init__(self, state: KitState, settling: Settling, errors: ErrorQueue) -> None:
+    def __init__(self, state: KitState, settling: SettlingKnobs, errors: ErrorQueue) -> None:
         self._state = state
         self._settling = settling
         self._errors = errors
@@ -39,21 +39,23 @@ class LaserTwin:
         """Return the command handlers by header."""
         return {
             **make_common_commands(f"SANTEC,TSL-770,{serial},0001.000.0001", self._errors),
-            "*OPC?": lambda *_: str(int(self._settling.is_done)),
+            "*OPC?": lambda *_: str(int(self._settling.is_settled)),
             "SYSTem:ALERt?": lambda *_: self._describe_alert(),
-            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set(laser=parse_bool(get_single(texts))),
+            "[SOURce:]POWer:STATe": lambda _, texts: self._settling.set_knobs(
+                laser=parse_bool(get_single_parameter(texts))
+            ),
             "[SOURce:]POWer:STATe?": lambda *_: str(int(self._settling.get_setting("laser"))),
-            "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set(
-                shutter_open=not parse_bool(get_single(texts))
+            "[SOURce:]POWer:SHUTter": lambda _, texts: self._settling.set_knobs(
+                shutter_open=not parse_bool(get_single_parameter(texts))
             ),
             "[SOURce:]POWer:SHUTter?": lambda *_: str(int(not self._settling.get_setting("shutter_open"))),
-            "[SOURce:]POWer:UNIT": lambda _, texts: self._choose_unit(texts),
+            "[SOURce:]POWer:UNIT": lambda _, texts: self._set_power_unit(texts),
             "[SOURce:]POWer:UNIT?": lambda *_: str(int(self._uses_milliwatt)),
             "[SOURce:]POWer[:LEVel]": lambda _, texts: self._set_power(texts),
             "[SOURce:]POWer[:LEVel]?": lambda *_: self._format_power(self._settling.get_setting("laser_dbm")),
-            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._format_power(self._read_actual_dbm()),
-            "[SOURce:]WAVelength": lambda _, texts: self._settling.set(
-                wavelength_nm=round(parse_number(get_single(texts), *WAVELENGTH_RANGE_NM), 4)
+            "[SOURce:]POWer:ACTual[:LEVel]?": lambda *_: self._format_power(self._read_actual_power_dbm()),
+            "[SOURce:]WAVelength": lambda _, texts: self._settling.set_knobs(
+                wavelength_nm=round(parse_number(get_single_parameter(texts), *WAVELENGTH_RANGE_NM), 4)
             ),
             "[SOURce:]WAVelength?": lambda *_: f"{self._settling.get_setting('wavelength_nm'):+.4f}",
             "[SOURce:]WAVelength:MINimum?": lambda *_: f"{WAVELENGTH_RANGE_NM[0]:+.4f}",
@@ -61,22 +63,22 @@ class LaserTwin:
         }
 
     def _describe_alert(self) -> str:
-        is_dropped = self._state.now.parameters.laser_dropped
+        is_dropped = self._state.snapshot.parameters.laser_dropped
         return "No07.,Inter lock detection" if is_dropped else "No alerts."
 
-    def _choose_unit(self, texts: Sequence[str]) -> None:
-        self._uses_milliwatt = parse_bool(get_single(texts))
+    def _set_power_unit(self, parameters: Sequence[str]) -> None:
+        self._uses_milliwatt = parse_bool(get_single_parameter(parameters))
 
-    def _set_power(self, texts: Sequence[str]) -> None:
+    def _set_power(self, parameters: Sequence[str]) -> None:
         low, high = (_to_milliwatt(end) if self._uses_milliwatt else end for end in POWER_RANGE_DBM)
-        value = parse_number(get_single(texts), low, high)
-        self._settling.set(laser_dbm=10.0 * math.log10(value) if self._uses_milliwatt else value)
+        value = parse_number(get_single_parameter(parameters), low, high)
+        self._settling.set_knobs(laser_dbm=10.0 * math.log10(value) if self._uses_milliwatt else value)
 
     def _format_power(self, power_dbm: float) -> str:
         return f"{_to_milliwatt(power_dbm) if self._uses_milliwatt else power_dbm:+.4f}"
 
-    def _read_actual_dbm(self) -> float:
-        snapshot = self._state.now
+    def _read_actual_power_dbm(self) -> float:
+        snapshot = self._state.snapshot
         return snapshot.parameters.laser_dbm if snapshot.is_lit else _DARK_DBM
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from sim.twins.frontends.scpi import ErrorQueue, Handler, ScpiError
-from sim.twins.rfsoc.kit.bench.instrument import get_single, make_common_commands, parse_number
+from sim.twins.rfsoc.kit.bench.instrument import get_single_parameter, make_common_commands, parse_number
 from sim.twins.rfsoc.kit.optics import compute_tap_power_w
 from sim.twins.rfsoc.kit.state import KitState
 
@@ -42,7 +42,7 @@ class MeterTwin:
             **make_common_commands(f"Thorlabs,PM103E,{serial},1.2.0", self._errors),
             "MEASure[:SCALar][:POWer]?": lambda *_: self._format_reading(),
             "READ?": lambda *_: self._format_reading(),
-            "[SENSe:]POWer[:DC]:UNIT": lambda _, texts: self._choose_unit(texts),
+            "[SENSe:]POWer[:DC]:UNIT": lambda _, texts: self._set_power_unit(texts),
             "[SENSe:]POWer[:DC]:UNIT?": lambda *_: self._unit,
             "[SENSe:]CORRection:WAVelength": lambda _, texts: self._set_wavelength(texts),
             "[SENSe:]CORRection:WAVelength?": lambda *_: f"{self._wavelength_nm:.8E}",
@@ -50,17 +50,17 @@ class MeterTwin:
             "[SENSe:]AVERage[:COUNt]?": lambda *_: str(self._average_count),
         }
 
-    def _choose_unit(self, texts: Sequence[str]) -> None:
-        text = get_single(texts)
+    def _set_power_unit(self, parameters: Sequence[str]) -> None:
+        text = get_single_parameter(parameters)
         if text.upper() not in ("W", "DBM"):
             raise ScpiError(-224, text[:40])
         self._unit = text.upper()
 
-    def _set_wavelength(self, texts: Sequence[str]) -> None:
-        self._wavelength_nm = parse_number(get_single(texts), *WAVELENGTH_RANGE_NM)
+    def _set_wavelength(self, parameters: Sequence[str]) -> None:
+        self._wavelength_nm = parse_number(get_single_parameter(parameters), *WAVELENGTH_RANGE_NM)
 
-    def _set_averages(self, texts: Sequence[str]) -> None:
-        self._average_count = round(parse_number(get_single(texts), *AVERAGES_RANGE))
+    def _set_averages(self, parameters: Sequence[str]) -> None:
+        self._average_count = round(parse_number(get_single_parameter(parameters), *AVERAGES_RANGE))
 
     def _format_reading(self) -> str:
         power_w = self._measure_power_w()
@@ -69,7 +69,7 @@ class MeterTwin:
         return f"{10.0 * math.log10(power_w / 1e-3):.8E}" if power_w > 0 else _NOT_A_NUMBER
 
     def _measure_power_w(self) -> float:
-        snapshot = self._state.now
+        snapshot = self._state.snapshot
         power_w = compute_tap_power_w(snapshot) * snapshot.parameters.wavelength_nm / self._wavelength_nm
         if snapshot.parameters.noise == "off":
             return power_w

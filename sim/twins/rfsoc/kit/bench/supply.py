@@ -38,40 +38,43 @@ class SupplyTwin:
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATOR_COUNT),
             voltage_v: lambda _, texts: self._set_voltages(texts),
             f"{voltage_v}?": lambda _, texts: _read_channels(
-                texts, lambda channel: _format_volts(self._off_voltages_v.get(channel, self._read_v(channel)))
+                texts,
+                lambda channel: _format_volts(
+                    self._off_voltages_v.get(channel, self._read_voltage_v(channel))
+                ),
             ),
             "OUTPut[:STATe]": lambda _, texts: self._switch_outputs(texts),
             "OUTPut[:STATe]?": lambda _, texts: _read_channels(
                 texts, lambda channel: str(int(channel not in self._off_voltages_v))
             ),
             "MEASure[:SCALar]:VOLTage[:DC]?": lambda _, texts: _read_channels(
-                texts, lambda channel: _format_volts(self._read_v(channel))
+                texts, lambda channel: _format_volts(self._read_voltage_v(channel))
             ),
         }
 
-    def _set_voltages(self, texts: Sequence[str]) -> None:
-        text, channels = _split_value(texts)
+    def _set_voltages(self, parameters: Sequence[str]) -> None:
+        text, channels = _split_value(parameters)
         voltage_v = round(parse_number(text, *VOLTAGE_RANGE_V) * _STEPS_PER_V) / _STEPS_PER_V
         for channel in channels:
             if channel in self._off_voltages_v:
                 self._off_voltages_v[channel] = voltage_v
             else:
-                self._apply_v(channel, voltage_v)
+                self._apply_voltage_v(channel, voltage_v)
 
-    def _switch_outputs(self, texts: Sequence[str]) -> None:
-        text, channels = _split_value(texts)
+    def _switch_outputs(self, parameters: Sequence[str]) -> None:
+        text, channels = _split_value(parameters)
         is_on = parse_bool(text)
         for channel in channels:
             if is_on and channel in self._off_voltages_v:
-                self._apply_v(channel, self._off_voltages_v.pop(channel))
+                self._apply_voltage_v(channel, self._off_voltages_v.pop(channel))
             elif not is_on and channel not in self._off_voltages_v:
-                self._off_voltages_v[channel] = self._read_v(channel)
-                self._apply_v(channel, 0.0)
+                self._off_voltages_v[channel] = self._read_voltage_v(channel)
+                self._apply_voltage_v(channel, 0.0)
 
-    def _read_v(self, channel: int) -> float:
-        return self._state.now.parameters.modulators[channel - 1].bias_v
+    def _read_voltage_v(self, channel: int) -> float:
+        return self._state.snapshot.parameters.modulators[channel - 1].bias_v
 
-    def _apply_v(self, channel: int, voltage_v: float) -> None:
+    def _apply_voltage_v(self, channel: int, voltage_v: float) -> None:
         self._state.change(lambda kit: kit.with_modulator(channel - 1, bias_v=voltage_v))
 
 
@@ -79,15 +82,15 @@ def _format_volts(voltage_v: float) -> str:
     return f"{voltage_v:+.6E}"
 
 
-def _read_channels(texts: Sequence[str], read_channel: Callable[[int], str]) -> str:
+def _read_channels(parameters: Sequence[str], read_channel: Callable[[int], str]) -> str:
     """Return the answer to a query with a channel list, which has one value for each channel."""
-    return ",".join(read_channel(channel) for channel in _parse_channels(",".join(texts)))
+    return ",".join(read_channel(channel) for channel in _parse_channels(",".join(parameters)))
 
 
-def _split_value(texts: Sequence[str]) -> tuple[str, list[int]]:
-    if len(texts) < 2:
+def _split_value(parameters: Sequence[str]) -> tuple[str, list[int]]:
+    if len(parameters) < 2:
         raise ScpiError(-109)
-    return texts[0], _parse_channels(",".join(texts[1:]))
+    return parameters[0], _parse_channels(",".join(parameters[1:]))
 
 
 def _parse_channels(text: str) -> list[int]:
