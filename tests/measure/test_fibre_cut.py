@@ -87,7 +87,7 @@ def test_the_ring_is_closed_over_a_borrowed_link_and_then_patched_again(four, tm
         looping_allreduce(session, duplex, (RING,), deadline_s=100) as loop,
     ):
         cut(duplex, "b/nic1:receive")
-        assert session.bring_up(one_way).verified.ok
+        assert session.bring_up(one_way).verify_report.ok
         cut(one_way, "a/nic1:transmit")
     for times in found:
         # Traffic may be back before the last host has answered.
@@ -120,7 +120,7 @@ def test_hosts_prove_detours_and_a_second_loss_leaves_the_dead_receiver_alone(fo
     assert (planned.repatched_design, verified.links_received, verified.findings) == (None, 10, ())
     send_request(plant, {"do": "uncut", "fibre": "b/nic1:receive"})
 
-    assert session.bring_up(standing).verified.ok
+    assert session.bring_up(standing).verify_report.ok
     once, verified = repaired("b/nic1:receive", standing)
     assert verified.ok
     assert plan_lab_repair(session.lab, standing, observe_design(session, standing)) is None, (

@@ -89,7 +89,7 @@ class Bench:
 
     def bring_up(self, design):
         if self.design is not design:
-            assert self.session.bring_up(design).verified.ok
+            assert self.session.bring_up(design).verify_report.ok
             self.design = design
 
     def link(self, kind, nic):

@@ -65,14 +65,14 @@ def test_what_a_proof_found_at_fault_is_not_granted_until_a_proof_passes_it(benc
     session, store = bench
     lit = switch.power([1])[1]
     switch.readings = {1: replace(lit, dbm=-60.0, below_floor=True)}
-    assert not session.bring_up(build_design(testbed12)).verified.ok
+    assert not session.bring_up(build_design(testbed12)).verify_report.ok
     dark = store.request(["host:a"], find_parts(testbed12, ["host:a"]))
     whole = store.request(["host:f"], find_parts(testbed12, ["host:f"]))
     assert (dark.state, whole.state) == ("queued", "granted")
     store.release(whole.id)
     store.release(dark.id)
     switch.readings = {}
-    assert session.bring_up(build_design(testbed12)).verified.ok
+    assert session.bring_up(build_design(testbed12)).verify_report.ok
     assert store.request(["host:a"], find_parts(testbed12, ["host:a"])).state == "granted"
 
 

@@ -89,7 +89,7 @@ def test_a_free_nic_reaches_the_board_and_keeps_it(bench):
     assert ask(opened) == (0, "draob olleh")
     assert findings(opened) == []
     assert opened.plan(RING).has_changes is False
-    assert opened.bring_up(RING).verified.ok  # circuits and route stay
+    assert opened.bring_up(RING).verify_report.ok  # circuits and route stay
     assert ask(opened) == (0, "draob olleh")
 
 
@@ -105,7 +105,7 @@ def test_a_nic_of_a_topology_is_lent_and_taken_back(bench):
     kinds = [kind for kind, _ in findings(opened)]
     assert (kinds.count("missing_circuit"), kinds.count("extra_circuit")) == (2, 2)
     assert not {"board_dark", "board_silent", "extra_route"} & set(kinds)
-    assert opened.bring_up(RING).verified.ok
+    assert opened.bring_up(RING).verify_report.ok
     assert ask(opened)[0] != 0
 
 

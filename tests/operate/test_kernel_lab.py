@@ -131,9 +131,9 @@ def sent_bytes(bench, host):
 def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench):
     """Hosts 0 and 2 of the ring have two paths, one in each set: by 1 and by 3."""
     topology = find_topology(4, 2)
-    found = balancing.route(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    found = balancing.find_balanced_routes(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     sets = map_routes(found, RING)
-    used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
+    used = [number for number in range(found.set_count) if found.weight[number, 0, 2] > 0]
     plan = bench.patch(RING)
     install(bench.fleet, plan_forwarding(bench.lab, RING, sets[0], bench.macs, sets[1:]))
     one, other = bench.lab.hosts[0], bench.lab.hosts[2]
@@ -282,4 +282,4 @@ def test_in_the_dark_nobody_hears_anybody(bench):
     heard, findings = bench.probe(RING)
     assert {finding.kind for finding in findings} == {"no_carrier"}
     assert len(findings) == len(RING.links)
-    assert not any(nic.carrier or nic.frames for nic in heard.nics.values())
+    assert not any(nic.has_carrier or nic.frames for nic in heard.nics.values())

@@ -113,7 +113,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     session, ask_twin, ring_and_pairs, simplex
 ):
     design, lab = ring_and_pairs(simplex=simplex), session.lab
-    assert session.bring_up(design).verified.ok
+    assert session.bring_up(design).verify_report.ok
     assert plan_lab_repair(lab, design, observe_design(session, design)) is None
     ask_twin("cut", of="plant", fibre="c/nic1:transmit")
     try:
@@ -133,7 +133,7 @@ def test_a_lab_is_repaired_once_and_stays_so_until_the_fibre_is_replaced(
     rings = find_topology(12, 2, simplex=simplex).edges
     repaired = [(link.source.node, link.target.node) for link in planned.repatched_design.wiring.links]
     assert set(rings) <= set(repaired)
-    assert session.bring_up(design).verified.ok
+    assert session.bring_up(design).verify_report.ok
 
 
 def test_without_links_to_give_the_detour_is_all(session, ask_twin):

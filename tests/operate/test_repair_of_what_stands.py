@@ -159,7 +159,7 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
         testbed12,
         design,
         observation,
-        choose_routes=lambda topology: balancing.route(topology, sent, tries=1),
+        choose_routes=lambda topology: balancing.find_balanced_routes(topology, sent, tries=1),
     )
     for stage in (planned.detour_design, planned.repatched_design):
         assert len(stage.further_routes) == stage.route_sets.set_count - 1 == 3
@@ -183,7 +183,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     everybody = make_matrix_demand(1.0 - np.eye(12))
     monkeypatch.setattr(
         "testbed.design.evaluation.job.find_routes_for",
-        lambda _plan, topology: balancing.route(topology, everybody),
+        lambda _plan, topology: balancing.find_balanced_routes(topology, everybody),
     )
     topology_source = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repaired_epoch=1)
     intent = SimpleNamespace(

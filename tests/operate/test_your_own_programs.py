@@ -61,7 +61,7 @@ def bench(tmp_path_factory):
 
 def run(bench, commands, stdin=None):
     """Return what each command prints, by host; every one has the variables of `testbed env`."""
-    shell = bench.environment.shell
+    shell = bench.environment.shell_text
     done = bench.fleet.run(
         {host: f"{shell}{command}" for host, command in commands.items()}, stdin=stdin, timeout_s=PATIENCE_S
     )

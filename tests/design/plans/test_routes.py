@@ -22,7 +22,7 @@ balancing = library("testbed.design.routing.balancing")
 
 
 def plan_on(topology, pairs):
-    routes = balancing.route(topology, make_demand(topology.nodes, (), pairs))
+    routes = balancing.find_balanced_routes(topology, make_demand(topology.nodes, (), pairs))
     strategy = Strategy((make_data_sharding(range(topology.nodes)),))
     return Plan(
         WorkloadChoice("x"), topology, 25.0, ("layer",), strategy, {"iteration_ms": 1.0}, routes=routes

@@ -42,7 +42,7 @@ def test_the_fullest_link_carries_at_most_a_twentieth_more_than_over_free_routes
     for nodes, degree in sizes:
         demand = sent(kind, nodes, seed=nodes)
         topology = topology_for(demand, degree, matched=matched)
-        best, found = least_maximum(topology, demand), balancing.route(topology, demand)
+        best, found = least_maximum(topology, demand), balancing.find_balanced_routes(topology, demand)
         ratios.append(found.compute_link_bytes(demand).max() / best)
         bounds.append(found.bound_bytes / best)
     assert min(ratios) >= 1 - 1e-6
@@ -58,7 +58,7 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
     for seed in range(6):
         demand = sent("sparse" if seed % 2 else "random", 10 + seed, seed)
         topology = topology_for(demand, 4, matched=seed % 3 == 0)
-        found = balancing.route(topology, demand, max_paths=sets, seed=seed)
+        found = balancing.find_balanced_routes(topology, demand, max_paths=sets, seed=seed)
         assert found.sets == sets
         size = np.zeros((demand.nodes, demand.nodes))
         size[demand.source, demand.target] = demand.size_bytes
@@ -85,7 +85,7 @@ def test_more_paths_are_never_worse():
         demand = sent(("uniform", "random", "sparse")[seed % 3], 8 + seed, seed)
         topology = topology_for(demand, 4, matched=seed % 2 == 0)
         most = [
-            balancing.route(topology, demand, max_paths=paths).compute_link_bytes(demand).max()
+            balancing.find_balanced_routes(topology, demand, max_paths=paths).compute_link_bytes(demand).max()
             for paths in (1, 2, 3, 4)
         ]
         assert most == sorted(most, reverse=True)
@@ -96,7 +96,7 @@ def test_more_paths_are_never_worse():
 def test_the_first_set_holds_a_shortest_way_for_every_pair(true_hops):
     demand = sent("sparse", 16, seed=3)
     topology = topology_for(demand, 4, matched=True)
-    found, hops = balancing.route(topology, demand), true_hops(16, topology.edges)
+    found, hops = balancing.find_balanced_routes(topology, demand), true_hops(16, topology.edges)
     for source in range(16):
         for target in range(16):
             assert len(found.path(source, target)) == hops[source, target]
@@ -105,7 +105,7 @@ def test_the_first_set_holds_a_shortest_way_for_every_pair(true_hops):
 def test_parallel_links_carry_alike():
     topology = Topology(2, 4, False, (), ((0, 1),) * 4 + ((1, 0),) * 4)
     demand = make_demand(2, (), [(0, 1, 4e6), (1, 0, 2e6)])
-    found = balancing.route(topology, demand)
+    found = balancing.find_balanced_routes(topology, demand)
     assert found.compute_link_bytes(demand) == pytest.approx([1e6] * 4 + [0.5e6] * 4, rel=0.01)
 
 
@@ -113,14 +113,14 @@ def test_parallel_links_carry_alike():
 def test_equal_arguments_give_equal_routes():
     demand = sent("random", 12, seed=1)
     topology = topology_for(demand, 4, matched=False)
-    one, other = balancing.route(topology, demand, seed=5), balancing.route(topology, demand, seed=5)
+    one, other = balancing.find_balanced_routes(topology, demand, seed=5), balancing.find_balanced_routes(topology, demand, seed=5)
     assert (one.next_edge == other.next_edge).all()
     assert (one.weight == other.weight).all()
 
 
 def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
     topology = find_topology(12, 4)
-    found = balancing.route(topology, make_demand(12))
+    found = balancing.find_balanced_routes(topology, make_demand(12))
     assert found.sets == 1
     assert np.isnan(found.compute_gap(make_demand(12)))
     everybody = 1.0 - np.eye(12)
@@ -130,4 +130,4 @@ def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
 @pytest.mark.parametrize("paths", [0, 5])
 def test_paths_that_hosts_have_no_addresses_for_are_refused(paths):
     with pytest.raises(TopologyError, match="paths per pair: give 1 to 4"):
-        balancing.route(find_topology(6, 2), make_demand(6), max_paths=paths)
+        balancing.find_balanced_routes(find_topology(6, 2), make_demand(6), max_paths=paths)

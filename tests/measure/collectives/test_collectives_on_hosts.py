@@ -96,7 +96,7 @@ class Bench:
         self.up, self.session, self.design = up, session, design
         self.lab, self.fleet = session.lab, session.fleet
         self.brought = session.bring_up(design)
-        assert self.brought.verified.findings == ()
+        assert self.brought.verify_report.findings == ()
 
     def run(self, *configurations, lab=None, deadline_s=240.0, on_progress=lambda *_: None):
         spec = CollectiveSpec("run", self.design.name, configurations, min_time_s=0.05)
@@ -223,7 +223,7 @@ def test_each_ring_lies_on_its_links_and_nowhere_else(proof, measured, name, cou
 def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
     """Hosts 0 and 2 of the ring have two ways, one in each set."""
     topology = small.design.topology
-    sets = balancing.route(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    sets = balancing.find_balanced_routes(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     design = replace_routes(small.design, sets)
     small.session.install_routes(design)
     across = Configuration("across", (), (4 * MIB,), ((0, 2), (2, 0)))
@@ -308,7 +308,7 @@ def thirteen(tmp_path_factory):
 @pytest.mark.long
 def test_one_way_links_are_patched_proven_and_routed(thirteen):
     wiring, routes = thirteen.design.wiring, thirteen.design.routes
-    assert (wiring.simplex, len(wiring.links), thirteen.brought.verified.links_received) == (True, 52, 52)
+    assert (wiring.simplex, len(wiring.links), thirteen.brought.verify_report.links_received) == (True, 52, 52)
     pairs = {(link.source.node, link.target.node) for link in wiring.links}
     assert any((target, source) not in pairs for source, target in pairs)
     reached = ping_all(thirteen.fleet, deadline_s=10)
