@@ -159,7 +159,7 @@ def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pair
         testbed12,
         design,
         observation,
-        choose_routes=lambda topology: balancing.find_balanced_routes(topology, sent, tries=1),
+        choose_routes=lambda topology: balancing.find_balanced_routes(topology, sent, try_count=1),
     )
     for stage in (planned.detour_design, planned.repatched_design):
         assert len(stage.further_routes) == stage.route_sets.set_count - 1 == 3

@@ -59,15 +59,15 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
         demand = sent("sparse" if seed % 2 else "random", 10 + seed, seed)
         topology = topology_for(demand, 4, matched=seed % 3 == 0)
         found = balancing.find_balanced_routes(topology, demand, max_paths=sets, seed=seed)
-        assert found.sets == sets
+        assert found.set_count == sets
         size = np.zeros((demand.nodes, demand.nodes))
         size[demand.source, demand.target] = demand.size_bytes
         carried, next_hop, part = np.zeros(len(topology.edges)), {}, np.zeros_like(size)
         for one in found.routes():
-            nodes = found.list_nodes(one.path)
+            nodes = found.list_nodes(one.find_path)
             assert (nodes[0], nodes[-1]) == (one.source, one.target)
             assert len(set(nodes)) == len(nodes)
-            for node, edge in zip(nodes, one.path, strict=False):
+            for node, edge in zip(nodes, one.find_path, strict=False):
                 assert topology.edges[edge][0] == node
                 assert next_hop.setdefault((one.set, one.target, node), edge) == edge
                 carried[edge] += one.weight * size[one.source, one.target]
@@ -99,7 +99,7 @@ def test_the_first_set_holds_a_shortest_way_for_every_pair(true_hops):
     found, hops = balancing.find_balanced_routes(topology, demand), true_hops(16, topology.edges)
     for source in range(16):
         for target in range(16):
-            assert len(found.path(source, target)) == hops[source, target]
+            assert len(found.find_path(source, target)) == hops[source, target]
 
 
 def test_parallel_links_carry_alike():
@@ -121,7 +121,7 @@ def test_equal_arguments_give_equal_routes():
 def test_without_demand_there_is_one_set_of_shortest_routes(true_hops):
     topology = find_topology(12, 4)
     found = balancing.find_balanced_routes(topology, make_demand(12))
-    assert found.sets == 1
+    assert found.set_count == 1
     assert np.isnan(found.compute_gap(make_demand(12)))
     everybody = 1.0 - np.eye(12)
     assert found.compute_link_bytes(everybody).sum() == true_hops(12, topology.edges).sum()

@@ -32,7 +32,7 @@ def small_lab(lab, hosts, nics):
     python = str(Path(sys.executable).resolve())
     kept = tuple(replace(host, nics=host.nics[:nics], python=python) for host in lab.hosts[:hosts])
     size = hosts * nics
-    switches = tuple(replace(switch, inputs=size, outputs=size) for switch in lab.switches)
+    switches = tuple(replace(switch, input_count=size, output_count=size) for switch in lab.switches)
     return replace(lab, name=f"bare-{os.getpid()}", hosts=kept, switches=switches)
 
 
