@@ -60,7 +60,7 @@ tensors = inputs(5000, members, 3)
 total = torch.stack(tensors).sum(0)
 group = inputs(700, [1, 4, 7, 10], 19)
 node = type("Node", (), {"rank": 0, "make_process_group": lambda *_: None})()
-reduction = collective.Reduction(node, "x", [members])
+reduction = collective.RingAllReduce(node, "x", [members])
 corrupt = total.clone()
 corrupt[[17, 4999]] += 1
 def times(before, after):

@@ -127,4 +127,4 @@ def test_rates_keep_a_bounded_number_of_windows(monkeypatch):
 
     assert 0 < len(rates.rates_by_nic["lo"]) <= 100
     assert rates.window_s >= 8 * rank.WINDOW_S
-    assert rates.describe()["missing"]["peak"] == 0.0
+    assert rates.summarise_rates()["missing"]["peak"] == 0.0

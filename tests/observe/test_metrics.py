@@ -25,7 +25,7 @@ FORBIDDEN_LABELS = {"run", "run_id", "operation", "op", "owner", "who", "user", 
 
 
 def values(samples):
-    return {(one.metric, *one.labels): one.value for one in samples}
+    return {(one.metric_name, *one.label_values): one.value for one in samples}
 
 
 @pytest.fixture

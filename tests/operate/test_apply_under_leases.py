@@ -79,7 +79,7 @@ def test_what_a_proof_found_at_fault_is_not_granted_until_a_proof_passes_it(benc
 def test_a_lease_is_named_and_used(bench, testbed12):
     session, store = bench
     lease = store.request(
-        [], find_parts(testbed12, []), allowed=["root", LeaseStore(store.database, "x").owner]
+        [], find_parts(testbed12, []), allowed_owners=["root", LeaseStore(store.database, "x").owner]
     )
     select_lease(lease.id)
     try:
@@ -97,7 +97,7 @@ def test_a_lease_that_is_broken_on_the_way_stops_the_apply_before_the_next_byte(
 
     def broken_now():
         for one in read_leases(store.database.address, testbed12.name):
-            store.break_(one.id, "a fire")
+            store.break_lease(one.id, "a fire")
         return read()
 
     switch.read = broken_now

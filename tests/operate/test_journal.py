@@ -36,11 +36,11 @@ def journal(tmp_path):
 
 
 def test_an_operation_is_kept_step_by_step(journal):
-    with journal.operation("lab") as operation:
+    with journal.open_operation("lab") as operation:
         journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.read_state(operation) == "running"
         assert journal.read_steps(operation)[0]["outcome"] is None
-        journal.record(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
+        journal.store_outcome(operation, "ocs1", 0, judge_step(STEP, Snapshot(AFTER, 0.0)))
     (step,) = journal.read_steps(operation)
     assert journal.read_state(operation) == "done"
     assert (step["kind"], step["outcome"], step["read_back"]) == ("replace", "done", '{"1": 50, "2": 49}')
@@ -49,7 +49,7 @@ def test_an_operation_is_kept_step_by_step(journal):
 
 
 def test_an_intent_is_on_disk_when_it_returns(journal):
-    with journal.operation("lab") as operation:
+    with journal.open_operation("lab") as operation:
         journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         with sqlite3.connect(f"file:{journal.path}?mode=ro", uri=True) as other:
             rows = other.execute("select operation, before, after from steps").fetchall()
@@ -62,20 +62,20 @@ def test_commits_reach_the_disk_and_are_timed(journal):
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
     before_s = journal.commit_s
-    with journal.operation("lab"):
+    with journal.open_operation("lab"):
         pass
     assert journal.commit_s > before_s
 
 
 @pytest.mark.parametrize(("error", "state"), [(RuntimeError, "failed"), (KeyboardInterrupt, "interrupted")])
 def test_an_operation_ends_as_what_was_raised(journal, error, state):
-    with pytest.raises(error), journal.operation("lab") as operation:
+    with pytest.raises(error), journal.open_operation("lab") as operation:
         raise error
     assert journal.read_state(operation) == state
 
 
 def test_an_interrupted_step_is_unknown_at_once(journal):
-    with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
+    with pytest.raises(KeyboardInterrupt), journal.open_operation("lab") as operation:
         journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
     (step,) = journal.find_open_steps()
@@ -85,8 +85,8 @@ def test_an_interrupted_step_is_unknown_at_once(journal):
 
 def test_a_host_that_was_left_in_the_middle_is_no_step_of_a_switch(journal):
     """Its texts are digests and no circuits: whoever reads switches passes it over."""
-    with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
-        journal.steps.store_intents(
+    with pytest.raises(KeyboardInterrupt), journal.open_operation("lab") as operation:
+        journal.step_log.store_intents(
             operation, [PlannedStep("a", 0, "10.0.0.1", "configure", "", "digest", ROUTES_CHANGE)]
         )
         raise KeyboardInterrupt
@@ -95,7 +95,7 @@ def test_a_host_that_was_left_in_the_middle_is_no_step_of_a_switch(journal):
 
 
 def test_a_step_of_a_living_process_is_not_unfinished(journal):
-    with journal.operation("lab") as operation:
+    with journal.open_operation("lab") as operation:
         journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         assert journal.find_open_steps() == ()
 
@@ -118,11 +118,11 @@ def die_if(point):
         os.kill(os.getpid(), signal.SIGKILL)
 journal = Journal(path)
 die_if("opened")
-with journal.operation("lab") as operation:
+with journal.open_operation("lab") as operation:
     die_if("begun")
     journal.store_intent(operation, "ocs1", 0, "memory://ocs1", step)
     die_if("intended")
-    journal.record(operation, "ocs1", 0, judge_step(step, Snapshot(after, 0.0)))
+    journal.store_outcome(operation, "ocs1", 0, judge_step(step, Snapshot(after, 0.0)))
     die_if("recorded")
 die_if("ended")
 """
@@ -157,7 +157,7 @@ def test_a_process_killed_in_the_middle_is_recognised_while_its_number_is_still_
 
 
 def test_a_process_whose_number_another_one_has_now_does_not_live(journal):
-    with journal.operation("lab") as operation:
+    with journal.open_operation("lab") as operation:
         journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         with sqlite3.connect(journal.path) as database:
             database.execute("update operations set owner = ?", (f"{os.getpid()} another-boot/1",))
@@ -171,7 +171,7 @@ def test_a_process_whose_number_another_one_has_now_does_not_live(journal):
     [(AFTER, Status.DONE), (BEFORE, Status.FAILED), (CrossConnects({7: 60}), Status.UNKNOWN)],
 )
 def test_a_read_settles_what_was_left_open(journal, found, status):
-    with pytest.raises(KeyboardInterrupt), journal.operation("lab") as operation:
+    with pytest.raises(KeyboardInterrupt), journal.open_operation("lab") as operation:
         journal.store_intent(operation, "ocs1", 0, "memory://ocs1", STEP)
         raise KeyboardInterrupt
     read_back = Snapshot(found, 0.0)
@@ -209,7 +209,7 @@ def test_two_journals_on_one_file_wait_for_one_another(tmp_path):
 
 def test_a_journal_that_cannot_be_written_says_so(journal):
     """A file that nobody may write, for root too: SQLite itself refuses."""
-    with journal.operation("lab") as operation:
+    with journal.open_operation("lab") as operation:
         with journal._engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA query_only=ON")
         with pytest.raises(

@@ -87,7 +87,7 @@ def service(monkeypatch):
 
 def enter(needs=None, **more):
     given = {
-        "file": None, "server": "http://lab", "name": None, "hosts": "model", "runs_dir": None, "wait_s": 9.0,
+        "file": None, "server": "http://lab", "name": None, "hosts_choice": "model", "runs_dir": None, "wait_s": 9.0,
         "really_move": None, "board": None,
     }  # fmt: skip
     return served.lease_served_lab(needs or LabNeeds(), LabOptions(**given | more), "test_x.py::test_it")
@@ -190,7 +190,7 @@ def test_a_heartbeat_goes_on_until_it_is_left_whatever_it_meets():
             third.set()
         raise LeaseDenied("not now")
 
-    with keep_alive(beat, every_s=0.001):
+    with keep_alive(beat, period_s=0.001):
         assert third.wait(60)
     count = len(beats)
     assert threading.active_count() >= 1

@@ -168,7 +168,7 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
 
 def test_a_user_has_eight_runs_that_wait_and_others_have_their_own(service):
     for _ in range(MAX_QUEUED_RUNS):
-        run, _ = service.runs.submit(ANN, "testbed12", "history", REQUEST, key="")
+        run, _ = service.runs.submit(ANN, "testbed12", "history", REQUEST, idempotency_key="")
     with pytest.raises(TooManyRuns, match="8 runs of ann are already waiting: wait for them, or cancel some"):
         service.runs.submit(ANN, "testbed12", "history", REQUEST)
     service.runs.submit(Identity("bob", "viewer"), "testbed12", "history", REQUEST)

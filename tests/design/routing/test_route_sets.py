@@ -113,7 +113,10 @@ def test_parallel_links_carry_alike():
 def test_equal_arguments_give_equal_routes():
     demand = sent("random", 12, seed=1)
     topology = topology_for(demand, 4, matched=False)
-    one, other = balancing.find_balanced_routes(topology, demand, seed=5), balancing.find_balanced_routes(topology, demand, seed=5)
+    one, other = (
+        balancing.find_balanced_routes(topology, demand, seed=5),
+        balancing.find_balanced_routes(topology, demand, seed=5),
+    )
     assert (one.next_edge == other.next_edge).all()
     assert (one.weight == other.weight).all()
 

@@ -23,7 +23,7 @@ def problem(little):
 
 def start_of(annealer):
     objective = annealer.get_objective(1)
-    return Candidate(objective.start(), 1, objective.get_finding(objective.start()))
+    return Candidate(objective.get_start_point(), 1, objective.get_finding(objective.get_start_point()))
 
 
 def test_moves_keep_to_legal_shardings_and_change_whole_classes(problem):

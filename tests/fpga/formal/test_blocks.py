@@ -71,8 +71,8 @@ def assert_proven(proof, reached):
     assert proof.failures == ()
     assert proof.undecided_assertions == ()
     assert proof.is_proven
-    assert proof.unreached == ()
-    assert {name.rpartition(".")[2] for name in proof.reached} == reached
+    assert proof.unreached_covers == ()
+    assert {name.rpartition(".")[2] for name in proof.reached_covers} == reached
 
 
 def test_small_blocks_are_proven(proof_of):

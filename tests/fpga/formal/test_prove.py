@@ -371,9 +371,9 @@ def test_a_budget_that_the_samples_exceed_leaves_the_other_properties_proven():
     """The first run, of all assertions, exceeds the budget; the second leaves out those of the samples."""
     runs = []
 
-    def run(*_, excluded=(), **__):
-        runs.append(excluded)
-        if not excluded:
+    def run(*_, excluded_assertions=(), **__):
+        runs.append(excluded_assertions)
+        if not excluded_assertions:
             raise ToolTimeout
         return replace(sby.NO_FINDINGS, is_proven=True)
 

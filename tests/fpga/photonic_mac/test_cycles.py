@@ -82,6 +82,6 @@ def test_a_layer_that_never_ended_is_reported():
     silent = Trace(*[np.zeros(9, np.bool_)] * 8)
     with pytest.raises(ValueError, match=r"0 layers started, but 0 ended\. Was the run long enough\?"):
         measure_layers(silent)
-    begun = replace(silent, start=np.arange(9) == 0, finished=np.arange(9) == 8)
+    begun = replace(silent, is_start=np.arange(9) == 0, is_finished=np.arange(9) == 8)
     with pytest.raises(ValueError, match="a signal of the run never rose"):
         measure_layers(begun)

@@ -148,7 +148,7 @@ def test_a_tool_leaves_no_process_when_it_ends():
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("starts", "budget"),
-    [("", ""), ("import os; os.fork() and os._exit(os.wait()[1]); os.setpgid(0, 0); ", ", processor_s=60")],
+    [("", ""), ("import os; os.fork() and os._exit(os.wait()[1]); os.setpgid(0, 0); ", ", cpu_limit_s=60")],
     ids=["the tool", "what it started"],
 )
 def test_a_tool_ends_when_its_caller_dies(tmp_path, starts, budget):

@@ -246,7 +246,7 @@ def test_runs_are_counted(clock):
     progress = Progress("x", Patience(), clock)
     assert progress.progress_text == "before the first run"
     for _ in range(3):
-        progress.begin_run(None)
+        progress.begin(None)
     progress.note_count(2)
     assert progress.progress_text == "in run 3, after 2 shots"
 

@@ -308,7 +308,11 @@ def thirteen(tmp_path_factory):
 @pytest.mark.long
 def test_one_way_links_are_patched_proven_and_routed(thirteen):
     wiring, routes = thirteen.design.wiring, thirteen.design.routes
-    assert (wiring.simplex, len(wiring.links), thirteen.brought.verify_report.links_received) == (True, 52, 52)
+    assert (wiring.simplex, len(wiring.links), thirteen.brought.verify_report.links_received) == (
+        True,
+        52,
+        52,
+    )
     pairs = {(link.source.node, link.target.node) for link in wiring.links}
     assert any((target, source) not in pairs for source, target in pairs)
     reached = ping_all(thirteen.fleet, deadline_s=10)

@@ -30,7 +30,9 @@ def test_a_pair_takes_its_weights_and_both_ways_round_carry_half():
 def test_shares_of_an_all_to_all_are_what_the_routes_say():
     random = np.random.default_rng(3)
     topology = find_topology(8, 4)
-    sets = balancing.find_balanced_routes(topology, make_matrix_demand(random.random((8, 8)) * (1 - np.eye(8))))
+    sets = balancing.find_balanced_routes(
+        topology, make_matrix_demand(random.random((8, 8)) * (1 - np.eye(8)))
+    )
     exchange = make_all_to_all("all", 8, (1024,))
     shares = sum_link_shares(make_wiring(topology), sets, exchange, compute_weights(exchange, sets))
     each = (1 - np.eye(8)) / 7
@@ -40,7 +42,7 @@ def test_shares_of_an_all_to_all_are_what_the_routes_say():
 def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
     sets = balancing.find_balanced_routes(RING, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     over = Configuration("ring", (RingOrder(1, (0, 1, 2, 3)),), (1024,))
-    assert compute_weights(over, sets) == ((1.0, *[0.0] * (sets.sets - 1)),)
+    assert compute_weights(over, sets) == ((1.0, *[0.0] * (sets.set_count - 1)),)
     alone = balancing.find_balanced_routes(RING, make_demand(4), max_paths=1)
     shares = sum_link_shares(make_wiring(RING), alone, over, compute_weights(over, alone))
     assert list(shares.values()) == pytest.approx([2 * 3 / 4] * 4)

@@ -154,7 +154,9 @@ def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
 def test_only_the_hosts_that_lack_something_are_named():
     found = list(find_nccl_hosts(fleet_with(FOUND)))
     assert explain_missing_requirements(found) == ""
-    assert "too few GPUs on host b (" in explain_missing_requirements([found[0], replace(found[1], gpus=())])
+    assert "too few GPUs on host b (" in explain_missing_requirements(
+        [found[0], replace(found[1], gpu_names=())]
+    )
     assert explain_missing_requirements([]) == "there are no hosts"
 
 

@@ -156,7 +156,7 @@ def test_the_first_failure_stops_the_others(run):
     assert (ranks.failed_result.rank, ranks.failed_result.exit_code) == (2, 9)
     assert [each.exit_code for each in ranks.results] == [None, None, 9, None]
     # Those that were stopped report what they carried, too.
-    assert all(set(each.counters) == {"nic1", "nic2", "nic3", "nic4"} for each in ranks.results)
+    assert all(set(each.counters_by_nic) == {"nic1", "nic2", "nic3", "nic4"} for each in ranks.results)
     assert ranks.results[0].problem == "stopped, because another rank had failed"
     assert time.monotonic() - begin < 30
 

@@ -159,8 +159,8 @@ def test_a_stop_of_which_only_the_file_could_be_made_holds_too(tmp_path):
 def test_no_host_of_a_stopped_lab_is_configured(testbed12, journal, tmp_path, monkeypatch):
     monkeypatch.setattr(apply, "install", lambda *_arguments: pytest.fail("sent"))
     EmergencyStop(tmp_path, testbed12.name).activate("smoke")
-    part = SimpleNamespace(host="a", command="ip -batch -", text="")
-    with pytest.raises(OperationStopped, match="smoke"), journal.operation(testbed12.name) as operation:
+    part = SimpleNamespace(host="a", install_command="ip -batch -", batch_text="")
+    with pytest.raises(OperationStopped, match="smoke"), journal.open_operation(testbed12.name) as operation:
         apply.install_hosts(testbed12, None, {"a": part}, journal, operation)
     assert states(tmp_path, testbed12) == ("failed", [])
 
@@ -171,5 +171,5 @@ def test_the_events_of_an_operation_give_its_states_again(testbed12, two_steps, 
     journal.record_proof(result.operation, is_proven=True)
     (operation,) = load_operations(tmp_path, testbed12.name)
     held = {(step.device, step.ordinal): step.state for step in operation.steps}
-    assert journal.steps.replay(result.operation) == held
+    assert journal.step_log.replay(result.operation) == held
     assert set(held.values()) == {StepState.VERIFIED}

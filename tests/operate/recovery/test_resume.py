@@ -66,7 +66,7 @@ elif what == "repair":
         other,
         session.plan(other),
         topology_source=TopologySource("repair of epoch 1", None, 1),
-        change=Change("repair", detour=design),
+        change=Change("repair", detour_design=design),
     )
 """
 
@@ -148,12 +148,15 @@ def test_what_waits_for_a_decision_is_not_decided_by_resume(testbed12, memory_sw
 
 
 def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, tmp_path):
-    with journal.operation(testbed12.name) as operation, pytest.raises(OperationRunning, match="is running"):
+    with (
+        journal.open_operation(testbed12.name) as operation,
+        pytest.raises(OperationRunning, match="is running"),
+    ):
         find_unfinished(tmp_path, testbed12, operation)
     with (
-        journal.operation(testbed12.name) as operation,
+        journal.open_operation(testbed12.name) as operation,
         pytest.raises(OperationRunning),
-        journal.operation(testbed12.name, resumed_operation=operation),
+        journal.open_operation(testbed12.name, resumed_operation=operation),
     ):
         pass
 

@@ -18,7 +18,7 @@ PMEM, DMEM = 4096, 64
 OPCODES = {
     "pushi": 0x10, "popi": 0x11, "mathi": 0x12, "seti": 0x13, "synci": 0x14, "waiti": 0x15, "bitwi": 0x16,
     "memri": 0x17, "memwi": 0x18, "regwi": 0x19, "setbi": 0x1A, "loopnz": 0x30, "condj": 0x31, "end": 0x3F,
-    "math": 0x50, "set": 0x51, "sync": 0x52, "read_input": 0x53, "wait": 0x54, "bitw": 0x55, "memr": 0x56,
+    "math": 0x50, "set": 0x51, "sync": 0x52, "read": 0x53, "wait": 0x54, "bitw": 0x55, "memr": 0x56,
     "memw": 0x57, "setb": 0x58,
 }  # fmt: skip
 NAMES = {opcode: name for name, opcode in OPCODES.items()}
@@ -67,7 +67,7 @@ class Channel:
 
     def clock(self, tick, acknowledged):
         """Run one tick; return what takes effect in it, or None."""
-        if self.state == "read_input":
+        if self.state == "read":
             if self.queue:
                 self.held = self.queue.popleft()
                 self.state = "wait"
@@ -321,8 +321,8 @@ def outcome(run):
     """Return events of a run as the reference notes them."""
     writes = [(int(w["port"]), int(w["time"]), w["words"].tolist()[:5]) for w in run.port_writes]
     pins = [(int(p["port"]), int(p["time"]), [int(p["word"]), 0, 0, 0, 0]) for p in run.pin_events]
-    counts = [(int(c["address"]), int(c["time"]), int(c["value"])) for c in run.counts]
-    return by_time(writes), by_time(pins), counts, run.end
+    counts = [(int(c["address"]), int(c["time"]), int(c["value"])) for c in run.counter_events]
+    return by_time(writes), by_time(pins), counts, run.end_tick
 
 
 def same_as_reference(seed):
