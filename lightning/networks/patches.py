@@ -44,7 +44,7 @@ def extract_patches(
 ) -> Array:
     """Return the patches, (n, positions, groups, terms), of `images` (n, channels, height, width), padded with 0.
 
-    `positions` run over the output row by row. `term_count` run over channels of the group, then over rows and columns
+    `positions` run over the output row by row. `terms` run over channels of the group, then over rows and columns
     of the kernel, as in weights of shape (output channels, channels / groups, kh, kw). The result is C-contiguous.
 
     >>> extract_patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]

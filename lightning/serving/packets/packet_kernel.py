@@ -51,8 +51,8 @@ def answer_datagrams(
 
     `arrival_times` (slots, 2) are seconds and nanoseconds. `templates` are the expected header of a request, the
     datagram of an answer, and the datagram of a refusal, all without the fields that vary. `arrays` are
-    `Chain.arrays`. The function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to
-    `scratch`: an image (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
+    `Chain.kernel_arguments`. The function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and
+    to `scratch`: an image (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
     expected_header, answer, refusal = templates
     image, noise_key, scores, score_bytes, counters, clock = scratch

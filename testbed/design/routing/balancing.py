@@ -57,7 +57,7 @@ def find_balanced_routes(
     """Return routes between all nodes, with weights that keep the load of the fullest link low.
 
     AllReduces of the demand are ignored: give the bytes of their rings as pairs. Pairs without demand use the first
-    set. Up to 64 nodes, several `try_count` also try fewer sets, so more paths are never worse. Tries end early within
+    set. Up to 64 nodes, several tries also try fewer sets, so more paths are never worse. Tries end early within
     1 % of the bound. Larger topologies get a single try. Results are deterministic. Raises `TopologyError` for a
     topology that is not connected, and for `max_paths` outside 1 to `MAX_SETS`.
     """

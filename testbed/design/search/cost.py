@@ -44,7 +44,7 @@ _CACHED_BLOCKS_PER_PART = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Paths:
-    """Paths over a topology. Messages alternate between several `set_count` of paths, as on the simulator's fabric.
+    """Paths over a topology. Messages alternate between several sets of paths, as on the simulator's fabric.
 
     In set c, the path from s to t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` holds the
     seconds per byte on each link; parallel links count as one link. `find_strides` returns the strides of the rings of
@@ -120,8 +120,8 @@ def _route_on_circulant(
 class _Rows(NamedTuple):
     """Work in the form for `recurrence.compute_finish_s`.
 
-    Row i is the server or link `numbers[i]` and its `service_s` of seconds. The rows form four runs of given `lengths`.
-    `extra_s` is the time after the last link. `message_count` counts the messages or AllReduces.
+    Row i is the server or link `queue_numbers[i]`, busy for `service_s[i]` seconds. The rows form four runs of given
+    `lengths`. `extra_s` is the time after the last link. `message_count` counts the messages or AllReduces.
     """
 
     queue_numbers: Integers

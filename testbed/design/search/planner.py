@@ -133,9 +133,10 @@ def optimise(
     1. `chains` walk `steps` steps each: in this process, in `workers` processes, or on the workers of a Dask
        `scheduler` ("tcp://..."). With a larger `alpha`, chains accept fewer slower iterations. It counts per ms or,
        with `alpha_per="permille"`, per thousandth of the first strategy's time.
-    2. The best `finalists` (at most three if stage 3 follows) are simulated, also with edges swapped. 3. Annealing by
-    simulation improves the best, see `refine_candidates`, with `polish_work` tasks and messages per step of the
-       chains. It also searches for the number of microbatches, unless `microbatches` is set to another number than 1.
+    2. The best `finalists` (at most three if stage 3 follows) are simulated, also with edges swapped.
+    3. Annealing by simulation improves the best, see `refine_candidates`, with `polish_work` tasks and messages per
+       step of the chains. It also searches for the number of microbatches, unless `microbatches` is set to another
+       number than 1.
 
     The best strategy is then simulated with every possible number of links for pairs, and on the plan's routes unless
     `plan_routes` is false. With 0 steps the result is the first strategy: data parallel, with tables placed so that

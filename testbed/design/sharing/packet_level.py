@@ -36,7 +36,7 @@ class PacketLink:
 
 @dataclass(frozen=True, slots=True)
 class SendingJob:
-    """A job that computes, then sends `packet_count`. Its first iteration begins at `start_s`."""
+    """A job that computes, then sends `packet_count` packets. Its first iteration begins at `start_s`."""
 
     compute_s: float
     packet_count: int

@@ -98,7 +98,7 @@ class Neighbour:
 class KernelState:
     """Forwarding state of one host's kernel. Neighbours are keyed by (interface, address).
 
-    `routes` holds the table `main`. `rules` may look up other `routes_by_table` before `main`.
+    `routes` holds the table `main`. `rules` may look up other tables (`routes_by_table`) before `main`.
     """
 
     interfaces: Mapping[str, Interface]

@@ -92,8 +92,8 @@ class CircuitSwitch:
     """A switch with `degree` circuits of `rate_gbps` from and to each node; circuits that move are dark for `delay_s`.
 
     `allocator` replaces the choice by marginal use, `cost` the price of the switch. With a `domain_size` above 1 each
-    of the `node_count` is a host of `domain_size` GPUs: these are the nodes of the fabric, each with `domain_gbps` to
-    and from its host.
+    of the `node_count` nodes is a host of `domain_size` GPUs: these are the nodes of the fabric, each with
+    `domain_gbps` to and from its host.
     """
 
     node_count: int

@@ -91,9 +91,9 @@ def lower_graph(
 ) -> LoweredGraph:
     """Return the program of one iteration.
 
-    Messages are split into equal `part_count` over as many paths, or by the weights of the fabric. An exchange becomes
-    the bytes that it puts on each link, which move at once; with `splits_by_pair` it becomes a message for each of its
-    transfers. Raise `ValueError` if the fabric has fewer nodes than the graph.
+    Messages are split into `part_count` equal parts over as many paths, or by the weights of the fabric. An exchange
+    becomes the bytes that it puts on each link, which move at once; with `splits_by_pair` it becomes a message for
+    each of its transfers. Raise `ValueError` if the fabric has fewer nodes than the graph.
     """
     if fabric.node_count < graph.node_count:
         raise ValueError(

@@ -156,7 +156,7 @@ def simulate(
     rate up to 1 % longer than its bytes need, so that flows of similar durations end together and rates are computed
     less often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration.
     They are then computed only once for flows that begin or end shortly after each other. A `rounding` or `lag` of 0
-    is exact. Messages are split into `part_count`, which take different paths if the router of the fabric offers
+    is exact. Messages are split into `part_count` parts, which take different paths if the router of the fabric offers
     several. Rates are max-min fair. With `in_proportion` they are the rates of equal windows over FIFO queues (see
     `engine.proportional`).
 

@@ -188,7 +188,7 @@ class MonitorSetting:
 
 @dataclass(frozen=True, slots=True)
 class FlapTest:
-    """A link flap test. Each of its `cycle_count` darkens a port for `off_s`, then lights it for `on_s`."""
+    """A link flap test. Each of its `cycle_count` cycles darkens a port for `off_s`, then lights it for `on_s`."""
 
     off_s: float
     on_s: float

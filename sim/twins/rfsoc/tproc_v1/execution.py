@@ -116,7 +116,7 @@ class Execution:
         )
 
     def _execute_read(self, read_input: ReadInput) -> None:
-        """Execute the instruction `read_input`. Ports 4 to 7 do not exist, and their value is 0."""
+        """Execute the instruction `read`. Ports 4 to 7 do not exist, and their value is 0."""
         row = self._state[machine.PC] * FIELD_COUNT
         channel, half = (
             int(self._decoded_program[row + CHANNEL]),

@@ -103,7 +103,7 @@ class TprocV1:
     def run(self, read_input: ReadInput) -> Run:
         """Execute the program from its beginning. Raise `ProgramError` (see `Processor.run`).
 
-        `read_input` is called at every `read_input` instruction, and may call `collect_events()`.
+        `read_input` is called at every `read` instruction, and may call `collect_events()`.
         """
         from sim.twins.rfsoc.tproc_v1 import compiled
         from sim.twins.rfsoc.tproc_v1.execution import Execution, Limits
