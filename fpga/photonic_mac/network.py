@@ -25,7 +25,7 @@ class Optics:
     """Settings of the photonic core.
 
     The light is delayed by `delay` cycles (0 .. 15) and `shift` samples (0 .. 15). `gain` is in units of 1/256.
-    `compute_noise` adds −3 .. 3 to every sample (triangular, standard deviation 1.58 of 255), generated from `seed`.
+    `noise` adds −3 .. 3 to every sample (triangular, standard deviation 1.58 of 255), generated from `seed`.
     `sparsity` sets a product to 0 if a factor is 0, regardless of noise.
     """
 

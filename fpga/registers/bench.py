@@ -76,7 +76,7 @@ async def targets_can_be_read_back(dut):
 async def counts_begin_at_zero(dut):
     datapath = await driver(dut)
     await bridge(datapath.load)(PROGRAM)
-    read = await bridge(datapath.list_counts)()
+    read = await bridge(datapath.counts)()
     assert sorted(read) == [{counts}]
     assert not (await bridge(datapath.status)()).saturated
 

@@ -1,7 +1,7 @@
 """Driver of the smartNIC on a board: its settings, models and counters, through `fpga.smartnic.registers`.
 
     nic = SmartNicDriver(open_bus("pynq://0xA0000000"))
-    nic.configure(Settings(address="10.77.0.2"), base=buffer.physical_address)
+    nic.configure(Settings(address="10.77.0.2"), memory_base=buffer.physical_address)
     nic.load(program, write_memory)
 
 `write_memory(offset, data)` puts bytes into the board's memory, `offset` bytes after `base`, and returns when the

@@ -24,7 +24,7 @@ def compute_scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
 
 
 def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
-    """Return the sums of every layer plus its biases; with `wrap`, sums wrap first.
+    """Return the sums of every layer plus its biases; with `wraps_sums`, sums wrap first.
 
     Raise ValueError for an image of another size or type.
     """

@@ -5,7 +5,7 @@
     nic.send(frame)
     nic.run_until_idle()
     for cycle, frame in nic.receive(): ...
-    nic.counters()["answered"]
+    nic.read_counters()["answered"]
 
 The loop over cycles is in `harness.cpp`: a call runs millions of cycles. Time in the NIC is in cycles; it passes while
 a method runs it, and stands still in between.

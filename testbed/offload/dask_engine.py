@@ -80,9 +80,9 @@ def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
     """Run a stage on a worker. Return its result, or (`USER_ERROR_TAG`, error)."""
     from distributed import get_worker
 
-    plugin = get_worker().plugins[name]
+    plugin: StageWorker = get_worker().plugins[name]
     try:
-        return convert_to_arrays(plugin.runner.run(stage, payload, epoch))
+        return convert_to_arrays(plugin.runner.run_stage(stage, payload, epoch))
     except Exception as error:  # noqa: BLE001 - the trainer raises it; Dask would retry
         return USER_ERROR_TAG, make_picklable_error(error)
 

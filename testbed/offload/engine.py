@@ -28,7 +28,7 @@ class Engine(Protocol):
         ...
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
-        """Submit a stage (see `Runner.run`), and return the future of its result."""
+        """Submit a stage (see `Runner.run_stage`), and return the future of its result."""
         ...
 
     def read_cpu_ns(self) -> int:

@@ -94,7 +94,6 @@ def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
     return [value for _, batch in feed for value in batch], feed.counts
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("candidate", ["p1", "p2", "p3"])
 def test_each_candidate_prepares_half_on_workers(pool, candidate):
     engine, runner = opened(pool, double)
@@ -107,8 +106,6 @@ def test_each_candidate_prepares_half_on_workers(pool, candidate):
     assert (counts.lost_count, counts.taken_back_count) == (0, 0)
 
 
-@pytest.mark.long
-@pytest.mark.long
 def test_an_error_of_the_transform_comes_from_the_worker(pool):
     def fails(_number):
         raise ValueError("a broken element")
@@ -469,7 +466,6 @@ def test_turns_by_weight():
         WeightedRotation({"a": 0})
 
 
-@pytest.mark.long
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.socket

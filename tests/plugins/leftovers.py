@@ -3,7 +3,7 @@
 `python leftovers.py COMMAND` looks once for all that a command runs: of lanes side by side none knows what is whose.
 Other suites and labs may run on the machine. A process is ours if it inherited the token of this run; a namespace or a
 mount is left behind if it is new and no process lives in it. A directory `lightbed-PID-...` in memory is left behind if
-that process has ended.
+that process has ended, another file in memory if no process maps it (PostgreSQL keeps such files).
 """
 
 from __future__ import annotations
@@ -73,6 +73,16 @@ def _is_used_by_its_process(name: str) -> bool:
     return match is not None and Path("/proc", match[1]).exists()
 
 
+def _find_mapped_files() -> set[str]:
+    """Return the files in memory that a process maps."""
+    files = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                files.update(re.findall(r"(/dev/shm/\S+)$", (entry / "maps").read_text(), re.MULTILINE))
+    return files
+
+
 def take_inventory() -> set[str]:
     """Return what a run may leave behind: namespaces, mounts, untracked files, entries of folders, device nodes."""
     in_use = _find_namespaces_in_use()
@@ -93,11 +103,12 @@ def take_inventory() -> set[str]:
     # Sources are what somebody writes while the suite runs.
     untracked = (line[3:] for line in status.stdout.splitlines() if line.startswith("??"))
     things.update(f"file {path}" for path in untracked if not path.endswith((".py", ".md")))
+    ignored_paths = _ALLOWED | _find_mapped_files()
     for folder in _FOLDERS:
         things.update(
             f"file {path}"
             for path in folder.iterdir()
-            if str(path) not in _ALLOWED and not _is_used_by_its_process(path.name)
+            if str(path) not in ignored_paths and not _is_used_by_its_process(path.name)
         )
     for device in _DEVICES:
         with suppress(OSError):

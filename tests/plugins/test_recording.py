@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -89,6 +90,17 @@ def test_an_inventory_sees_new_files_and_nothing_twice(tmp_path, monkeypatch):
     before = leftovers.take_inventory()
     (tmp_path / "left").touch()
     assert f"file {tmp_path / 'left'}" in leftovers.take_inventory() - before
+
+
+def test_a_file_in_memory_is_left_behind_only_once_no_process_maps_it():
+    path = Path("/dev/shm") / f"test-{os.getpid()}"
+    path.write_bytes(bytes(4096))
+    try:
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+            assert f"file {path}" not in leftovers.take_inventory()
+        assert f"file {path}" in leftovers.take_inventory()
+    finally:
+        path.unlink()
 
 
 @pytest.mark.long

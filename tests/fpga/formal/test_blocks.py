@@ -55,7 +55,7 @@ def missed_of(prover):
             depth=depth,
             budget_s=3000,
             is_bounded=True,
-            excluded=others,
+            excluded_assertions=others,
         )
         failed = {failure.name for failure in outcome.failures}
         return [

@@ -30,8 +30,8 @@ def looked_at(weak, bright_blocks):
 def test_the_planted_weak_layer_is_found(planted, other, looked_at):
     found = looked_at(planted)
     assert found.exact_accuracy == 1
-    assert [each.layer for each in found.layers] == ["fc1", "fc2"]
-    losses = {each.layer: each.loss for each in found.layers}
+    assert [each.layer for each in found.layer_losses] == ["fc1", "fc2"]
+    losses = {each.layer: each.loss for each in found.layer_losses}
     assert found.most_sensitive_layer.layer == planted
     assert losses[planted] > 20
     assert losses[other] < losses[planted] / 5
