@@ -172,7 +172,7 @@ _silence: ContextVar[Silence | None] = ContextVar("silence", default=None)
 
 
 def make_answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
-    """Return the deadline of an answer: `timeout_s` from now, or earlier inside `Silence.watch`.
+    """Return the deadline of an answer: `timeout_s` from now, or earlier inside `Silence.limit_waits`.
 
     A query that may take longer than the limit of the silence gets its full time.
     """
@@ -190,7 +190,7 @@ def split_deadline(deadline: Deadline) -> Iterator[Deadline]:
 
 
 def record_answer() -> None:
-    """Record that the device has answered, inside `Silence.watch`."""
+    """Record that the device has answered, inside `Silence.limit_waits`."""
     silence = _silence.get()
     if silence is not None:
         silence.record_answer()

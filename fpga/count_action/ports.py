@@ -1,8 +1,8 @@
 """The ports of a datapath, in one order for every simulator, the RTL and the register map.
 
-A run is two arrays of 64-bit words, inputs and outputs, with one row per cycle. A port of `width` bits takes `words`
-columns, least significant word first. Outputs are sampled in the cycle in which the inputs are applied, just before
-the clock edge. Every simulator uses exactly these arrays, so that they can be compared byte by byte.
+A run is two arrays of 64-bit words, inputs and outputs, with one row per cycle. A port of `width` bits takes
+`word_count` columns, least significant word first. Outputs are sampled in the cycle in which the inputs are applied,
+just before the clock edge. Every simulator uses exactly these arrays, so that they can be compared byte by byte.
 """
 
 from __future__ import annotations

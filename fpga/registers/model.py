@@ -1,6 +1,6 @@
 """Registers of a datapath: names, byte offsets, widths, access and reset values.
 
-A register is one 32-bit word, or a row of words (`words` > 1) at consecutive addresses. The SystemRDL text, the
+A register is one 32-bit word, or a row of words (`word_count` > 1) at consecutive addresses. The SystemRDL text, the
 Markdown page, the JSON for drivers in other languages, the AXI4-Lite top and the simulated register file are all
 generated from this table, the only source of offsets.
 """

@@ -4,8 +4,8 @@
     nic.configure(Settings(address="10.77.0.2"), memory_base=buffer.physical_address)
     nic.load(program, write_memory)
 
-`write_memory(offset, data)` puts bytes into the board's memory, `offset` bytes after `base`, and returns when the
-smartNIC would read them.
+`write_memory(offset, data)` puts bytes into the board's memory, `offset` bytes after `memory_base`, and returns when
+the smartNIC would read them.
 """
 
 from __future__ import annotations

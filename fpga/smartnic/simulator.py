@@ -44,7 +44,7 @@ SIGNAL_NAMES = (
     "start", "heading", "sending", "open", "partial_valid", "result_valid", "busy", "rx_valid", "rx_ready", "rx_last",
     "tx_valid", "tx_ready", "tx_last",
 )  # fmt: skip
-"""Signals of a trace, apart from `layer`."""
+"""Signals of a trace, apart from `layer_numbers`."""
 MAX_FRAME_BYTES = 9216
 MEMORY_WORDS = 1 << 18
 IDLE_LIMIT_CYCLES = 50_000_000

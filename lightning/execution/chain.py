@@ -1,7 +1,7 @@
 """Chains of dense layers as one compiled function from bytes to scores, at least as fast as the light.
 
     chain = Chain(model, noise=Noise(), seed=1)
-    chain.answer_one(pixels, key, scores)          # for serving: no checks, no lock, nothing compiled
+    chain.compute_scores(pixels, key, scores)      # for serving: no checks, no lock, nothing compiled
 
 For every image, integers and noise equal those of the interpreter. Tests compare the two.
 """
@@ -70,7 +70,7 @@ class Chain:
         self.output_count = dense_chain.layers[-1].weights.shape[1]
         self.tail_nodes = dense_chain.tail_nodes
         self.kernel: Callable[..., None] = write_answers
-        """The compiled function `kernel(raw, keys, *arrays, out, counters)`."""
+        """The compiled function `kernel(raw, keys, *kernel_arguments, out, counters)`."""
         self._tail_input = dense_chain.tail_nodes[0].inputs[0] if dense_chain.tail_nodes else ""
         self.kernel_arguments = (
             compute_byte_activations(

@@ -182,7 +182,7 @@ class SweepLike(Protocol):
 def transfer_curves(sweeps: Mapping[int, SweepLike], device: DeviceIdentity) -> Plot:
     """Plot the levels of every swept modulator with its sin² curve, and residuals in per cent of its swing.
 
-    `sweeps` maps modulators to sweeps, like the results of `transfer.sweep_all` and `load_sweeps`.
+    `sweeps` maps modulators to sweeps, like the results of `transfer.sweep_modulators` and `load_sweeps`.
     """
     figure = make_figure(7.2, 5.2)
     upper_axes, lower_axes = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))

@@ -119,11 +119,11 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
 
 @dataclass(frozen=True)
 class _Tables:
-    """The layers of all networks in sequence. `first[m]` is the first layer of network m.
+    """The layers of all networks in sequence. `first_layers[m]` is the first layer of network m.
 
-    Layer l has `count[l]` pieces of `length[l]` products and waits for `predecessor_counts[l]` layers. The layers
-    `successors[successor_offsets[l]:successor_offsets[l + 1]]` wait for layer l. They are numbered
-    within the network.
+    Layer l has `piece_counts[l]` pieces of `piece_lengths[l]` products and waits for `predecessor_counts[l]` layers.
+    The layers `successors[successor_offsets[l]:successor_offsets[l + 1]]` wait for layer l. They are numbered within
+    the network.
     """
 
     first_layers: NDArray[np.int64]

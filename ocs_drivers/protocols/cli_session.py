@@ -47,9 +47,9 @@ class CliSession(TransportSession):
     """Commands and replies at a prompt; several threads may share it.
 
     A reply is the text between the echo of the command and the next prompt. Set `has_echo` to False for a device
-    that does not echo commands. Lines that match `unsolicited`, and all lines outside a reply (banners included),
-    become events; a group `kind` in the pattern gives the event its kind. If the device pages long output, `pager`
-    matches the text at the end of a page.
+    that does not echo commands. Lines that match `unsolicited_pattern`, and all lines outside a reply (banners
+    included), become events; a group `kind` in the pattern gives the event its kind. If the device pages long output,
+    `pager_prompt` matches the text at the end of a page.
 
     A lock is held over each exchange, and any failure of an exchange closes the connection. Some devices silently drop
     idle connections: after `idle_limit_s` without an exchange, the next exchange makes a new connection.

@@ -146,7 +146,7 @@ def make_basic_authorization(credentials: Credentials) -> tuple[str, str]:
 
 
 class HttpConnection:
-    """Client side of one connection. For each request, call `request`, then `feed` until it returns a reply."""
+    """Client side of one connection. For each request, call `encode_request`, then `feed` until it returns a reply."""
 
     def __init__(self, *, longest_body_bytes: int = LONGEST_BODY_BYTES) -> None:
         h11 = _import_h11()

@@ -1,7 +1,7 @@
 """The pytest plugin behind `python -m ocs_drivers.testing`: options, the switch, and the record.
 
 The record is a JSON document with the switch, the result of each test, and a SHA-256 over its content. With
-`sign_with`, an OpenSSH private key, a signature is written next to it (`FILE.sig`, namespace `lightbed-conformance`).
+`--sign-with`, an OpenSSH private key, a signature is written next to it (`FILE.sig`, namespace `lightbed-conformance`).
 Check it with the public key:
 
     ssh-keygen -Y verify -f allowed_signers -I lab -n lightbed-conformance -s FILE.sig < FILE

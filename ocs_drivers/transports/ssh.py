@@ -180,7 +180,7 @@ class _Inbox:
 class SshTransport:
     """A shell with a terminal on the device at `host`.
 
-    `key` is a private key file without a passphrase, which is tried before the password. Raises `Unsupported` if
+    `key_file` is a private key without a passphrase, which is tried before the password. Raises `Unsupported` if
     asyncssh is not installed.
     """
 

@@ -1,12 +1,12 @@
 """The fence before devices: it refuses every write under a lease that has ended, also from a suspended process.
 
     with hold_fence(database, lab.name, parts) as fence:  # the lease of --lease, or an implicit one
-        with fence.sending():                             # holds a lock that the end of the lease needs
+        with fence.guard_sending():                       # holds a lock that the end of the lease needs
             ... write to the device ...
 
-While a process is suspended inside `sending`, its lease cannot end and its parts cannot be granted again. A process
-that is suspended elsewhere may find that its lease has ended, and then the fence refuses its writes. The operation
-itself sends the heartbeat before each write, so the lease lasts only while its steps continue.
+While a process is suspended inside `guard_sending`, its lease cannot end and its parts cannot be granted again. A
+process that is suspended elsewhere may find that its lease has ended, and then the fence refuses its writes. The
+operation itself sends the heartbeat before each write, so the lease lasts only while its steps continue.
 """
 
 from __future__ import annotations

@@ -414,10 +414,10 @@ class Watch:
         robot, device = self.bench.robot, self.bench.device
         waiting = [number for number, event in self.last.items() if event == "queued"]
         assert [job.number for job in robot.queue if job.state == "queued"] == waiting
-        assert (robot.running is None) or self.last[robot.running.number] in ("running", "jammed")
+        assert (robot.running_job is None) or self.last[robot.running_job.number] in ("running", "jammed")
         assert device.lit_connections.items() <= device.matrix.connections.items()
-        if robot.running is not None:
-            assert robot.running.pair[0] not in device.lit_connections
+        if robot.running_job is not None:
+            assert robot.running_job.pair[0] not in device.lit_connections
         elif not robot._gripped_inputs:
             assert device.lit_connections == device.matrix.connections
         assert self.begun == sorted(self.begun)

@@ -289,7 +289,7 @@ def _find_register_errors(module: Module, count: Count) -> Diagnostics:
         )
         if action is None or not _is_stored(module, action, count, operand):
             message = f"no action stores `{count.name}_{name}`, which {quote(count.name)} needs to choose"
-            yield make_diagnostic(count.location, message, "Use arbitration.make_next_numbers.")
+            yield make_diagnostic(count.location, message, "Use arbitration.make_next_values.")
 
 
 def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -> bool:

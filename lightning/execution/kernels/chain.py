@@ -1,9 +1,9 @@
 """A chain of dense layers from bytes to scores, as machine code.
 
-`table` has one row per layer with the columns `ROWS`, `TERMS`, ..., `SIGNED`. They are the numbers of rows and terms;
-the offsets of the layer's values, pointers (-1: dense) and rows in the arrays of all layers; and whether the layer is
-rectified and signed. `steps` are the input scales. `noise` holds the law, the mean, and the coefficients of the
-variance, divided by the number of averaged readouts.
+`layer_table` has one row per layer with the columns `ROWS`, `TERMS`, ..., `SIGNED`. They are the numbers of rows and
+terms; the offsets of the layer's values, pointers (-1: dense) and rows in the arrays of all layers; and whether the
+layer is rectified and signed. `steps` are the input scales. `noise` holds the law, the mean, and the coefficients of
+the variance, divided by the number of averaged readouts.
 
 `write_answers_in_lanes` computes many images at a time. Each image is a lane of the processor's vectors. A nonzero
 weight is multiplied by the activations of `LANE_COUNT` images at once, in unsigned 16 bits. A product before its
@@ -41,7 +41,7 @@ ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
 NO_NOISE, CONSTANT, VARYING, PER_OUTPUT = map(int, NoiseLaw)
 CLIPPED_ACTIVATIONS, WRAPPED_SUMS = range(2)
 IS_PUBLISHED, WRAPS_SUMS, NORMALISES_LAST, SCALES_PERFECTLY = 1, 2, 4, 8
-"""Bits of `rules`."""
+"""Bits of `flags`."""
 _CONSTANT = "Array({}, {}, 'C', readonly=True)"
 _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
@@ -63,7 +63,7 @@ def look_up_activations(
 
 @compile_kernel()
 def select_weights(layer_entry: Array, values: Array, pointers: Array, row_indices: Array) -> Any:
-    """Return the values, pointers and row_indices of one layer, as in `sums`."""
+    """Return the values, pointers and row indices of one layer, as in `sums`."""
     value_start, pointer_start = layer_entry[VALUES], layer_entry[POINTERS]
     if pointer_start < 0:
         return (

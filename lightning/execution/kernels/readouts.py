@@ -1,6 +1,7 @@
 """Light and noise of each readout of the schedule. Machine code.
 
-`vectors` are (positions, groups, terms). `sizes`, `order` and `signs` are those of `noisy.OrderedReadouts`.
+`vectors` are (positions, groups, terms). `weight_magnitudes`, `term_indices` and `signs` are those of
+`noisy.OrderedReadouts`.
 """
 
 from __future__ import annotations

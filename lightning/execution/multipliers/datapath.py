@@ -1,8 +1,8 @@
 """Sums computed by a count-action datapath in a simulator or on a board, through `fpga.Datapath` and its registers.
 
 The datapath (`photonic_dot` of the library) sends both operands of sixteen products at once, and sums the returned
-products. The host simulates the light between the converters: `light` maps the magnitudes at the converters to detector
-values. The host also applies the signs.
+products. The host simulates the light between the converters: `light_model` maps the magnitudes at the converters to
+detector values. The host also applies the signs.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Monitor:
     """Periodic check of the reference products while a device is in use.
 
     Call `inspect` between measurements. It measures at the first call and then every `interval_s`. It raises
-    `StaleCalibration` if the device has drifted. `last` is the newest result.
+    `StaleCalibration` if the device has drifted. `last_drift` is the newest result.
     """
 
     def __init__(

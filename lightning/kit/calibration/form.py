@@ -41,7 +41,7 @@ MAX_CURVATURE_SHARE = 0.25
 OPERAND_TOLERANCE = 1e-6
 """Tolerance of operands. They are stored with nine digits."""
 MIN_OPENING = 0.09
-"""Slightly below `encoder.MIN_RANGE`, to allow for rounding."""
+"""Slightly below `encoder.MIN_RANGE_SHARE`, to allow for rounding."""
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:

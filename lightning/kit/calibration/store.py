@@ -1,7 +1,7 @@
 """Calibration files: one per device, in the user's data folder.
 
-The folder is the argument `find_folder`, else `$LIGHTBED_CALIBRATIONS`, else `lightbed/calibrations` in the data folder
-of the XDG base directory specification (`$XDG_DATA_HOME`, by default `~/.local/share`).
+The folder is the argument `chosen_folder` of `find_folder`, else `$LIGHTBED_CALIBRATIONS`, else `lightbed/calibrations`
+in the data folder of the XDG base directory specification (`$XDG_DATA_HOME`, by default `~/.local/share`).
 """
 
 from __future__ import annotations

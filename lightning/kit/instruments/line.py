@@ -13,7 +13,7 @@ will do.
         ├── UnreadableReply    the reply does not fit the query
         ├── InstrumentRefused  the instrument reports an error in its queue
         ├── WrongInstrument    another instrument is at the address
-        └── NotAsSet           a setting reads back another value, or did not settle
+        └── SettingMismatch    a setting reads back another value, or did not settle
 
 The first three errors close the connection, which drops a late reply. The next use connects again.
 """

@@ -147,7 +147,7 @@ def write_big_endian(words: Array, answer: Array, start: Any) -> None:
 
 @compile_kernel()
 def record_request(replay_cache: Array, peer: Any, request_number: Any) -> bool:
-    """Return whether a request is in the cache, and store it, like `ReplayCache.note_request`."""
+    """Return whether a request is in the cache, and store it, like `ReplayCache.record_request`."""
     cache_slot = (peer * np.uint64(PEER_FACTOR) + request_number * np.uint64(REQUEST_FACTOR)) >> np.uint64(
         HASH_SHIFT
     )

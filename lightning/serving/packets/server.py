@@ -38,11 +38,11 @@ class DatagramServer:
         with DatagramServer(repository, port=9000) as server:
             server.address, server.counts()
 
-    An HTTP server may share the `repository`. Without `fast_path` every datagram goes through Python, with the same
-    results. `memory` is the receive buffer of the socket in bytes. With `realtime` the thread has priority over other
-    programs and ordinary kernel threads (SCHED_FIFO, sched(7)), but other threads of this process can still hold the
-    global interpreter lock. Raise `ServingError` if the port is in use. `start` raises it if real-time priority is not
-    permitted.
+    An HTTP server may share the `repository`. Without `is_fast_path_enabled` every datagram goes through Python, with
+    the same results. `buffer_bytes` is the size of the socket's receive buffer. With `realtime` the thread has priority
+    over other programs and ordinary kernel threads (SCHED_FIFO, sched(7)), but other threads of this process can still
+    hold the global interpreter lock. Raise `ServingError` if the port is in use. `start` raises it if real-time
+    priority is not permitted.
     """
 
     def __init__(

@@ -35,7 +35,10 @@ MAX_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
-    """A device with `banks` switches of size 1x`channels`, with the `commands` of its make. Call `open` first."""
+    """A device with `bank_count` switches of size 1 x `channel_count`, and the `commands` of its make.
+
+    Call `open` first.
+    """
 
     _session: ScpiSession
     poll_s = 0.1

@@ -56,7 +56,7 @@ class CircuitTable:
         *,
         awaited_pairs: Collection[Pair] = (),
     ) -> Snapshot:
-        """Return the connected pairs, without `awaited_pairs` pairs whose mirrors still move.
+        """Return the connected pairs, without those of `awaited_pairs` whose mirrors still move.
 
         Two-way circuits are tied.
         """

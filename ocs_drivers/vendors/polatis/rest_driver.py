@@ -124,8 +124,8 @@ class RestconfSession(HttpSession):
 class PolatisRest(SwitchDriver):
     """Driver of one Polatis over RESTCONF, on any transport. Call `open` first.
 
-    `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write. `media` is the format
-    of requests; answers may have either format.
+    `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write. `encoding` is the
+    format of requests; answers may have either format.
     """
 
     _session: RestconfSession

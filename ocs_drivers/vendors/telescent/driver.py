@@ -243,8 +243,8 @@ class TelescentCli(SwitchDriver):
         """Send one command.
 
         If the connection breaks during a command that moves the robot, the device may have received the command. If the
-        device refuses the second move of a removal, the first move has started. In both cases this sets `uncertainty`.
-        Raise `ConnectionLost` if the connection breaks before a command that moves the robot.
+        device refuses the second move of a removal, the first move has started. In both cases this sets
+        `uncertain_move_error`. Raise `ConnectionLost` if the connection breaks before a command that moves the robot.
         """
         move = self._move
         try:
@@ -269,7 +269,7 @@ class TelescentCli(SwitchDriver):
         return self._read_after_outage(), None
 
     def _yield_pauses(self) -> Iterator[float]:
-        """Return equal pauses between reads, because a robot is always slow."""
+        """Yield equal pauses between reads, because a robot is always slow."""
         return repeat(self.poll_s)
 
     def _is_moving(self, step: Step, snapshot: Snapshot) -> bool:

@@ -1,7 +1,7 @@
 """The event loop: every change of a rate is an event, and rates are constant between events.
 
 This makes fair, weighted and priority sharing exact. The rising weight of MLTCP is approximated as constant over
-`1 / steps` of a job's traffic.
+`1 / weight_step_count` of a job's traffic.
 """
 
 from __future__ import annotations

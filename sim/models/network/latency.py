@@ -5,12 +5,12 @@ the reference (FlexNetPacket, commit 461b21f), read from its source before any c
 
 | constant | value | source and meaning |
 |---|---|---|
-| `link_s` | 1 us | `-rttrack 1000 -rttnet 1000`, `-rtt 1000`: ns of every link's pipe, one way |
+| `link_delay_s` | 1 us | `-rttrack 1000 -rttnet 1000`, `-rtt 1000`: ns of every link's pipe, one way |
 | `packet_bytes` | 8,936 | `DEFAULT_PACKET_SIZE - DEFAULT_HEADER_SIZE`; headers take no time, packets are full |
-| `handshakes` | 1 | every message is a new connection, which waits for the reply to its SYN |
+| `handshake_count` | 1 | every message is a new connection, which waits for the reply to its SYN |
 | acknowledgement | one way back | a message ends when its sender has the acknowledgement of the last packet |
-| `relay_s` | 0 | a host that forwards is a queue and a pipe, like a switch |
-| `single_round_bytes` | 9,000 | an AllReduce of fewer bytes per member is one exchange of 2(g-1)/g of them |
+| `relay_delay_s` | 0 | a host that forwards is a queue and a pipe, like a switch |
+| `max_single_round_bytes` | 9,000 | an AllReduce of fewer bytes per member is one exchange of 2(g-1)/g of them |
 
 The window of that simulator starts at 100 packets, 893,600 bytes, and grows from there. At 100 Gbit/s and a round trip
 of 12 us (six links each way), 150,000 bytes fill the path. No window limits a flow, so windows are not modelled here.

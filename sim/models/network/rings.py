@@ -89,8 +89,8 @@ class RingTraffic:
 def compute_allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
     """Return the time until the last of concurrent rings ends; 0 without rings.
 
-    The data takes `transfer_times_s`. Each step of a ring adds the flight over its longest path, and the software
-    overhead of all rings that its busiest member serves.
+    The data takes `compute_transfer_times_s`. Each step of a ring adds the flight over its longest path, and the
+    software overhead of all rings that its busiest member serves.
 
     By hand: two hosts, 1 MB, a link each way at 1000 Mbit/s: each host sends 1 MB, which takes 8 ms.
 

@@ -142,8 +142,9 @@ class Frame:
     the same circuit. The public driver relies on this: it connects without checking the current circuit, and waits
     until the circuit is allocated and locked. A port without a circuit is locked only by the fault `lock_port`.
 
-    With `simplex_unlock`, `queue_removal` needs only one direction of a port unlocked. With `unallocates_queued`,
-    `queue_removal` accepts a circuit that is still queued: the arm first makes the circuit, then removes it.
+    With `allows_simplex_unlock`, `queue_removal` needs only one direction of a port unlocked. With
+    `unallocates_queued_circuits`, it accepts a circuit that is still queued: the arm first makes the circuit, then
+    removes it.
     """
 
     def __init__(
@@ -217,8 +218,8 @@ class Frame:
     def queue_removal(self, port: int, user: str) -> None:
         """Queue a move that removes the circuit of an input or output, if it has one.
 
-        Raise `CommandError` if the port is locked, or the arm is jammed or disabled. Unless `unallocates_queued`, also
-        raise it if the connect is still queued.
+        Raise `CommandError` if the port is locked, or the arm is jammed or disabled. Without
+        `unallocates_queued_circuits`, also raise it if the connect is still queued.
         """
         pair = self._find_circuit(port)
         if pair is None:
@@ -234,7 +235,7 @@ class Frame:
     def _find_circuit(self, port: int) -> Pair | None:
         """Return the circuit that an input or output will have after all queued jobs, or None.
 
-        Unless `unallocates_queued`, raise `CommandError` if that circuit is still queued.
+        Without `unallocates_queued_circuits`, raise `CommandError` if that circuit is still queued.
         """
         jobs = [job for job in self.robot.queue if port in job.pair]
         if not jobs:

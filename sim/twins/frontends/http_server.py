@@ -108,10 +108,11 @@ class Route:
 class HttpServer:
     """A server that authenticates each request, and answers it with the handler of its route.
 
-    `accounts` maps users to passwords for Basic authentication; None disables authentication. Users in `read_only`
-    get status 403 for methods other than GET, HEAD and OPTIONS. With a `cookie` name, a login returns a session cookie,
-    which replaces the password in later requests. After `expire_sessions`, a request with an old cookie gets status
-    401, even if it has a valid password. Vendors do not document this; the assumption is the hardest case for a client.
+    `accounts` maps users to passwords for Basic authentication; None disables authentication. Users in
+    `read_only_users` get status 403 for methods other than GET, HEAD and OPTIONS. With a `cookie_name`, a login returns
+    a session cookie, which replaces the password in later requests. After `expire_sessions`, a request with an old
+    cookie gets status 401, even if it has a valid password. Vendors do not document this; the assumption is the hardest
+    case for a client.
     """
 
     def __init__(

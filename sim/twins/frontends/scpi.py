@@ -98,7 +98,7 @@ class ErrorQueue:
 
 
 class LineReader:
-    """Splits a byte stream into lines. Any of the bytes `ends` ends a line. Chunks of the stream may have any size."""
+    """Splits a byte stream into lines. Any of `line_end_bytes` ends a line. Chunks of the stream may have any size."""
 
     def __init__(self, line_end_bytes: bytes) -> None:
         self._line_end_pattern = re.compile(b"[" + re.escape(line_end_bytes) + b"]")

@@ -195,8 +195,8 @@ class Tl1Frontend(ABC):
     """State that all TL1 sessions of one switch share: account, idle timeout, and numbering of reports.
 
     `account` is (user, password). `idle_timeout_s` is a time on the device's clock; 0 disables it. Answers of more than
-    `page_rows` lines are split into pages; 0 disables pages. With `own_reports`, a session also gets reports of its own
-    changes.
+    `page_rows` lines are split into pages; 0 disables pages. With `sends_own_reports`, a session also gets reports of
+    its own changes.
     """
 
     framing: ClassVar[Framing] = Framing()
@@ -323,7 +323,8 @@ class Tl1Frontend(ABC):
     def report_changes(self, change: Change, verbs: tuple[str, str], event: str = "REPT DBCHG") -> None:
         """Report a change to all logged-in sessions that are not silenced.
 
-        `verbs` are the commands that remove and add a circuit. Without `own_reports`, skip the author of the change.
+        `verbs` are the commands that remove and add a circuit. Without `sends_own_reports`, skip the
+        author of the change.
         """
         author = None if self._sends_own_reports else _author.get()
         listening_sessions = (

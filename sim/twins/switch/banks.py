@@ -60,7 +60,7 @@ class BankDevice(SwitchDevice):
     def change_connections(
         self, connections: Connections, *, is_full_configuration: bool = False
     ) -> asyncio.Task[None] | None:
-        """Call `SwitchDevice.change`. Raise `MatrixRefusal` if a bank would get an output of another bank."""
+        """Call the method of `SwitchDevice`. Raise `MatrixRefusal` if a bank would get an output of another bank."""
         for source, output in connections.items():
             if not self.get_output(source, 1) <= output <= self.get_output(source, self.channel_count):
                 raise MatrixRefusal(Reason.WRONG_SIDE, output)

@@ -100,7 +100,7 @@ class Matrix:
     ) -> Connections:
         """Return the connections after connecting the n-th of `inputs` to the n-th of `outputs`, for every n.
 
-        If another connection uses one of these ports, `when_occupied="replace"` removes it, and `"reject"` raises
+        If another connection uses one of these ports, `occupied_policy="replace"` removes it, and `"reject"` raises
         `MatrixRefusal`. None selects the rule of this switch. An unusable or repeated port raises `MatrixRefusal`, too.
         """
         added_connections = self._make_connections(inputs, outputs)

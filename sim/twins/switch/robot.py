@@ -2,7 +2,7 @@
 
 Clients of a robotic patch panel submit jobs. The arm executes them in order of submission and moves one fibre at a
 time. A move takes minutes, and the arm may jam. The panel itself is a `SwitchDevice` with a switching time of zero
-(`TwinSettings.patch_panel`).
+(`TwinSettings.make_patch_panel`).
 
     queued -> running -> done | failed       a move; the fibre is dark while the arm holds it
     queued -> skipped                        there is nothing to change

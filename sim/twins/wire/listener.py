@@ -147,7 +147,7 @@ class SocketListener(ABC):
 
 
 class Listener(SocketListener):
-    """Listener that runs `client` for every connection to `sock`."""
+    """Listener that runs `client_handler` for every connection to `sock`."""
 
     def __init__(self, sock: socket.socket, client_handler: ClientHandler) -> None:
         super().__init__(sock)

@@ -34,7 +34,7 @@ ClientHandler = Callable[[Reader, Writer], Awaitable[None]]
 
 
 class SerialLine:
-    """Listener that runs `client` on a pseudo terminal, with the interface of a `Listener`.
+    """Listener that runs `client_handler` on a pseudo terminal, with the interface of a `Listener`.
 
     A serial line has no connections. One session lasts as long as the line, even if several processes open the line in
     turn. Every byte takes 10/`baud` seconds of `clock`, in both directions.

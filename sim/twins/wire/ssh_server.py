@@ -78,7 +78,7 @@ class ShellWriter:
 
 
 class _Session(asyncssh.SSHServerSession[bytes]):
-    """One SSH session: a shell that `client` serves, or one command that `execution` runs.
+    """One SSH session: a shell that `client_handler` serves, or one command that `command_handler` runs.
 
     With `ends_connection`, the connection ends with the session.
     """
@@ -172,10 +172,10 @@ class _Account(asyncssh.SSHServer):
 
 
 class SshServer(SocketListener):
-    """Listener that runs `client` for every shell on `sock`, and `execution` for every single command.
+    """Listener that runs `client_handler` for every shell on `sock`, and `command_handler` for every single command.
 
-    Without `execution`, the server refuses single commands. With `is_single_session`, a connection ends with its first
-    session.
+    Without `command_handler`, the server refuses single commands. With `is_single_session`, a connection ends with its
+    first session.
     """
 
     def __init__(

@@ -39,8 +39,8 @@ LAST_NODE = 2
 class State(NamedTuple):
     """State of the search.
 
-    Each edge is stored as two arcs with an even weight. The arcs with tail v are `first[v]` to `first[v + 1]`. The
-    columns from `dual` on are indexed by node or by id.
+    Each edge is stored as two arcs with an even weight. The arcs with tail v are `first_arc[v]` to `first_arc[v + 1]`.
+    The columns from `dual` on are indexed by node or by id.
     """
 
     first_arc: Ints

@@ -46,9 +46,9 @@ _CACHED_BLOCKS_PER_PART = 8
 class Paths:
     """Paths over a topology. Messages alternate between several sets of paths, as on the simulator's fabric.
 
-    In set c, the path from s to t is `links[first[p]:first[p + 1]]` with p = (c * n + s) * n + t. `byte_s` holds the
-    seconds per byte on each link; parallel links count as one link. `find_strides` returns the strides of the rings of
-    a group's AllReduce, counted in positions of the group.
+    In set c, the path from s to t is `links[first_index[p]:first_index[p + 1]]` with p = (c * n + s) * n + t. `byte_s`
+    holds the seconds per byte on each link; parallel links count as one link. `find_strides` returns the strides of the
+    rings of a group's AllReduce, counted in positions of the group.
     """
 
     node_count: int

@@ -108,7 +108,7 @@ def rank_wirings(
 
 
 def simulate_proposal(problem: Problem, proposal: Proposal, is_rounded: bool = False) -> RankedStrategy:
-    """Return a proposal with its simulated time on the routes of `route_quickly`."""
+    """Return a proposal with its simulated time on the routes of `find_quick_routes`."""
     return _make_ranked(
         proposal,
         simulate_on_quick_routes(

@@ -26,7 +26,7 @@ def compute_finish_s(
     2. servers that send, and links that are busy for `service_s` seconds,
     3. servers that receive, `extra_s[i]` after the last link has finished.
 
-    `queue_numbers` holds the server of each row; links have numbers from `ready.shape[1]` on. `ready_s` (stages,
+    `queue_numbers` holds the server of each row; links have numbers from `ready_s.shape[1]` on. `ready_s` (stages,
     servers) and `queues` (servers and links, 4) must be 0 and are overwritten. The columns of `queues` are the end of
     a queue's load, begin and end of the gap that may be filled, and the end of a link's second queue. Later loads may
     still delay the second queue, so callers must take the maximum of the return value and column 3.
@@ -103,7 +103,10 @@ def _serve_gradients(queue: Any, ready_s: float, length_s: float) -> float:
 
 @compile_function
 def list_path_links(slots: Any, choice: Any, link_numbers: Any, first_index: Any, links: Any) -> None:
-    """Write the links of the path from s to t to `links[first[s * n + t]:]`. `number[v, k]` is link k of node v."""
+    """Write the links of the path from s to t to `links[first_index[s * n + t]:]`.
+
+    `link_numbers[v, k]` is link k of node v.
+    """
     nodes = len(slots)
     for source in range(nodes):
         for target in range(nodes):

@@ -82,9 +82,9 @@ class CheckpointRun:
 def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
     """Return the job with and without the write of a checkpoint, both for the same fabric.
 
-    Circuits are placed for the mean traffic of an iteration, so the bytes of a write are divided by `every`. Raises
-    `PlanFileError` for the job of a plan, whose circuits reach no storage host, and `WorkloadError` if the size of a
-    checkpoint is not known.
+    Circuits are placed for the mean traffic of an iteration, so the bytes of a write are divided by
+    `iteration_interval`. Raises `PlanFileError` for the job of a plan, whose circuits reach no storage host, and
+    `WorkloadError` if the size of a checkpoint is not known.
     """
     if job.plan is not None:
         raise PlanFileError("circuits of the plan reach no storage host: leave out --checkpoint-every")

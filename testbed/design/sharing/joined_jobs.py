@@ -26,7 +26,10 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedIterations:
-    """Iterations of jobs in one graph. Task `starts[j]` precedes job j. Task `ends[j, k]` ends iteration k of job j."""
+    """Iterations of jobs in one graph.
+
+    Task `start_tasks[j]` precedes job j. Task `end_tasks[j, k]` ends iteration k of job j.
+    """
 
     graph: TaskGraph
     start_tasks: Integers

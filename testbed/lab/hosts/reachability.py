@@ -35,10 +35,10 @@ Pair = tuple[str, str]
 class Reachability:
     """Answers of hosts to pings of each other; pairs are (sender, target).
 
-    `hops[a, b]` is the number of links from a to b, derived from the TTL of a's reply to b. `longest_answer_s` is the
-    longest time from a host's first ping to an answer, lost pings included. `loss_by_pair` maps pairs with an answer
-    to their numbers of lost and sent pings. Pairs in `small_only_pairs` got no answer to full-size pings. Pairs in
-    `pairs_without_tcp` completed no TCP exchange.
+    `hop_count_by_pair[a, b]` is the number of links from a to b, derived from the TTL of a's reply to b.
+    `longest_answer_s` is the longest time from a host's first ping to an answer, lost pings included. `loss_by_pair`
+    maps pairs with an answer to their numbers of lost and sent pings. Pairs in `small_only_pairs` got no answer to
+    full-size pings. Pairs in `pairs_without_tcp` completed no TCP exchange.
     """
 
     pairs: tuple[Pair, ...]

@@ -320,7 +320,7 @@ def sum_link_shares(
 
 
 def sort_links(wiring: Wiring) -> list[Link]:
-    """Return the links of a wiring in the order of its topology's edges (see `route_sets.routes_on`)."""
+    """Return the links of a wiring in the order of its topology's edges (see `route_sets.map_routes`)."""
     return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
 
 

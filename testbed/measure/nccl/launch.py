@@ -2,7 +2,8 @@
 
 Only a build with MPI spans hosts, so one `mpirun` on the first host starts a rank on each host. Every host has its own
 application context and environment. NCCL uses one ring order over the hosts (0, 1, 2 ...) for all its channels. Other
-strides need a replacement of the NCCL library (`NcclSettings.preload`). `log.find_ring_differences` checks the rings.
+strides need a replacement of the NCCL library (`NcclSettings.preload_library`). `log.find_ring_differences` checks the
+rings.
 """
 
 from __future__ import annotations

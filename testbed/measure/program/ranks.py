@@ -1,8 +1,8 @@
 """A program on hosts of a lab, one rank per host: its environment, its start under guards, its output and its end.
 
-A guard on each host ends the rank there if our connection breaks, or if no heartbeat arrives for `DEADLINE_S`. Open
-MPI's `mpirun` runs only on the first host. It starts ranks on the other hosts through us instead of ssh, so that guards
-watch these ranks too.
+A guard on each host ends the rank there if our connection breaks, or if no heartbeat arrives for `HEARTBEAT_TIMEOUT_S`.
+Open MPI's `mpirun` runs only on the first host. It starts ranks on the other hosts through us instead of ssh, so that
+guards watch these ranks too.
 """
 
 from __future__ import annotations

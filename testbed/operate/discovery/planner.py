@@ -188,7 +188,7 @@ class _Search:
 
 
 class _RoundCircuits:
-    """Builder of the circuits of one `names` round. Each `turn` starts with another known NIC."""
+    """Builder of the circuits of one `names` round. Each `round_number` starts with another known NIC."""
 
     def __init__(self, evidence: Evidence, round_number: int) -> None:
         self._evidence = evidence

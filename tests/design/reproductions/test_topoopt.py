@@ -202,7 +202,7 @@ def test_figure_14_is_what_the_models_give_today():
 @pytest.mark.long
 def test_figure_16_for_five_jobs_is_what_the_models_give_today():
     made, kept = (
-        load_figure(16).make_table(replace(PAPER, jobs=(5,)), ignore_progress),
+        load_figure(16).make_table(replace(PAPER, job_counts=(5,)), ignore_progress),
         published(16).select_rows(jobs=5.0),
     )
     assert made.list_values("fabric") == kept.list_values("fabric")

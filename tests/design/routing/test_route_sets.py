@@ -63,16 +63,16 @@ def test_a_set_forwards_by_destination_and_loads_are_those_of_its_paths(sets):
         size = np.zeros((demand.nodes, demand.nodes))
         size[demand.source, demand.target] = demand.size_bytes
         carried, next_hop, part = np.zeros(len(topology.edges)), {}, np.zeros_like(size)
-        for one in found.routes():
-            nodes = found.list_nodes(one.find_path)
+        for one in found.list_routes():
+            nodes = found.list_nodes(one.path)
             assert (nodes[0], nodes[-1]) == (one.source, one.target)
             assert len(set(nodes)) == len(nodes)
-            for node, edge in zip(nodes, one.find_path, strict=False):
+            for node, edge in zip(nodes, one.path, strict=False):
                 assert topology.edges[edge][0] == node
-                assert next_hop.setdefault((one.set, one.target, node), edge) == edge
+                assert next_hop.setdefault((one.set_number, one.target, node), edge) == edge
                 carried[edge] += one.weight * size[one.source, one.target]
             part[one.source, one.target] += one.weight
-            used += one.set > 0
+            used += one.set_number > 0
         assert part == pytest.approx(1 - np.eye(demand.nodes))
         assert found.compute_link_bytes(demand) == pytest.approx(carried)
     assert used >= (0, 0, 100, 0, 300)[sets]

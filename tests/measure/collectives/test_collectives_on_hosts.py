@@ -319,7 +319,7 @@ def test_one_way_links_are_patched_proven_and_routed(thirteen):
     assert reached.missing_pairs == ()
     names = [host.name for host in thirteen.lab.hosts]
     assert reached.hop_count_by_pair == {
-        (names[s], names[t]): routes.hops(s, t) for s in range(13) for t in range(13) if s != t
+        (names[s], names[t]): routes.count_hops(s, t) for s in range(13) for t in range(13) if s != t
     }
 
 

@@ -68,12 +68,12 @@ async def perform(device, clock, verb, value):
             matrix.check_port(value)
             device.set_disabled({value}, is_disabled=verb == "disable")
         case "fail":
-            matrix.failed.add(value)
+            matrix.failed_ports.add(value)
             device.report_light()
         case "lock":
-            matrix.locked.add(value)
+            matrix.locked_ports.add(value)
         case "unlock":
-            matrix.locked.discard(value)
+            matrix.locked_ports.discard(value)
         case "wait":
             await clock.advance(value)
         case "power":

@@ -31,7 +31,7 @@ class CycleProgram:
     """One cycle of a datapath. All variables are 64-bit signed integers; `VariableNames` explains their names."""
 
     statements: tuple[str, ...]
-    """The statements in order; an `if` statement has several lines. `count_ones(x)` is the number of ones in x."""
+    """The statements in order; an `if` statement has several lines. `ones(x)` is the number of ones in x."""
     initial_registers: dict[str, int]
     """Variables that keep their values between cycles, with their values after reset."""
     array_word_counts: dict[str, int]

@@ -6,7 +6,7 @@ The words form a table in the processor's data memory, with four 32-bit words a 
 gain registers (`memr`), plays the four pulses, and opens the window. One run thus measures about a thousand rows,
 `shots` times each, without the host: the results collect in the accumulating buffer.
 
-    reader = Reader(soc)                       # the board, or its twin
+    reader = TableReader(soc)                  # the board, or its twin
     readings = reader.read(words, shots=4)     # (n, 4) gain words
     readings.levels                            # (n,) counts above the idle level
 

@@ -30,7 +30,7 @@ GUESS_WORDS = (20_000, 12_000, 28_000, 4_000)
 
 
 class RowReader(Protocol):
-    """Measurement of rows of four gain words, such as `batch.Reader`."""
+    """Measurement of rows of four gain words, such as `batch.TableReader`."""
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times."""

@@ -28,7 +28,7 @@ class Paths(NamedTuple):
     """(messages,) the pair of a message"""
     pair_first: Integers
     first_link: Integers
-    """(paths + 1,) path q has the links `links[first[q]:first[q + 1]]`"""
+    """(paths + 1,) path q has the links `links[first_link[q]:first_link[q + 1]]`"""
     links: Integers
 
 
@@ -44,7 +44,7 @@ class Transport(NamedTuple):
     timeout_s: float
     scan_period_s: float
     packets_per_train: int
-    """packets per train"""
+    """the number of packets that are simulated as one"""
     max_trains_per_event: int
     """the largest number of trains that a single event may need"""
     seed: int
@@ -90,8 +90,8 @@ CONNECTION = np.dtype(
         round_trip_s="f8", deviation_s="f8", timeout_s="f8", first_timeout_s="f8", deadline_s="f8"
     )
 )
-"""`path`; `packets` of the message, how many are `sent` and `acked`; `place` in `Queues.active`; `window`; `arrivals`
-since the last update of the marked part, and `marked_arrivals` among them; the next update is due at
+"""`path`; `packets` of the message, how many are `sent` and `acked`; `place` in `Queues.open_messages`; `window`;
+`arrivals` since the last update of the marked part, and `marked_arrivals` among them; the next update is due at
 `update_at_arrivals`; `marked_part`: the smoothed share of marked packets; estimates of round trip and its deviation;
 the retransmission timeout, the timeout of the request (`first_timeout_s`), and the running `deadline_s`."""
 

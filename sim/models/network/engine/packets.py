@@ -431,7 +431,7 @@ def _move_trains(
 
 @compile_function
 def _check_timeouts(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
-    """Check all connections for timeouts at the next multiple of the period `scan_s`.
+    """Check all connections for timeouts at the next multiple of the period `scan_period_s`.
 
     Scans that were due while no connection was open are skipped.
     """

@@ -30,7 +30,7 @@ watched task has begun or ended; whether to leave the loop the next time that no
 
 
 BEGINS, ENDS = 1, 2
-"""Events of a communication that `State.watch` can ask for."""
+"""Events of a communication that `State.watch_flags` can ask for."""
 
 JOINED, FREE, TOUCHED, FREE_VISITED, TOUCHED_VISITED = range(5)
 """Indices into `Neighbours.counters`: paths with new flows; paths and links whose rates are recomputed, and how many of
@@ -150,7 +150,7 @@ class Neighbours(NamedTuple):
 
     Flows on the same path always have the same rate, so rates belong to paths. `first_link` and `links` are the routes
     without the links that are never full, because those limit no flow. Entry k is the pair of the link `links[k]` and
-    its path. In a field described as "list", (entries,), the part of link l begins at `start[l]`.
+    its path. In a field described as "list", (entries,), the part of link l begins at `list_start[l]`.
     """
 
     first_link: Integers

@@ -8,7 +8,7 @@ circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitter
 Pairs without a circuit wait for one, unless there is another way for them:
 
 - With host forwarding, pairs without a circuit use the shortest path. One circuit of each node belongs to a fixed ring,
-  so that a path joins every pair. A custom `allocate` must do this itself.
+  so that a path joins every pair. A custom `allocator` must do this itself.
 - With `packet_gbps`, each node has a link to a packet switch that never blocks. Pairs without a circuit use it.
 
 Moving flows are rerouted whenever circuits change. A message has the latency of a single hop in all cases.
@@ -424,9 +424,9 @@ def plan_circuits(
 ) -> list[Integers]:
     """Return the circuits for each of several demands, one after another, that take the least time in all.
 
-    By dynamic programming: a demand takes `CircuitSwitch.serve_s`, and `dark_s` more if circuits move before it. The
-    `candidates` are by default the lit circuits and the allocator's choice for each run of demands; with all possible
-    circuits the plan is optimal.
+    By dynamic programming: a demand takes `CircuitSwitch.compute_service_s`, and `dark_s` more if circuits move before
+    it. The `candidates` are by default the lit circuits and the allocator's choice for each run of demands; with all
+    possible circuits the plan is optimal.
     """
     if candidates is None:
         candidates = list(_propose_circuits(switch, demands, lit_circuits))

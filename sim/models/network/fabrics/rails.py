@@ -1,8 +1,8 @@
 """Rail-only and rail-optimised fabrics: GPUs in domains of high bandwidth, joined by one network per rail.
 
-A domain holds `domain` GPUs with consecutive numbers, joined by a switch of high bandwidth (NVLink). Rail r joins the
-GPUs of rank r of all domains. Rails have full bisection, so each is modelled as one switch that never blocks; a real
-rail may be a small Clos network.
+A domain holds `domain_size` GPUs with consecutive numbers, joined by a switch of high bandwidth (NVLink). Rail r joins
+the GPUs of rank r of all domains. Rails have full bisection, so each is modelled as one switch that never blocks; a
+real rail may be a small Clos network.
 
 - Rail-only (Wang et al., 2023): nothing joins the rails. A message to another domain and rank goes over the sender's
   rail into the target's domain; the GPU of the sender's rank there forwards it through the domain.

@@ -36,9 +36,9 @@ BulkItem = dict[str, str]
 class RestFrontend:
     """The REST interface of one device, shared by all clients.
 
-    Three behaviours are not published. With `waits`, a change is answered only after the mirrors have stopped. With
-    `full_summary`, the summary of the ports has all fields of the details. With `nested_results`, each result of a bulk
-    request is inside `response`, where the only public client that parses results expects it.
+    Three behaviours are not published. With `waits_for_motion`, a change is answered only after the mirrors have
+    stopped. With `has_full_summary`, the summary of the ports has all fields of the details. With `has_nested_results`,
+    each result of a bulk request is inside `response`, where the only public client that parses results expects it.
     """
 
     def __init__(

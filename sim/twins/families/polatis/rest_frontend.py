@@ -50,10 +50,10 @@ class RestFrontend:
 
     The ETag of the cross-connects changes with every change by any client. A request with `If-Match` is executed only
     if its tag is still the current one. This is an assumption: units send an ETag, but `If-Match` is not documented.
-    Pairs made with POST disappear after `post_vanishes_s` (0 for never), as on the unit of one lab.
+    Pairs made with POST disappear after `post_lifetime_s` (never if it is 0), as on the unit of one lab.
 
-    `default` is the format of an answer if the client names no format. One public client then expects XML. With
-    `empty_is_204`, a read of cross-connects returns status 204 if there are none, as one client expects.
+    `default_media` is the format of an answer if the client names no format. One public client then expects XML. With
+    `answers_empty_with_204`, a read of cross-connects returns status 204 if there are none, as one client expects.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ _MAX_LIST_PORTS = 4096
 class ScpiFrontend:
     """The SCPI interface of one device. All clients share its state and error queue.
 
-    With `separate_lines`, the answers to several queries of one line are sent on separate lines; otherwise `;` joins
-    them. The behaviour of the real device is not confirmed.
+    With `has_separate_lines`, the answers to several queries of one line are sent on separate lines; otherwise `;`
+    joins them. The behaviour of the real device is not confirmed.
     """
 
     def __init__(

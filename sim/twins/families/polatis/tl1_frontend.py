@@ -1,7 +1,7 @@
 """TL1 interface of a Polatis switch: inventory, cross-connects and port commands.
 
 Every command except the login needs a login on its connection. A change by any client is reported to all logged-in
-sessions, but to its author only with `own_reports`.
+sessions, but to its author only with `sends_own_reports`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from sim.twins.rfsoc.signals.waves import INPUT, OSCILLATOR, PRODUCT
 def convert_levels(
     rng: np.random.Generator, levels: Levels, mixing: Mixing, *, bits: int, taps: Floats
 ) -> npt.NDArray[np.int16]:
-    """Return I and Q. See `conversion.convert`."""
+    """Return I and Q. See `conversion.convert_levels`."""
     count = (levels.traces.shape[1] - len(taps)) // DECIMATION + 1
     out = np.zeros((len(levels.trace_numbers), count, 2), np.int16)
     _convert_windows(

@@ -142,7 +142,7 @@ def find_trigger_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ti
 def find_window_starts(trigger_ticks: Ticks, ticks_per_processor_tick: float, length: int) -> Ticks:
     """Return the first output tick of each window of `length` that a rise opens (`avg.sv`, `buffer.sv`).
 
-    Ignore trigger_ticks during a window, and up to `MIN_WINDOW_GAP` ticks after its end.
+    Ignore rises during a window, and up to `MIN_WINDOW_GAP` ticks after its end.
 
     >>> find_window_starts(np.array([0, 50, 100, 205]), 1.0, 100).tolist()
     [0, 205]
@@ -232,7 +232,7 @@ class Readout:
             )
 
     def _find_windows(self, trigger_ticks: npt.NDArray[np.int64], first: int) -> npt.NDArray[np.int64]:
-        """Return the starts of windows for trigger_ticks from number `first`. Results are cached for the same run."""
+        """Return the starts of windows for triggers from number `first`. Results are cached for the same run."""
         if self._window_starts_cache is None or self._window_starts_cache[0] is not trigger_ticks:
             self._window_starts_cache = (trigger_ticks, {})
         cached_starts, key = self._window_starts_cache[1], (first, self.buffer.length)

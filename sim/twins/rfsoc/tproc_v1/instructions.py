@@ -92,7 +92,7 @@ def decode(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Return the fields of words, (words, `FIELD_COUNT`).
 
     The number of a register is page x 32 + register. The immediate is an unsigned 32-bit word. An unknown opcode
-    becomes `Kind.UNKNOWN`, which is an error only when it is executed.
+    becomes `InstructionKind.UNKNOWN`, which is an error only when it is executed.
 
     >>> regwi_page_1_register_3_minus_2 = 0x19 << 56 | 1 << 53 | 3 << 41 | 0x7FFFFFFE
     >>> fields = decode(np.array([regwi_page_1_register_3_minus_2], np.uint64))[0]

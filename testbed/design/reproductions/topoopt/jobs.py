@@ -161,7 +161,7 @@ class TopoOptRuns(NamedTuple):
 def simulate_all_to_all(node_count: int, batch: int, degree: int, rate_gbps: float) -> TopoOptRuns:
     """Simulate `make_all_to_all_job` on TopoOpt, for three figures.
 
-    The published rule splits links by bytes. Like the planner, `fastest` also tries rings alone.
+    The published rule splits links by bytes. Like the planner, `fastest_execution` also tries rings alone.
     """
     job = make_all_to_all_job(node_count, batch)
     split_degree = plan_topology(job.traffic.demand, degree).matching_degree

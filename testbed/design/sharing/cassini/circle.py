@@ -107,7 +107,7 @@ class Circle:
 def make_circle(
     jobs: Sequence[PeriodicJob], capacity_gbps: float, rounding: Rounding | None = None
 ) -> Circle:
-    """Return the circle of a link's jobs. Raises `WorkloadError` if it has more than `most_ticks` ticks."""
+    """Return the circle of a link's jobs. Raises `WorkloadError` if it has more than `max_ticks` ticks."""
     rounding = rounding or Rounding()
     periods = [rounding.count_period_quanta(job) for job in jobs]
     edges_by_job = [rounding.list_burst_edges(job) for job in jobs]

@@ -220,7 +220,7 @@ def published():
 @pytest.mark.parametrize("name", PUBLISHED_MS)
 def test_published_iterations_within_five_per_cent(name, published):
     graph = published(name)
-    done = simulate(graph, make_fat_tree(graph.nodes, 100))
+    done = simulate(graph, make_fat_tree(graph.node_count, 100))
     assert done.iteration_s * 1e3 == pytest.approx(PUBLISHED_MS[name], rel=0.05)
 
 
