@@ -1,8 +1,8 @@
 """Overhead of an apply to a whole switch, beyond the time of the switch: 48 cross-connects in one SCPI command.
 
-Two topologies of the 12-node lab are applied alternately, by `testbed.operate.apply_plan` (three round trips, journal
-first) and by the `apply` of the driver. The busy time of the twin, which its control socket reports, is subtracted. The
-disk sync of the journal is reported separately.
+Two topologies of the 12-node lab are applied alternately, by `LabSession.apply` (three round trips, journal first) and
+by the `apply` of the driver. The busy time of the twin, which its control socket reports, is subtracted. The disk sync
+of the journal is reported separately.
 """
 
 from __future__ import annotations

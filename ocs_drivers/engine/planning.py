@@ -130,7 +130,7 @@ def plan(
     """Return the steps from `snapshot` to `target`, each atomic on the device; none if both agree in the scope.
 
     If the scope is the whole switch and the device supports it, the only step is a `replace`. Otherwise the inputs in
-    `scope` get `removed_pairs` steps, then `added_pairs` steps (break before make): one step of each kind if a command
+    `scope` get `remove` steps, then `add` steps (break before make): one step of each kind if a command
     takes a list of pairs, else one step per pair or tied group.
 
     Raises the errors of `check_target`, and:

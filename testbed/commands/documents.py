@@ -2,7 +2,7 @@
 
 Field names are the keys of the JSON. The metadata of a field can change its key, or omit the field if it is None:
 
-    source: str = field(metadata=key("from"))
+    source: str = field(metadata=make_key_metadata("from"))
     notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
 """
 

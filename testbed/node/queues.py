@@ -109,7 +109,7 @@ def _is_simulated(inner_queues: list[dict[str, Any]]) -> bool:
 
 
 def _make_twin_commands(nic: str, parent: str, inner_queues: list[dict[str, Any]]) -> list[list[str]]:
-    """Return the commands that make these queues inside a token bucket, as `LinkShape.queues` of the twins does."""
+    """Return the commands that make these queues in a token bucket, like `LinkShape.make_queue_commands` of the twins."""
     limit = inner_queues[1]["options"]["limit"]
     parent_options, classes = f"dev {nic} parent 2:", range(1, 2 + _TURN_CLASSES)
     lines = (
@@ -144,7 +144,7 @@ _PRIORITY_FILTERS = (
         for header_words in range(5, 16)
     ),
 )
-"""Filters for pings and for acknowledgements without data, as in `LinkShape.queues` of the twins."""
+"""Filters for pings and for acknowledgements without data, as in `LinkShape.make_queue_commands` of the twins."""
 _TURN_CLASSES = 16
 _SOURCE_PORT_FILTER = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
 

@@ -203,7 +203,7 @@ class PlannedChange:
         return {"revision": self.observed_state.fingerprint, **effects}
 
     def format_lines(self) -> list[str]:
-        """Return hosts and duration as lines of text. `plan.describe` lists the circuits and their NICs."""
+        """Return hosts and duration as lines of text. `plan.describe_plan` lists the circuits and their NICs."""
         if not self.plan.has_changes:
             return []
         total_duration = self.durations.estimate_plan(self.plan)

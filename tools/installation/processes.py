@@ -62,7 +62,7 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Terminate a process, and kill it after `_END_S`.
+    """Terminate a process, and kill it after `_END_TIMEOUT_S`.
 
     A process under sudo runs as root and cannot be signalled, but it received the same interrupt as this process.
     """

@@ -34,7 +34,7 @@ Bytes = npt.NDArray[np.uint8]
 class FastPath:
     """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_datagrams`).
 
-    `answer_requests` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the
+    `answer` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the
     scores.
     """
 

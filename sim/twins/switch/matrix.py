@@ -45,9 +45,9 @@ class MatrixRefusal(Exception):
 class Matrix:
     """Size, commanded connections and port states of one switch.
 
-    `occupied_policy` selects what `add` does if a connection already uses a port: refuse the command, or replace the
-    connection. No document publishes what real devices do. `refusal_counts` counts refused commands by reason, for
-    ports that are failed, disabled or locked.
+    `occupied_policy` selects what `plan_connections` does if a connection already uses a port: refuse the command, or
+    replace the connection. No document publishes what real devices do. `refusal_counts` counts refused commands by
+    reason, for ports that are failed, disabled or locked.
     """
 
     input_count: int

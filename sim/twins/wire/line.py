@@ -66,7 +66,7 @@ class Delivery(Enum):
 
 @dataclass(slots=True)
 class LineFaults:
-    """Faults of all lines of a device. Each `take_...` counts down the faults that it applies.
+    """Faults of all lines of a device. Its methods count down the faults that they apply.
 
     Counts refer to the next commands or replies of all clients together.
 

@@ -374,7 +374,7 @@ def make_job_keys(setting: FabricSetting, *, exchanges_by_pair: bool = False) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a simulated iteration (see `testbed.design.evaluation.simulation.figures`)."""
+    """Figures of a simulated iteration (see `testbed.design.evaluation.simulation.compute_figures`)."""
 
     iteration_ms: float
     compute_ms: float

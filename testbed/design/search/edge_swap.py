@@ -41,7 +41,7 @@ limit also keeps plans regular where a change would gain little."""
 
 
 class TrialBudget:
-    """Budget of a search. `left` is the number of topologies that it may still try."""
+    """Budget of a search. `remaining_tries` is the number of topologies that it may still try."""
 
     def __init__(self, max_tries: int = MAX_TRIES) -> None:
         self.remaining_tries = max_tries

@@ -150,7 +150,7 @@ def fate(frame: bytes, *, bad: bool = False, models: Mapping[int, int] = MODELS)
 
 
 def _datagram_fate(client: bytes, datagram: bytes, models: Mapping[int, int]) -> Fate:
-    """Return the fate of an inference packet, in the order of `PacketLoop._handle_datagram`."""
+    """Return the fate of an inference packet, in the order of `PacketLoop._answer_datagram`."""
     if len(datagram) < HEADER.size:
         return Fate("malformed")
     magic, version, kind, datatype, code, model, deadline, number, fragment, fragments, length, spare = (

@@ -69,7 +69,7 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
 
 @compile_function
 def _count_flows_on_links(neighbours: Neighbours, moving_flows: Integers) -> Integers:
-    """Return the number of flows on each link, and list these flows in `neighbours.limited_paths` from `start` on."""
+    """Return the number of flows on each link, and list these flows in `limited_paths` from `list_start` on."""
     count = neighbours.free_count
     count[:] = 0
     for message in moving_flows:

@@ -192,7 +192,7 @@ class RestFrontend:
     def _add_pairs(self, pairs: Sequence[Pair]) -> Connections:
         """Return the connections with new pairs, which replace pairs of the same inputs.
 
-        If an output is connected to another input, `Matrix.when_occupied` applies. Raise `MatrixRefusal`.
+        If an output is connected to another input, `Matrix.occupied_policy` applies. Raise `MatrixRefusal`.
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         is_replaceable = all(self._matrix.find_peer(output) in {None, *inputs} for output in outputs)

@@ -1,8 +1,8 @@
 """The cabinet that the command line controls: port names, matrices, the request queue, and unsolicited messages.
 
-Ports have the numbers of the simulator (inputs 1..N, outputs N+1..N+M). `Cabinet.name` converts a number to an E or W
-port, and `Cabinet.port` converts back. With two matrices, A has the first half of the ports and B the rest. No circuit
-joins A and B.
+Ports have the numbers of the simulator (inputs 1..N, outputs N+1..N+M). `Cabinet.format_name` converts a number to an E
+or W port, and `Cabinet.find_port` converts back. With two matrices, A has the first half of the ports and B the rest.
+No circuit joins A and B.
 
 A logical port is a group of E and W ports with a common name. Public captures show these schemes, here for matrices of
 128 ports:

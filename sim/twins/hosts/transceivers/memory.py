@@ -151,7 +151,7 @@ class Quantity:
 
     @property
     def flags(self) -> tuple[tuple[bool, bool, bool, bool], ...]:
-        """The flags of each value, as `Limits.flags` returns them."""
+        """The flags of each value, as `Limits.compute_flags` returns them."""
         return tuple(self.limits.compute_flags(value) for value in self.values)
 
 

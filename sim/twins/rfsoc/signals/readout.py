@@ -243,7 +243,7 @@ class Readout:
         return cached_starts[key]
 
     def extend_run(self, readout_run: ReadoutRun) -> None:
-        """Replace the readout_run by a longer part of the same run. Earlier windows stay unchanged."""
+        """Replace the run by a longer part of the same run. Earlier windows stay unchanged."""
         self._readout_run = readout_run
         self._window_starts = find_window_starts(
             readout_run.trigger_ticks, self._ticks_per_processor_tick, self.buffer.length

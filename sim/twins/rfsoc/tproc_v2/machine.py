@@ -298,7 +298,7 @@ def stall_until(tick: int, state: Cells) -> None:
 
 
 def stall_until_ready(needed_mask: int, state: Cells) -> None:
-    """Stall an instruction until the resources that it needed_mask are ready."""
+    """Stall an instruction until the resources in `needed_mask` are ready."""
     cell = READY_FLAG
     while needed_mask:
         if needed_mask & 1:
