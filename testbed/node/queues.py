@@ -109,7 +109,7 @@ def _is_simulated(inner_queues: list[dict[str, Any]]) -> bool:
 
 
 def _make_twin_commands(nic: str, parent: str, inner_queues: list[dict[str, Any]]) -> list[list[str]]:
-    """Return the commands that make these queues in a token bucket, like `LinkShape.make_queue_commands` of the twins."""
+    """Return the commands that make these queues in a token bucket, as `LinkShape.make_queue_commands` does."""
     limit = inner_queues[1]["options"]["limit"]
     parent_options, classes = f"dev {nic} parent 2:", range(1, 2 + _TURN_CLASSES)
     lines = (

@@ -64,8 +64,7 @@ def make_levels(signals: Sequence[ReceivedSignal], trace_numbers: npt.NDArray[np
 
 
 def _remove_rounding(received_signal: ReceivedSignal, bits: int) -> Floats:
-    """Return the standard deviation (samples,) of the converter's noise without rounding, because
-    `convert_levels` rounds.
+    """Return the standard deviation (samples,) of the converter's noise without rounding; `convert_levels` rounds.
 
     This is the square root of `sim.models.photonics.converter.compute_excess_noise_v2`, but 0 if the rounding alone is
     larger than the noise.
