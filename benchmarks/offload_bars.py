@@ -311,7 +311,7 @@ def main() -> None:
     torch.set_num_threads(1)
     fix_allocator_thresholds()
     what, *more = sys.argv[1:] or ["cpu"]
-    with start_local_workers(1, prefix=["taskset", "-c", str(WORKER)]) as address:
+    with start_local_workers(1, command_prefix=["taskset", "-c", str(WORKER)]) as address:
         stand = Stand(address)
         commands = {"pairs": pairs, "grid": grid, "table": table, "plain": plain_cost, "cpu": cpu}
         commands[what](stand, *(float(each) if what == "grid" else int(each) for each in more))

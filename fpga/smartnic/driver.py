@@ -59,7 +59,7 @@ class SmartNicDriver:
         """
         if memory_base % BASE_ALIGNMENT_BYTES or not 0 <= memory_base < 1 << 40:
             raise ValueError(
-                f"base must be a multiple of {BASE_ALIGNMENT_BYTES} below 2**40, not {memory_base:#x}"
+                f"memory_base must be a multiple of {BASE_ALIGNMENT_BYTES} below 2**40, not {memory_base:#x}"
             )
         values = settings.list_inputs() | {"base": memory_base}
         self._transfer(

@@ -51,9 +51,9 @@ class Latency:
 
     def __post_init__(self) -> None:
         times = {
-            "link_s": self.link_delay_s,
-            "relay_s": self.relay_delay_s,
-            "software_s": self.software_delay_s,
+            "link_delay_s": self.link_delay_s,
+            "relay_delay_s": self.relay_delay_s,
+            "software_delay_s": self.software_delay_s,
         }
         for name, value in times.items():
             if not 0 <= value < float("inf"):
@@ -62,9 +62,8 @@ class Latency:
             raise ValueError(f"packet_bytes is {self.packet_bytes}: it must be at least 1")
         if min(self.handshake_count, self.max_single_round_bytes) < 0:
             raise ValueError(
-                f"handshakes is {self.handshake_count} and single_round_bytes {self.max_single_round_bytes}: both"
-                " must be 0 "
-                "or more"
+                f"handshake_count is {self.handshake_count} and max_single_round_bytes {self.max_single_round_bytes}:"
+                " both must be 0 or more"
             )
 
     def compute_wire_bytes(self, payload_bytes: Integers) -> Integers:

@@ -328,7 +328,9 @@ EMITTER_FAULTS = (
         _without_sign,
         "unit",
     ),
-    EmitterFault("only the first action on a flag has an effect", (Module,), "drivers", _one_setter, "unit"),
+    EmitterFault(
+        "only the first action on a flag has an effect", (Module,), "list_drivers", _one_setter, "unit"
+    ),
     EmitterFault(
         "joined values are in the reverse order",
         (text, actions, top, wiring),

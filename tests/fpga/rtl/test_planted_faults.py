@@ -44,6 +44,14 @@ def rung_that_finds(icarus, lint, worked_tables, random_run):
     return lambda fault: in_simulator(fault) if hasattr(fault, "run") else in_rtl(fault)
 
 
+def test_every_fault_of_the_emitter_replaces_a_function_that_exists(planted_faults):
+    faults = [fault for fault in planted_faults.FAULTS if hasattr(fault, "function")]
+    assert faults
+    assert [
+        fault for fault in faults if not all(hasattr(each, fault.function) for each in fault.modules)
+    ] == []
+
+
 @pytest.mark.long
 @pytest.mark.hdl
 def test_a_fault_of_each_rung_is_found_by_it(planted_faults, rung_that_finds):
