@@ -257,7 +257,7 @@ def load_command(command_name: str) -> type[Command[Any]] | None:
 
 
 def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
-    """Yield (words, declaration) of each command that is declared here."""
+    """Yield (words, class) of each command that is declared here."""
     for command_name in COMMANDS:
         command_type = load_command(command_name)
         if command_type is not None:

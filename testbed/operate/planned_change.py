@@ -61,7 +61,7 @@ class TouchedPart:
     is_direct: bool = False
 
     def json(self) -> dict[str, object]:
-        """Return the element for JSON documents."""
+        """Return the part for JSON documents."""
         return {
             "kind": self.kind,
             "name": self.name,

@@ -34,7 +34,7 @@ if told and "testbed.cli.submitted" in sys.orig_argv:
     if not os.path.exists(marker):
         from contextlib import contextmanager
         from testbed.storage.database import Database
-        transaction, count = Database.transaction, [0]
+        transaction, count = Database.open_transaction, [0]
 
         def die():
             if killed == "both":
@@ -53,7 +53,7 @@ if told and "testbed.cli.submitted" in sys.orig_argv:
             if is_last:
                 die()
 
-        Database.transaction = counted
+        Database.open_transaction = counted
 """
 
 

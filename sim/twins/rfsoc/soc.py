@@ -451,7 +451,7 @@ def _end_reader_thread(streamer: Any) -> None:
 
 
 class StreamingReader:
-    """StreamingReader reader of sums, in a separate thread while the program runs.
+    """Streaming reader of sums, in a separate thread while the program runs.
 
     The thread starts with the first readout, and ends when the board is deleted.
     """

@@ -4,10 +4,10 @@ Each direction has half of the wavelengths. Arcs without a common segment can us
 circuits over each segment is limited. `solve_bound` solves the linear programme, an upper bound on every allocation.
 `allocate_exactly` solves for integers, which is feasible on small rings only.
 
-`allocate` searches for the largest share m at which each pair can have ceil(m x demand) whole circuits. A pair with
-only one arc that is short enough leaves no choice. Other pairs divide their circuits between both directions, first as
-the linear programme does; then circuits change direction until no segment has too many. Rounding the bound itself
-would fail with few wavelengths per pair: one pair rounded to 0 makes the share 0.
+`allocate_wavelengths` searches for the largest share m at which each pair can have ceil(m x demand) whole circuits. A
+pair with only one arc that is short enough leaves no choice. Other pairs divide their circuits between both directions,
+first as the linear programme does; then circuits change direction until no segment has too many. Rounding the bound
+itself would fail with few wavelengths per pair: one pair rounded to 0 makes the share 0.
 
 Symmetric demands get symmetric circuits: each circuit clockwise from s to d has its counterpart from d to s. Demands
 that depend only on the distance get circuits that depend only on the distance, too, unless other circuits have a larger
@@ -282,7 +282,7 @@ def _is_circulant(demands: Floats) -> bool:
 
 
 def _list_segments(arc: tuple[int, int, int], node_count: int) -> Integers:
-    """Return the segments of an arc. Segment i leads from node i to the next node, segment nodes + i back."""
+    """Return the segments of an arc. Segment i leads from node i to the next node, segment `node_count` + i back."""
     direction_bit, source, target = arc
     begin_node, end_node = (target, source) if direction_bit else (source, target)
     return (

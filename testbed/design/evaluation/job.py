@@ -83,7 +83,7 @@ class Job:
 
         Without a plan, return `requested_degree`, or `default_degree` in place of None.
 
-            Raises `PlanFileError` if `requested_degree` differs from the plan: the fabrics would not be comparable.
+        Raises `PlanFileError` if `requested_degree` differs from the plan: the fabrics would not be comparable.
         """
         if self.plan is None:
             return default_degree if requested_degree is None else requested_degree

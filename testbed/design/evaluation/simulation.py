@@ -83,8 +83,8 @@ def compute_figures(
 def compute_link_traffic(execution: Execution) -> list[dict[str, Any]]:
     """Return the links that carried data, with their bytes and the fraction of the time in which they were full.
 
-    A link is named by its two ends: a server's number, or a number from `nodes` on for a switch. Bytes count whole
-    packets. `busy_fraction` is None for moving circuits, which exist only part of the time.
+    A link is named by its two ends: a server's number, or a number from the node count on for a switch. Bytes count
+    whole packets. `busy` is None for moving circuits, which exist only part of the time.
     """
     fabric, time_s = execution.fabric, execution.iteration_s
     rows = []

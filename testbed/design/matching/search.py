@@ -12,7 +12,7 @@ The worst case is O(n m log n); on sparse demands most trees have few nodes.
 
 The state consists of plain arrays in a named tuple, so that the same code runs compiled or interpreted. Ids below n are
 nodes, ids from n on are blossoms. An id outside all blossoms is a *top*. A stored dual was valid when its top got its
-current label (`since`); it is updated when the label changes.
+current label (`label_time`); it is updated when the label changes.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class State(NamedTuple):
     ring_previous: Ints
     ring_near_node: Ints  # of the edge to the next child, the end in this child
     ring_far_node: Ints  # and the end in the next child
-    label: Ints  # of tops: NONE, EVEN or ODD
+    label: Ints  # of tops: `NO_LABEL`, `EVEN_LABEL` or `ODD_LABEL`
     label_time: Ints  # time at which a top got its label
-    tree_near_node: Ints  # the edge tree_from -> tree_to joins an odd top to its parent in the tree
+    tree_near_node: Ints  # end of the edge to `tree_far_node`, from an odd top to its parent
     tree_far_node: Ints
     path_marks: Ints  # marks of `find_common_top`; path_marks[-1] is the current mark
     free_blossoms: Ints  # blossom ids not in use; the count is in free_blossoms[-1]

@@ -56,7 +56,7 @@ def _group_by_colour(
 
 
 class _ExactSearch:
-    """Exact search with a partial colouring. `free[v]` is a bit mask of the colours that node v lacks."""
+    """Exact search with a partial colouring. `free_colours[v]` is a bit mask of the colours that node v lacks."""
 
     def __init__(self, node_count: int, colour_count: int, pairs: Sequence[Edge]) -> None:
         self.pairs = pairs

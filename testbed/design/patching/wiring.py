@@ -23,10 +23,10 @@ _ALPHABET_SIZE = 26
 def make_wiring(topology: Topology, *, plane_count: int = 1) -> Wiring:
     """Return a wiring with a transmitter and a receiver for every edge of a topology.
 
-    - `planes=1`: all NICs are connected to one switch, or to several that act as one. NICs are assigned in order, node
-      by node and stride by stride, as on the original testbed.
-    - `planes=degree`: interface i is connected to switch i only. The edges are split into `degree` perfect matchings
-      (duplex) or permutations (simplex).
+    - `plane_count` is 1: all NICs are connected to one switch, or to several that act as one. NICs are assigned in
+      order, node by node and stride by stride, as on the original testbed.
+    - `plane_count` is the degree: interface i is connected to switch i only. The edges are split into that many perfect
+      matchings (duplex) or permutations (simplex).
 
     Raises `TopologyError` for any other number of planes, and if there is no split; the message names the reason.
     """

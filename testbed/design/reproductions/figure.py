@@ -242,7 +242,7 @@ def ignore_progress(_step: int, _total: int, _text: str) -> None:
 def format_page(figure: Figure[Scale], table: Table, plot: str, *, is_quick: bool = False) -> str:
     """Return the Markdown page of a figure: title, plot, comparison, and a link to the CSV.
 
-    `plot` is the name of the image, which lies beside the page like the CSV. A `is_quick` page marks its numbers as not
+    `plot` is the name of the image, which lies beside the page like the CSV. A quick page marks its numbers as not
     comparable, because sizes are small.
     """
     comparisons = figure.compare_with_paper(table)

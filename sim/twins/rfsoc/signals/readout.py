@@ -130,7 +130,7 @@ def _read(memory: npt.NDArray[Any], address: int, length: int) -> npt.NDArray[An
 
 
 def find_trigger_rises(pins: npt.NDArray[Any], readout: Mapping[str, Any]) -> Ticks:
-    """Return the ticks of the processor at which the trigger of a readout trigger_ticks."""
+    """Return the ticks of the processor at which the trigger of a readout rises."""
     pin_kind = 1 if readout["trigger_type"] == "tport" else 0
     trigger_pins = pins[(pins["kind"] == pin_kind) & (pins["port"] == readout["trigger_port"])]
     bit = 0 if pin_kind else readout["trigger_bit"]
@@ -182,7 +182,7 @@ class ReadoutRun:
 
     timeline: TimeLine
     trigger_ticks: npt.NDArray[np.int64]
-    """Ticks of the processor at which the trigger of the readout trigger_ticks."""
+    """Ticks of the processor at which the trigger of the readout rises."""
     settings_track: Track | None
     """Settings of a readout that the processor controls, or None for a readout that the host configures."""
 

@@ -58,7 +58,7 @@ class Traces:
         self.plant_call_count += 1
         read_ranges = _extend_read_ranges(self._read_ranges or {}, recorder.requests, positions)
         if read_ranges != self._read_ranges:
-            self._read_ranges, self._traces = read_ranges, {}  # keys of a shorter reach are ambiguous
+            self._read_ranges, self._traces = read_ranges, {}  # keys of shorter read ranges are ambiguous
             key = self._make_key(timeline, positions, read_ranges)
         elif len(self._traces) * received_signal.level.nbytes * 2 > MAX_MEMORY_BYTES:
             self._traces = {}
@@ -84,7 +84,7 @@ class Traces:
             ]
             if (
                 self._read_ranges == read_ranges
-            ):  # otherwise the plant has read more samples, and groups of a shorter reach are ambiguous
+            ):  # otherwise the plant has read more samples, and groups of shorter read ranges are ambiguous
                 return received_signal, group_numbers
         received_signals = [self.receive(timeline, rate_hz, first, count) for first in first_samples.tolist()]
         return received_signals, np.arange(len(received_signals))

@@ -34,8 +34,8 @@ queue two ticks later, or three ticks after the previous word took effect if tha
 is due. If that tick has passed, the word takes effect at once: late, in order, and without an error. `wait` also passes
 through the queue of its channel, and therefore ends only when all earlier words of the channel have taken effect.
 
-The `time` of a write, pin or wait is the tick at which it takes effect. A `count` is in memory from its time on. The
-`end` of a run is the tick at which the processor reaches `end`. Words may still wait in the queues at that tick.
+The `time` of a write, pin or wait is the tick at which it takes effect. A count is in memory from its time on.
+The `end_tick` of a run is the tick at which the processor reaches `end`. Words may still wait in the queues then.
 
 **Simplifications.**
 

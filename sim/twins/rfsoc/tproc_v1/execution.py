@@ -69,7 +69,7 @@ class Execution:
         """True if the program has read an input port. Another run may then differ."""
 
     def collect_events(self) -> Run:
-        """Return all events so far, even if they take effect later. `end` is the current tick."""
+        """Return all events so far, even if they take effect later. `end_tick` is the current tick."""
         sent_words = _to_array(self._sent_words)[: self._state[machine.SENT_COUNT] * machine.SENT_STRIDE]
         stored_words = _to_array(self._stored_words)[
             : self._state[machine.STORED_COUNT] * machine.STORED_STRIDE

@@ -120,7 +120,7 @@ class TprocV1:
             self._execution = None
 
     def collect_events(self) -> Run:
-        """Return all events of the program so far, with the current tick as `end`. Only `read` may call it."""
+        """Return all events of the program so far, with the current tick as `end_tick`. Only `read` may call it."""
         if self._execution is None:
             raise ProgramError(
                 "no program is running: call collect_events() only from the function that answers `read`"

@@ -32,7 +32,7 @@ _COLUMNS = (
 def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence[int]) -> Table:
     """Return a table with a row per job, rate and design.
 
-    `published` and `modelled_s` are normalised: the shortest time of a model is 1. A ratio divides by the fat-tree's
+    `published` and `ours` are normalised: the shortest time of a model is 1. A ratio divides by the fat-tree's
     time at the same rate. A difference is ours / published - 1.
     """
     rows = []
