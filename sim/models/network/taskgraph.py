@@ -118,7 +118,7 @@ class TaskGraph:
 
 
 class TaskGraphBuilder:
-    """Builder of a task graph; methods that add a task return its number, for use in `after`.
+    """Builder of a task graph; methods that add a task return its number, for use in `predecessors`.
 
     >>> job = TaskGraphBuilder(node_count=2)
     >>> forward = job.add_compute(0, 1e-3)

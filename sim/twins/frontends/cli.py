@@ -93,7 +93,7 @@ class CliStyle:
     - `login_prompt`, `login_failure_text`: prompt of the login, and text after a wrong login.
     - `page_rows`: number of lines of a page; 0 disables paging.
     - `unknown_command_text`, `unknown_command_status`: output and exit status of an unknown command.
-    - `noise_line`: line that the fault `noise_line` inserts into a table.
+    - `noise_line`: line that the fault `noise` inserts into a table.
     - `exit_commands`: commands that end the session.
     """
 
@@ -184,7 +184,7 @@ class CliFrontend:
         return sum(bool(session.user) for session in self._sessions)
 
     async def serve(self, terminal: Terminal, has_echo: Callable[[], bool] | None = None) -> None:
-        """Serve one client until its session ends. `has_echo` takes precedence over `style.echo`."""
+        """Serve one client until its session ends. `has_echo` takes precedence over `style.echoes_input`."""
         session = _Session(self, terminal, has_echo or (lambda: self.style.echoes_input))
         self._sessions.append(session)
         try:

@@ -1,7 +1,7 @@
 r"""HTTP/1.1 server of a simulated switch, over a `Line`, with `h11` (extra `sim`).
 
     server = HttpServer(
-        [Route("GET", r"/rest/ports/(\d+)", lambda request: make_json_answer(port_document(int(request.captured[0]))))],
+        [Route("GET", r"/rest/ports/(\d+)", answer_port_request)],
         accounts={"admin": "root"},
     )
     Frontend("calient+rest", server.serve)

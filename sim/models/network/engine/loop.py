@@ -295,9 +295,9 @@ def _start_flows(
 
 @compile_function
 def _set_rate_deadline(state: State, neighbours: Neighbours, capacity: Floats, begin: int) -> None:
-    """Make the flows from index `begin_communication` on wait for their rates.
+    """Make the flows from index `begin` on wait for their rates.
 
-    They wait for the share `rounding[1]` of their durations.
+    They wait for the share `tolerances[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
     """
@@ -394,7 +394,10 @@ def is_trace_full(state: State) -> bool:
 
 @compile_function
 def trace_flows(program: Program, state: State, previous: int) -> None:
-    """Append the flows that have just ended to the trace. They follow the moving flows in `flows`, up to `previous`."""
+    """Append the flows that have just ended to the trace.
+
+    They follow the moving ones in `flow_messages`, up to `previous`.
+    """
     if state.flow_rows.shape[0] == 0:
         return
     for position in range(state.counters[FLOWS], previous):

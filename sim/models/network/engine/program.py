@@ -70,7 +70,7 @@ class Program(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """The links of each path p, `links[first[p]:first[p + 1]]`, all different, and the path of each message.
+    """The links of each path p, `links[first_link[p]:first_link[p + 1]]`, all different, and the path of each message.
 
     Many messages may share a path. Reconfiguring a fabric replaces the routes.
     """

@@ -237,7 +237,7 @@ def add_flows(state: State, neighbours: Neighbours, begin: int) -> None:
 
 @compile_function
 def remove_flows(state: State, neighbours: Neighbours, end: int) -> None:
-    """Remove the flows that have ended. In `flows` they follow the moving flows, up to `end`."""
+    """Remove the flows that have ended. In `flow_messages` they follow the moving flows, up to `end`."""
     flows, first, links, rate = state.flow_messages, neighbours.first_link, neighbours.links, state.flow_rate
     start, count, on_link, on_entry, position_of = (
         neighbours.list_start,

@@ -48,7 +48,7 @@ _MAX_IDLE_PERIODS = 10_000
 class Controller:
     """Rule by which circuits move.
 
-    | when | circuits are chosen | for the bytes of |
+    | `switching_rule` | circuits are chosen | for the bytes of |
     |---|---|---|
     | `once` | before the job, and are lit when it begins | the iteration |
     | `per-iteration` | when an iteration begins, and are dark until they are switched | the iteration |

@@ -120,7 +120,7 @@ def _compute_rates(
     *,
     in_proportion: bool,
 ) -> Floats:
-    """Return the rates that `set_fair_rates` gives to flows that all begin at the same time."""
+    """Return the rates that `set_rates` gives to flows that all begin at the same time."""
     from sim.models.network.engine import loop
 
     for path in paths:

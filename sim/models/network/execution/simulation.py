@@ -203,10 +203,10 @@ class Run:
         lag: float = 0.0,
         in_proportion: bool = False,
     ) -> None:
-        for share in (rounding, lag):
+        for name, share in {"rounding": rounding, "lag": lag}.items():
             if not 0 <= share < 1:
                 raise ValueError(
-                    f"rounding is {share}: it must be a share of a flow's duration, at least 0 and below 1"
+                    f"{name} is {share}: it must be a share of a flow's duration, at least 0 and below 1"
                 )
         self.lowered = lowered
         self.capacity = np.array(capacity, dtype=np.float64)
@@ -227,7 +227,7 @@ class Run:
     def run_until(self, time_s: float) -> bool:
         """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall.
 
-        Return early, with `was_woken` set, when a task of `state.watch` begins or ends.
+        Return early, with `was_woken` set, when a task of `state.watch_flags` begins or ends.
         """
         from sim.models.network.engine import loop
 

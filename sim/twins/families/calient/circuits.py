@@ -166,7 +166,7 @@ class CircuitConfiguration:
         """Return the administrative state, operational state and operational capability of a circuit.
 
         The states are `UMA`, `RDY` for a provisioned circuit, `moving_states` while mirrors move, and `IS`, `IS`
-        afterwards. The capability is `FAIL` for a connected circuit without light, otherwise `OK`. `list_pairs` selects
+        afterwards. The capability is `FAIL` for a connected circuit without light, otherwise `OK`. `pairs` selects
         directions of the circuit. The default is all directions.
         """
         if not circuit.is_active:
