@@ -35,11 +35,11 @@ def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]
     samples, valid = (beats.samples, beats.valid) if isinstance(beats, Beats) else (beats, None)
     sample_array = _fit_shape(signal, np.asarray(samples))
     _check_range(signal, sample_array)
-    masks = _pack_valid_bits(signal, len(sample_array), valid)
+    valid_masks = _pack_valid_bits(signal, len(sample_array), valid)
     return [
         (mask, pack(beat, signal.width))
         for mask, beat in zip(
-            masks, sample_array.reshape(len(sample_array), signal.size * signal.lanes), strict=True
+            valid_masks, sample_array.reshape(len(sample_array), signal.size * signal.lanes), strict=True
         )
     ]
 
@@ -67,9 +67,9 @@ def unpack(bits: int, count: int, width: int, *, signed: bool) -> list[int]:
 
 def make_data_mask(valid_mask: int, signal: Signal) -> int:
     """Return the mask of the data bits of the streams whose bit in `valid_mask` is 1."""
-    bits = signal.lanes * signal.width
-    all_ones = (1 << bits) - 1
-    return sum(all_ones << bits * index for index in range(signal.size) if valid_mask >> index & 1)
+    data_width = signal.lanes * signal.width
+    all_ones = (1 << data_width) - 1
+    return sum(all_ones << data_width * index for index in range(signal.size) if valid_mask >> index & 1)
 
 
 def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
@@ -104,9 +104,9 @@ def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
 def _pack_valid_bits(signal: Signal, beat_count: int, valid: ArrayLike | None) -> list[int]:
     if valid is None:
         return [(1 << signal.size) - 1] * beat_count
-    bits = np.asarray(valid, bool)
-    if bits.shape != (beat_count, signal.size):
+    valid_bits = np.asarray(valid, bool)
+    if valid_bits.shape != (beat_count, signal.size):
         raise ValueError(
-            f"{signal.name}: valid has shape {bits.shape}, not {beat_count} beats x {signal.size} streams."
+            f"{signal.name}: valid has shape {valid_bits.shape}, not {beat_count} beats x {signal.size} streams."
         )
-    return [pack(row, 1) for row in bits]
+    return [pack(row, 1) for row in valid_bits]

@@ -102,7 +102,7 @@ class Datapath:
             for name, words in (memories or {}).items()
         }
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH_OFFSET)
-        if identity not in {stream.value for stream in StreamAccess}:
+        if identity not in {access.value for access in StreamAccess}:
             raise WrongHardware(
                 f"no count-action datapath answers: the ID register reads {identity:#010x}, not "
                 f"{StreamAccess.REGISTERS.value:#010x} or {StreamAccess.AXI_STREAM.value:#010x}. Check the base"
@@ -115,9 +115,9 @@ class Datapath:
                 f"({program.datapath.name}): they come from different modules. "
                 "Load the bitstream of this program's modules, or write the program for the modules in the hardware."
             )
-        streams = StreamAccess(identity)
+        stream_access = StreamAccess(identity)
         self._program = None
-        self._table = make_register_map(program.datapath, streams)
+        self._table = make_register_map(program.datapath, stream_access)
         self._restart(program, RESET | HOLD)
         for name, values in words_by_memory.items():
             self._load_words(*_split_name(name), values, 0)
@@ -241,15 +241,17 @@ class Datapath:
 
     def counts(self) -> dict[str, int]:
         """Return the current counts, by `module.count`. They are read one after the other, not in the same cycle."""
-        pairs = [
+        module_counts = [
             (module.name, count.name) for module, count in self._require_program().datapath.list_counts()
         ]
-        return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in pairs}
+        return {f"{module}.{count}": self._read("COUNT", module, count) for module, count in module_counts}
 
     def outputs(self) -> dict[str, int]:
         """Return the current flags and numbers, and the numbers of pulses since reset, by `module.output`."""
-        names = [(module, name) for module, name, *_ in list_effects(self._require_program().datapath)]
-        return {f"{module}.{name}": self._read("OUT", module, name) for module, name in names}
+        module_outputs = [
+            (module, name) for module, name, *_ in list_effects(self._require_program().datapath)
+        ]
+        return {f"{module}.{name}": self._read("OUT", module, name) for module, name in module_outputs}
 
     def status(self) -> Status:
         """Return the counts that have jumped over their targets or exceeded their widths since `clear_status`."""
@@ -267,16 +269,16 @@ class Datapath:
         return frozenset(name for index, name in enumerate(names) if bits >> index & 1)
 
     def _find_level_input(self, name: str) -> Signal:
-        level_inputs = {
+        flags_and_numbers = {
             signal.name: signal
             for signal in self._require_program().datapath.inputs
             if signal.kind is not SignalKind.STREAM and not signal.loads_memory
         }
-        if name not in level_inputs:
+        if name not in flags_and_numbers:
             raise ValueError(
-                f"no input flag or number {name!r}; there are: {', '.join(level_inputs) or 'none'}."
+                f"no input flag or number {name!r}; there are: {', '.join(flags_and_numbers) or 'none'}."
             )
-        return level_inputs[name]
+        return flags_and_numbers[name]
 
     # ------------------------------------------------------------------------------------ registers
     @property

@@ -60,8 +60,10 @@ class CommandGroup(TyperGroup):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         """Return the commands and options that begin with `incomplete`, without importing a command."""
-        item: Any = vars(core)["CompletionItem"]  # of the click that typer brings, or of click
-        matches = [item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)]
+        make_item: Any = vars(core)["CompletionItem"]  # of the click that typer brings, or of click
+        matches = [
+            make_item(name, help=line) for name, line in self._lines.items() if name.startswith(incomplete)
+        ]
         return matches + TyperCommand.shell_complete(self, ctx, incomplete)
 
     def _main_shell_completion(self, *args: Any, **kwargs: Any) -> None:
@@ -148,8 +150,8 @@ def _convert_when_needed(command: Any) -> None:
 class _Conversion:
     """Converter of values. It calls typer only if needed, because typer imports pydantic for this."""
 
-    def __init__(self, typer_conversion: Any) -> None:
-        self._make_typer_conversion = typer_conversion
+    def __init__(self, make_typer_conversion: Any) -> None:
+        self._make_typer_conversion = make_typer_conversion
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the converted value. Text needs no conversion, and defaults already have their type."""

@@ -43,20 +43,22 @@ def compile_function(
     if not IS_AVAILABLE or numba.config.DISABLE_JIT:
         return function
     options = {"error_model": "numpy", **options}
-    cached = None if sources is not None and not sources else _cache_on_disk(function, sources, options)
-    compiled = cached or numba.njit(**options)(function)
+    cached_function = (
+        None if sources is not None and not sources else _cache_on_disk(function, sources, options)
+    )
+    compiled_function = cached_function or numba.njit(**options)(function)
     for signature in signatures:
-        compiled.compile(signature)
+        compiled_function.compile(signature)
     if signatures:
-        compiled.disable_compile()
-    return compiled  # type: ignore[no-any-return]
+        compiled_function.disable_compile()
+    return compiled_function  # type: ignore[no-any-return]
 
 
 def is_cached_on_disk(function: Any) -> bool:
     """Return True if machine code of a compiled function is on disk, or if numba cannot tell."""
     file: Any = getattr(getattr(function, "_cache", None), "_cache_file", None)
-    load = getattr(file, "_load_index", None)
-    return load is None or bool(load())
+    load_index = getattr(file, "_load_index", None)
+    return load_index is None or bool(load_index())
 
 
 def _cache_on_disk(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
@@ -67,16 +69,19 @@ def _cache_on_disk(function: Any, sources: Sequence[Path] | None, options: dict[
     """
     source_file = Path(function.__code__.co_filename)
     files = [source_file.parent] if sources is None else list(sources)
-    key = hashlib.sha256(repr((function.__module__, sorted(options.items()), numba.__version__)).encode())
+    key_hash = hashlib.sha256(
+        repr((function.__module__, sorted(options.items()), numba.__version__)).encode()
+    )
     try:
         for digest in map(compute_digest, (*files, source_file, Path(__file__))):
-            key.update(digest)
-        compiled = numba.njit(cache=True, **options)(function)
-        folder = make_folder(f"{source_file.stem}-{key.hexdigest()[:24]}")
-        cache = compiled._cache  # noqa: SLF001
+            key_hash.update(digest)
+        compiled_function = numba.njit(cache=True, **options)(function)
+        folder = make_folder(f"{source_file.stem}-{key_hash.hexdigest()[:24]}")
+        cache = compiled_function._cache  # noqa: SLF001
         cache._impl.locator.get_cache_path = lambda: str(folder)  # noqa: SLF001
         cache._cache_path = str(folder)  # noqa: SLF001
-        cache._cache_file = type(cache._cache_file)(str(folder), cache._impl.filename_base, key.hexdigest())  # noqa: SLF001
+        cache_file_type = type(cache._cache_file)  # noqa: SLF001
+        cache._cache_file = cache_file_type(str(folder), cache._impl.filename_base, key_hash.hexdigest())  # noqa: SLF001
     except (RuntimeError, OSError, AttributeError, TypeError):
         return None
-    return compiled
+    return compiled_function

@@ -81,8 +81,8 @@ class State(Enum):
 class Client:
     """The acceptor's record of a connection, from its acceptance on."""
 
-    def __init__(self, connection: socket.socket, address: str, now_s: float) -> None:
-        self.connection, self.address = connection, address
+    def __init__(self, accepted_socket: socket.socket, address: str, now_s: float) -> None:
+        self.connection, self.address = accepted_socket, address
         self.state, self.since_s = State.WAITING, now_s
         self.protocol: Connection | None = None
         """None during the handshake."""
@@ -199,7 +199,7 @@ class Acceptor:
         make_connection: Callable[[Acceptor, Client], Connection],
         config: uvicorn.Config,
         limits: Limits,
-        now_s: Callable[[], float] = time.monotonic,
+        get_time_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._listeners, self._make_connection, self._config, self._limits = (
             listeners,
@@ -207,7 +207,7 @@ class Acceptor:
             config,
             limits,
         )
-        self.now_s = now_s
+        self.now_s = get_time_s
         available_count = (
             resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _count_descriptors() - limits.spare_descriptors
         )
@@ -231,8 +231,8 @@ class Acceptor:
         """Stop accepting connections."""
         for listener in self._listeners:
             self._loop.remove_reader(listener)
-        for pause in self._pauses.values():
-            pause.cancel()
+        for timer in self._pauses.values():
+            timer.cancel()
         self._sweep_task.cancel()
         for client in self._list_clients():
             if client.handshake:
@@ -247,27 +247,30 @@ class Acceptor:
 
     def set_state(self, client: Client, state: State) -> None:
         """Set the state of a connection, which becomes the newest connection in this state."""
-        states = self._clients.get(client.address)
-        if states is None or client not in states[client.state] or client.state is state:
+        clients_by_state = self._clients.get(client.address)
+        if clients_by_state is None or client not in clients_by_state[client.state] or client.state is state:
             return  # it has been closed, or is in this state already
-        del states[client.state][client]
-        states[state][client] = None
+        del clients_by_state[client.state][client]
+        clients_by_state[state][client] = None
         client.state, client.since_s = state, self.now_s()
 
     def forget(self, client: Client) -> None:
         """Forget a connection that is closed."""
         self._closing.discard(client)
-        states = self._clients.get(client.address)
-        if states is None or client not in states[client.state]:
+        clients_by_state = self._clients.get(client.address)
+        if clients_by_state is None or client not in clients_by_state[client.state]:
             return
-        del states[client.state][client]
+        del clients_by_state[client.state][client]
         self._connection_count -= 1
-        if not any(states.values()):
+        if not any(clients_by_state.values()):
             del self._clients[client.address]
 
     def _list_clients(self) -> list[Client]:
         return [
-            client for states in self._clients.values() for clients in states.values() for client in clients
+            client
+            for clients_by_state in self._clients.values()
+            for clients in clients_by_state.values()
+            for client in clients
         ]
 
     # -- arrivals
@@ -282,7 +285,7 @@ class Acceptor:
                 self._pause(listener)
                 return
             try:
-                connection, peer = listener.accept()
+                accepted_socket, peer = listener.accept()
             except OSError as error:
                 if error.errno in _SHORTAGE_ERRORS:
                     self._log_shortage(error)
@@ -293,7 +296,7 @@ class Acceptor:
                 return
             if evicted_client is not None:
                 self._evict(evicted_client, _FULL_ANSWER)
-            self._admit(connection, _group_address(str(peer[0])))
+            self._admit(accepted_socket, _group_address(str(peer[0])))
 
     def _pause(self, listener: socket.socket) -> None:
         """Pause accepting for `ACCEPT_PAUSE_S`."""
@@ -312,38 +315,47 @@ class Acceptor:
 
     def _choose_eviction(self) -> Client | None:
         """Return the client to evict next, of the address with most connections, or None if all are being answered."""
-        sizes = {address: sum(map(len, states.values())) for address, states in self._clients.items()}
-        for address in sorted(sizes, key=lambda candidate: -sizes[candidate]) if len(sizes) > 1 else sizes:
-            states = self._clients[address]
-            evicted_client = next(iter(states[State.IDLE]), None) or next(iter(states[State.WAITING]), None)
+        connection_counts = {
+            address: sum(map(len, clients_by_state.values()))
+            for address, clients_by_state in self._clients.items()
+        }
+        for address in (
+            sorted(connection_counts, key=lambda candidate: -connection_counts[candidate])
+            if len(connection_counts) > 1
+            else connection_counts
+        ):
+            clients_by_state = self._clients[address]
+            evicted_client = next(iter(clients_by_state[State.IDLE]), None) or next(
+                iter(clients_by_state[State.WAITING]), None
+            )
             if evicted_client is not None:
                 return evicted_client
         return None
 
-    def _admit(self, connection: socket.socket, address: str) -> None:
-        connection.setblocking(False)
+    def _admit(self, accepted_socket: socket.socket, address: str) -> None:
+        accepted_socket.setblocking(False)
         if address in self._clients:
             self._enforce_address_limit(self._clients[address][State.WAITING])
-        states = self._clients.get(address, {state: {} for state in State})
+        clients_by_state = self._clients.get(address, {state: {} for state in State})
         if (
             self._connection_count >= self._max_connections
-            or len(states[State.ANSWERING]) >= self._max_connections * 3 // 4
+            or len(clients_by_state[State.ANSWERING]) >= self._max_connections * 3 // 4
         ):
             if self._config.ssl is None:
                 with contextlib.suppress(OSError):
-                    connection.send(_FULL_ANSWER)
-            connection.close()
+                    accepted_socket.send(_FULL_ANSWER)
+            accepted_socket.close()
             return
-        client = Client(connection, address, self.now_s())
-        self._clients[address] = states
-        states[State.WAITING][client] = None
+        client = Client(accepted_socket, address, self.now_s())
+        self._clients[address] = clients_by_state
+        clients_by_state[State.WAITING][client] = None
         self._connection_count += 1
         client.handshake = self._loop.create_task(self._shake_hands(client))
 
-    def _enforce_address_limit(self, waiting: Mapping[Client, None]) -> None:
+    def _enforce_address_limit(self, waiting_clients: Mapping[Client, None]) -> None:
         """Evict the oldest waiting connections of one address if they exceed the limit."""
-        excess_count = len(waiting) - self._limits.connections_per_address + 1
-        for client in list(islice(waiting, max(excess_count, 0))):
+        excess_count = len(waiting_clients) - self._limits.connections_per_address + 1
+        for client in list(islice(waiting_clients, max(excess_count, 0))):
             if not self._is_new(client):
                 self._evict(client, _FULL_ANSWER)
 
@@ -382,14 +394,14 @@ class Acceptor:
     def sweep(self) -> None:
         """Close connections that exceed a time limit."""
         now_s = self.now_s()
-        for states in list(self._clients.values()):
-            self._enforce_address_limit(states[State.WAITING])
-            for client in list(states[State.WAITING]):
+        for clients_by_state in list(self._clients.values()):
+            self._enforce_address_limit(clients_by_state[State.WAITING])
+            for client in list(clients_by_state[State.WAITING]):
                 if client.body_bytes is not None and client.protocol and client.protocol.is_held_up:
                     client.since_s = now_s  # the delay is on this side
                 elif now_s > client.compute_deadline_s(self._limits):
                     self._evict(client, _TIMEOUT_ANSWER)
-            for client in list(states[State.IDLE]):
+            for client in list(clients_by_state[State.IDLE]):
                 if now_s > client.since_s + self._config.timeout_keep_alive + SWEEP_INTERVAL_S:
                     self._evict(client)
         for client in [*self._list_clients(), *self._closing]:
@@ -400,11 +412,15 @@ class Acceptor:
         if client.protocol is None:
             return
         transport = client.protocol.transport
-        unsent = transport.get_write_buffer_size()
-        if not unsent or unsent <= client.unsent_bytes - _PROGRESS_BYTES or not client.unsent_bytes:
-            client.unsent_bytes, client.unsent_since_s = unsent, now_s
+        unsent_bytes = transport.get_write_buffer_size()
+        if (
+            not unsent_bytes
+            or unsent_bytes <= client.unsent_bytes - _PROGRESS_BYTES
+            or not client.unsent_bytes
+        ):
+            client.unsent_bytes, client.unsent_since_s = unsent_bytes, now_s
         limit_s = CLOSE_TIMEOUT_S if transport.is_closing() else self._limits.answer_s
-        if (unsent or transport.is_closing()) and now_s > client.unsent_since_s + limit_s:
+        if (unsent_bytes or transport.is_closing()) and now_s > client.unsent_since_s + limit_s:
             transport.abort()
 
 
@@ -468,23 +484,23 @@ class HeadAsGet:
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
-        streams = asyncio.Event()
+        is_streaming = asyncio.Event()
 
         async def send_head(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await send(message)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             elif message.get("more_body"):  # the body may be endless, so the application is cancelled
-                streams.set()
+                is_streaming.set()
                 await asyncio.Event().wait()
 
-        answer = asyncio.ensure_future(self._app({**scope, "method": "GET"}, receive, send_head))
-        stream = asyncio.ensure_future(streams.wait())
+        answer_task = asyncio.ensure_future(self._app({**scope, "method": "GET"}, receive, send_head))
+        streaming_task = asyncio.ensure_future(is_streaming.wait())
         try:
-            await asyncio.wait({answer, stream}, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                await answer  # raises an error of the application
+            await asyncio.wait({answer_task, streaming_task}, return_when=asyncio.FIRST_COMPLETED)
+            if answer_task.done():
+                await answer_task  # raises an error of the application
         finally:
-            answer.cancel()
-            stream.cancel()
-            await asyncio.gather(answer, stream, return_exceptions=True)
+            answer_task.cancel()
+            streaming_task.cancel()
+            await asyncio.gather(answer_task, streaming_task, return_exceptions=True)

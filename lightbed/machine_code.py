@@ -18,11 +18,11 @@ _MAX_UNUSED_DAYS = 30
 def compute_digest(source: Path) -> bytes:
     """Return a digest of a module, or of the names and contents of all modules in a folder."""
     files = sorted(source.glob("*.py")) if source.is_dir() else [source]
-    parts = hashlib.sha256()
+    digest_hash = hashlib.sha256()
     for path in files:
         text = path.read_bytes()
-        parts.update(f"{path.name} {len(text)} ".encode() + text)
-    return parts.digest()
+        digest_hash.update(f"{path.name} {len(text)} ".encode() + text)
+    return digest_hash.digest()
 
 
 @cache
@@ -33,10 +33,10 @@ def make_folder(name: str) -> Path:
     """
     cache_home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     try:
-        home = Path(cache_home) if cache_home else Path.home() / ".cache"
+        cache_root = Path(cache_home) if cache_home else Path.home() / ".cache"
     except RuntimeError as error:
         raise OSError(str(error)) from error
-    folder = home / "lightbed" / "machine-code" / name
+    folder = cache_root / "lightbed" / "machine-code" / name
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         oldest_s = time.time() - _MAX_UNUSED_DAYS * 86400

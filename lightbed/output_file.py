@@ -81,8 +81,10 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
     Use this for files of the program itself: it replaces even files of other users. Raises `OSError`.
     """
     replaced_status = path.stat() if path.exists() else None
-    temporary = path.with_name(f".lightbed-{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if replaced_status else 0o666)
+    temporary_path = path.with_name(f".lightbed-{secrets.token_hex(8)}")
+    descriptor = os.open(
+        temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if replaced_status else 0o666
+    )
     try:
         with os.fdopen(descriptor, "wb") as file:
             if replaced_status:
@@ -92,9 +94,9 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(descriptor)
-        temporary.replace(path)
+        temporary_path.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
 def check_output(path: str | Path) -> None:
@@ -110,9 +112,9 @@ def check_output(path: str | Path) -> None:
     except FileNotFoundError:
         _check_missing_file(Path(path))
         return
-    for is_kind, number, description in _REFUSED:
+    for is_kind, error_number, description in _REFUSED:
         if is_kind(status.st_mode):
-            raise OSError(number, f"it is {description}", str(path))
+            raise OSError(error_number, f"it is {description}", str(path))
     if not stat.S_ISREG(status.st_mode):
         return
     if status.st_uid != os.geteuid():
@@ -148,11 +150,11 @@ def _find_descriptor(path: str | Path) -> int | None:
     for _ in range(_MAX_LINKS):
         match = _DESCRIPTOR.fullmatch(name)
         if match:
-            descriptor = match[1] or match[2]
+            descriptor_text = match[1] or match[2]
             return (
-                _STANDARD_DESCRIPTORS.get(descriptor)
-                if descriptor in _STANDARD_DESCRIPTORS
-                else int(descriptor)
+                _STANDARD_DESCRIPTORS.get(descriptor_text)
+                if descriptor_text in _STANDARD_DESCRIPTORS
+                else int(descriptor_text)
             )
         try:
             name = os.path.normpath(Path(name).parent / Path(name).readlink())

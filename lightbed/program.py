@@ -11,15 +11,15 @@ from lightbed.wording import describe_extra
 
 def run_program(name: str, extra: str, run: Callable[[Sequence[str]], int]) -> NoReturn:
     """Run a program with the arguments of the command line, and exit with its code."""
-    words = sys.argv[1:]
+    arguments = sys.argv[1:]
     try:
-        code = run(words)
+        code = run(arguments)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in ("typer", "rich"):  # the program itself reports other missing libraries
+        missing_library = (error.name or "").partition(".")[0]
+        if missing_library not in ("typer", "rich"):  # the program itself reports other missing libraries
             raise
-        if words != ["--version"]:
-            sys.exit(f"error: {name} needs {missing}. Hint: {describe_extra(extra)}")
+        if arguments != ["--version"]:
+            sys.exit(f"error: {name} needs {missing_library}. Hint: {describe_extra(extra)}")
         from importlib.metadata import version  # imported here, because the import takes ten milliseconds
 
         sys.stdout.write(f"{name} {version('lightbed')}\n")

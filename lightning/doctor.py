@@ -67,9 +67,9 @@ def inspect_environment() -> Iterator[Finding]:
     yield inspect_servers(list_listening_sockets())
 
 
-def inspect_name_conflict(path: Sequence[str]) -> Finding:
+def inspect_name_conflict(search_path: Sequence[str]) -> Finding:
     """Return the finding on a conflict with PyTorch Lightning, a package of the same name."""
-    other_package = name_conflict.find_foreign_package(path)
+    other_package = name_conflict.find_foreign_package(search_path)
     if other_package:
         return Finding("name", "bad", f"another package named lightning: {other_package}", name_conflict.HINT)
     removed_file = name_conflict.find_missing_init(name_conflict.__file__)
@@ -326,17 +326,19 @@ def find_profile(soc: Any) -> profiles.Profile | None:
 def inspect_coupling(soc: Any) -> Finding:
     """Return the finding on coupling: a warning for baluns. They do not pass the kit's pulses of frequency 0."""
     profile = find_profile(soc)
-    paths = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
+    coupling_by_converter = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
     if profile is not None:
-        paths = {"DAC": profile.dac_coupling, "ADC": profile.adc_coupling}
-    ac_coupled_paths = [name for name, kind in paths.items() if kind == "AC"]
-    if not ac_coupled_paths:
-        return Finding("coupling", "ok", f"DAC {paths['DAC']}, ADC {paths['ADC']}")
+        coupling_by_converter = {"DAC": profile.dac_coupling, "ADC": profile.adc_coupling}
+    ac_coupled_converters = [name for name, kind in coupling_by_converter.items() if kind == "AC"]
+    if not ac_coupled_converters:
+        return Finding(
+            "coupling", "ok", f"DAC {coupling_by_converter['DAC']}, ADC {coupling_by_converter['ADC']}"
+        )
     note = f" {profile.coupling_note}" if profile is not None else ""
     return Finding(
         "coupling",
         "warning",
-        f"{' and '.join(ac_coupled_paths)} AC coupled: pulses with pulse_freq 0 droop in the baluns.{note}",
+        f"{' and '.join(ac_coupled_converters)} AC coupled: pulses with pulse_freq 0 droop in the baluns.{note}",
         "use the DC coupled connectors, or set pulse_freq_mhz to a carrier frequency that the baluns pass",
     )
 
@@ -390,16 +392,18 @@ def _inspect_light(soc: Any) -> Finding:
         compute = LightningCompute(soc)
     except ProgramError as error:
         return Finding("light", "warning", f"not checked: {error.problem}", error.hint)
-    deviation = measure_drift(compute.rows, compute.calibration)
-    if deviation.needs_recalibration:
-        text = f"known products are off by {deviation.rms_error:.2f} of 255 rms (limit {deviation.rms_error_limit:.2f})"
+    drift = measure_drift(compute.rows, compute.calibration)
+    if drift.needs_recalibration:
+        text = (
+            f"known products are off by {drift.rms_error:.2f} of 255 rms (limit {drift.rms_error_limit:.2f})"
+        )
         return Finding(
             "light",
             "bad",
             text,
             "check that the laser is on; if it is, the biases have drifted: run `lightning calibrate`",
         )
-    return Finding("light", "ok", f"known products are off by {deviation.rms_error:.2f} of 255 rms")
+    return Finding("light", "ok", f"known products are off by {drift.rms_error:.2f} of 255 rms")
 
 
 def _catch_errors(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Finding:

@@ -71,8 +71,8 @@ class LightningError(LightbedError, code="lightning.error", who="user"):
         return _rebuild_error, (type(self), self.problem, self.device, self.hint)
 
 
-def _rebuild_error(kind: type[LightningError], problem: str, device: str, hint: str) -> LightningError:
-    return kind(problem, device=device, hint=hint)
+def _rebuild_error(error_class: type[LightningError], problem: str, device: str, hint: str) -> LightningError:
+    return error_class(problem, device=device, hint=hint)
 
 
 class MissingLibrary(LightningError, ImportError, code="library.missing"):

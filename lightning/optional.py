@@ -33,14 +33,14 @@ EXTRA_BY_MODULE = {
 """The extra of lightbed that installs each library."""
 
 
-def require(module: str, purpose: str) -> ModuleType:
+def require(module_name: str, purpose: str) -> ModuleType:
     """Import and return an optional module. `purpose` completes the message, as in "to speak to a board".
 
     Raise `MissingLibrary` if the module or an optional library that it imports is not installed.
     """
-    library = module.partition(".")[0]
+    library = module_name.partition(".")[0]
     try:
-        return import_module(module)
+        return import_module(module_name)
     except ImportError as error:
         if (error.name or library).partition(".")[0] not in {library, *EXTRA_BY_MODULE}:
             raise  # the installation is broken, and no extra would repair it

@@ -64,10 +64,10 @@ def _find_exit_code(code: Any) -> int:
 
 def _skip_to_script(start: TracebackType | None, path: Path) -> TracebackType | None:
     """Return the traceback from the script's first frame on, or None if the script did not start."""
-    frame = start
-    while frame is not None and frame.tb_frame.f_code.co_filename != str(path):
-        frame = frame.tb_next
-    return frame
+    traceback_entry = start
+    while traceback_entry is not None and traceback_entry.tb_frame.f_code.co_filename != str(path):
+        traceback_entry = traceback_entry.tb_next
+    return traceback_entry
 
 
 @contextlib.contextmanager
@@ -87,12 +87,12 @@ def replace_qick_soc(soc: Any) -> Iterator[None]:
     """Replace QickSoc by this device inside the block, in all modules from which scripts import it."""
     qick = require("qick", "to run QICK scripts")
     replacement_class = _make_replacement_class(soc)
-    module = ModuleType("qick.qick", "QickSoc of the chosen device.")
-    module.QickSoc = replacement_class  # type: ignore[attr-defined]
-    proxies = _make_proxies(soc, qick)
+    qick_module = ModuleType("qick.qick", "QickSoc of the chosen device.")
+    qick_module.QickSoc = replacement_class  # type: ignore[attr-defined]
+    pyro_module = _make_proxies(soc, qick)
     with (
-        _replace(sys.modules, {"qick.qick": module, "qick.pyro": proxies}),
-        _replace(vars(qick), {"QickSoc": replacement_class, "qick": module, "pyro": proxies}),
+        _replace(sys.modules, {"qick.qick": qick_module, "qick.pyro": pyro_module}),
+        _replace(vars(qick), {"QickSoc": replacement_class, "qick": qick_module, "pyro": pyro_module}),
     ):
         yield
 

@@ -53,11 +53,11 @@ def find_credentials(device: str, given_account: Credentials | None, *, factory:
     return account
 
 
-def _read_environment(factory: Credentials) -> Credentials | None:
+def _read_environment(factory_account: Credentials) -> Credentials | None:
     user, password = os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
     if user is None and password is None:
         return None
-    return Credentials(user or factory.user, password or "")
+    return Credentials(user or factory_account.user, password or "")
 
 
 def _read_file(device: str) -> Credentials | None:
@@ -67,9 +67,9 @@ def _read_file(device: str) -> Credentials | None:
         if configured_path:
             raise CredentialsError(f"file {path} does not exist", hint=f"{FILE_VARIABLE} points to it.")
         return None
-    for pattern, account in _read_tables(path).items():
+    for pattern, table in _read_tables(path).items():
         if fnmatchcase(device, pattern):
-            return _make_account(path, pattern, account)
+            return _make_account(path, pattern, table)
     return None
 
 
@@ -88,8 +88,8 @@ def _read_tables(path: Path) -> dict[str, object]:
         ) from None
 
 
-def _make_account(path: Path, pattern: str, account: object) -> Credentials:
-    fields = account if isinstance(account, dict) else {}
+def _make_account(path: Path, pattern: str, table: object) -> Credentials:
+    fields = table if isinstance(table, dict) else {}
     user, password = fields.get("user"), fields.get("password")
     if not isinstance(user, str) or not isinstance(password, str):
         raise CredentialsError(

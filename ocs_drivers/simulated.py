@@ -64,8 +64,8 @@ def _start_twin(command: list[str], device: str) -> dict[str, str]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    ready = process.stdout.readline()
-    if not ready:
+    ready_line = process.stdout.readline()
+    if not ready_line:
         _, error_output = process.communicate()
         raise ConnectError(
             f"the twin did not start: {error_output.strip().rpartition(chr(10))[2]}",
@@ -73,7 +73,9 @@ def _start_twin(command: list[str], device: str) -> dict[str, str]:
             hint="Run `testbed sim switch list` for the families; write the size like 8x8.",
         )
     atexit.register(_end_twin, process)
-    return {name: url for name, url in json.loads(ready).items() if isinstance(url, str) and "://" in url}
+    return {
+        name: url for name, url in json.loads(ready_line).items() if isinstance(url, str) and "://" in url
+    }
 
 
 def _end_twin(process: subprocess.Popen[str]) -> None:

@@ -30,7 +30,7 @@ def get_database_path(runs_dir: str | Path) -> Path:
     return Path(runs_dir) / "lightbed.sqlite"
 
 
-def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
+def read_rows(path: Path, query: str, parameters: Sequence[object] = ()) -> list[Mapping[str, Any]]:
     """Return the rows of a query, or no rows if the file or its tables do not exist.
 
     Raises `OSError` and `sqlite3.DatabaseError` if the file cannot be read.
@@ -40,12 +40,12 @@ def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Map
             return []
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return _read_with_fallback(path, lambda connection: _fetch_rows(connection, query, values))
+    return _read_with_fallback(path, lambda connection: _fetch_rows(connection, query, parameters))
 
 
-def copy_database(path: Path, copy: Path) -> None:
+def copy_database(path: Path, copy_path: Path) -> None:
     """Copy a database at one moment to a file; other processes may write meanwhile. Raises as `read_rows`."""
-    with _open(copy, "mode=rwc") as target:
+    with _open(copy_path, "mode=rwc") as target:
         _read_with_fallback(path, lambda connection: connection.backup(target))
 
 
@@ -77,12 +77,12 @@ def _check_readable(path: Path) -> None:
 
 
 def _fetch_rows(
-    connection: sqlite3.Connection, query: str, values: Sequence[object]
+    connection: sqlite3.Connection, query: str, parameters: Sequence[object]
 ) -> list[Mapping[str, Any]]:
     import sqlite3
 
     try:
-        cursor = connection.execute(query, values)
+        cursor = connection.execute(query, parameters)
     except sqlite3.OperationalError as error:
         if str(error).startswith("no such table"):
             return []
@@ -120,10 +120,10 @@ def _open_immutable(path: Path) -> Any:
 def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a copy of the file and its log, because SQLite ignores the log of a file that nobody can write."""
     with _make_scratch_directory() as scratch_dir:
-        copy = Path(scratch_dir) / path.name
+        copy_path = Path(scratch_dir) / path.name
         for suffix in ("", "-wal"):
-            _copy_in_child(f"{path}{suffix}", f"{copy}{suffix}")
-        with _open(copy, "mode=rw") as connection:
+            _copy_in_child(f"{path}{suffix}", f"{copy_path}{suffix}")
+        with _open(copy_path, "mode=rw") as connection:
             yield connection
 
 

@@ -58,8 +58,8 @@ class AxiPinsBus:
         outputs = self._simulator.run(rows).reshape(len(accesses), self._slot_cycle_count, -1)
         self.cycle_count += len(rows)
         responses = [
-            self._find_response(slot, _READ_CHANNELS if value is None else _WRITE_CHANNELS)
-            for slot, (_, value) in zip(outputs.tolist(), accesses, strict=True)
+            self._find_response(access_outputs, _READ_CHANNELS if value is None else _WRITE_CHANNELS)
+            for access_outputs, (_, value) in zip(outputs.tolist(), accesses, strict=True)
         ]
         return [
             response[self._output_columns["rdata"]]
@@ -76,13 +76,15 @@ class AxiPinsBus:
         row[columns["awvalid"]], row[columns["awaddr"]] = 1, offset
         row[columns["wvalid"]], row[columns["wdata"]], row[columns["wstrb"]] = 1, value, 15
 
-    def _find_response(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
+    def _find_response(self, access_outputs: list[list[int]], channels: tuple[str, str]) -> list[int]:
         """Return the outputs of the cycle with the response. Raise BusFault if it is missing or an error."""
         request_channel, response_channel = channels
-        is_accepted = slot[0][self._output_columns[f"{request_channel}ready"]] and (
-            request_channel != "aw" or slot[0][self._output_columns["wready"]]
+        is_accepted = access_outputs[0][self._output_columns[f"{request_channel}ready"]] and (
+            request_channel != "aw" or access_outputs[0][self._output_columns["wready"]]
         )
-        valid_cycles = [cycle for cycle in slot if cycle[self._output_columns[f"{response_channel}valid"]]]
+        valid_cycles = [
+            cycle for cycle in access_outputs if cycle[self._output_columns[f"{response_channel}valid"]]
+        ]
         if not is_accepted or len(valid_cycles) != 1:
             raise BusFault(
                 f"the register file did not answer a burst within {self._slot_cycle_count} cycles per access"

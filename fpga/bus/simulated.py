@@ -93,8 +93,8 @@ class _Pins:
         if self._inputs[port] == value:
             return
         self._inputs[port] = value
-        for word in range(input_port.word_count):
-            self._row[0, input_port.column + word] = value >> COLUMN_BITS * word & _COLUMN_MASK
+        for word_index in range(input_port.word_count):
+            self._row[0, input_port.column + word_index] = value >> COLUMN_BITS * word_index & _COLUMN_MASK
 
     def set_bits(self, bits: PortBits, value: int) -> None:
         """Set the bits of a part of an input."""
@@ -109,7 +109,8 @@ class _Pins:
         if output_port.word_count == 1:
             return self._outputs[column]
         return sum(
-            self._outputs[column + word] << COLUMN_BITS * word for word in range(output_port.word_count)
+            self._outputs[column + word_index] << COLUMN_BITS * word_index
+            for word_index in range(output_port.word_count)
         )
 
 
@@ -123,9 +124,9 @@ class SimulatedBus:
         self._pins = _Pins(datapath, engine)
         self._register_map = make_register_map(datapath)
         self._registers_by_offset = {
-            register.get_offset(word): (register, word)
+            register.get_offset(word_index): (register, word_index)
             for register in self._register_map
-            for word in range(register.word_count)
+            for word_index in range(register.word_count)
         }
         self._reset()
 
@@ -135,19 +136,19 @@ class SimulatedBus:
         self._run_cycle()
         if offset not in self._registers_by_offset:
             return 0
-        register, word = self._registers_by_offset[offset]
+        register, word_index = self._registers_by_offset[offset]
         if register.access is Access.CONSTANT:
             return register.reset_value
         if register.access is Access.WRITE:
             return self._stored_words[offset]
         if register.access is Access.READ:
-            return self._read_back(register) >> WORD_BITS * word & register.mask
+            return self._read_back(register) >> WORD_BITS * word_index & register.mask
         return 0
 
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`. Ignore it if there is no writable register."""
         check_access(offset, value)
-        register, word = self._registers_by_offset.get(offset, (None, 0))
+        register, word_index = self._registers_by_offset.get(offset, (None, 0))
         if register is None:
             self._run_cycle()
         elif register.access is Access.PULSE:
@@ -155,7 +156,7 @@ class SimulatedBus:
         else:
             if offset in self._stored_words:
                 self._stored_words[offset] = value & register.mask
-                if register.access is Access.WRITE or word == register.word_count - 1:
+                if register.access is Access.WRITE or word_index == register.word_count - 1:
                     self._drive_signal(register)
             self._run_cycle()
 
@@ -166,7 +167,8 @@ class SimulatedBus:
         self._is_held = False
         self._pins.reset()
         self._blocks: dict[tuple[str, str], RegisterBlock] = {
-            (block, name): BLOCKS[block](name, self._pins) for block, name in self._register_map.find_blocks()
+            (block_kind, name): BLOCKS[block_kind](name, self._pins)
+            for block_kind, name in self._register_map.find_blocks()
         }
         self._stored_words = {
             offset: register.reset_value
@@ -201,8 +203,8 @@ class SimulatedBus:
     def _drive_signal(self, register: Register) -> None:
         """Set the signal of a register to its value, the concatenation of its words."""
         value = 0
-        for word in range(register.word_count):
-            value |= self._stored_words[register.get_offset(word)] << register.width * word
+        for word_index in range(register.word_count):
+            value |= self._stored_words[register.get_offset(word_index)] << register.width * word_index
         if isinstance(register.signal, BlockPin):
             self._find_block(register.signal).write(
                 register.signal.pin, value & (1 << register.signal.width) - 1
@@ -214,12 +216,12 @@ class SimulatedBus:
         """Set the written bits to 1 for one cycle."""
         if isinstance(register.signal, BlockPin) and value:
             self._find_block(register.signal).write(register.signal.pin, value)
-        connected_fields = [bits for bits in register.fields if bits.port]
-        for bits in connected_fields:
-            self._pins.set_input(bits.port, value >> bits.low_bit & 1)
+        connected_fields = [field for field in register.fields if field.port]
+        for field in connected_fields:
+            self._pins.set_input(field.port, value >> field.low_bit & 1)
         self._run_cycle()
-        for bits in connected_fields:
-            self._pins.set_input(bits.port, 0)
+        for field in connected_fields:
+            self._pins.set_input(field.port, 0)
         if register.key == ("CONTROL",):
             self._apply_control(value)
 

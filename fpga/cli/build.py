@@ -36,13 +36,13 @@ def build(
     from fpga.registers.build import build_files, read_board_files, write_files
     from fpga.registers.origin import collect_origin_files
 
-    values = parse_parameters(parameters)
-    checked_datapath = load(file, values)
+    parameter_values = parse_parameters(parameters)
+    checked_datapath = load(file, parameter_values)
     datapath = checked_datapath.datapath
     try:
         files = {
             **build_files(datapath),
-            **collect_origin_files(checked_datapath, file, values),
+            **collect_origin_files(checked_datapath, file, parameter_values),
             **(read_board_files(board) if board else {}),
         }
     except (HdlError, ValueError) as error:

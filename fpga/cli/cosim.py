@@ -83,19 +83,19 @@ def cosimulate(
     return 0 if is_equal else 1
 
 
-def _compare_simulators(datapath: Datapath, simulator: str, cycles: int, seed: int) -> Comparison:
+def _compare_simulators(datapath: Datapath, simulator_name: str, cycles: int, seed: int) -> Comparison:
     from fpga.count_action.simulate import compile_datapath
     from fpga.hdl import icarus
     from fpga.hdl import verilator as verilator_runner
     from fpga.hdl.cosimulation import compare
 
     inputs = generate_inputs(datapath, cycles, seed)
-    if simulator == "icarus":
+    if simulator_name == "icarus":
         actual_outputs = icarus.run(datapath, inputs, episode_cycles=EPISODE_CYCLES)
     else:
         actual_outputs = _run_in_episodes(verilator_runner.build(datapath, optimise_flag="-O1"), inputs)
     return compare(
-        datapath, simulator, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual_outputs
+        datapath, simulator_name, inputs, _run_in_episodes(compile_datapath(datapath), inputs), actual_outputs
     )
 
 
@@ -106,10 +106,10 @@ def generate_inputs(datapath: Datapath, cycles: int, seed: int) -> Rows:
     from fpga.hdl.stimulus import generate_stimulus
 
     starts = range(0, cycles, EPISODE_CYCLES)
-    rows = [
+    episode_inputs = [
         generate_stimulus(datapath, min(EPISODE_CYCLES, cycles - start), seed + start) for start in starts
     ]
-    return np.concatenate(rows)
+    return np.concatenate(episode_inputs)
 
 
 def _run_in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
@@ -130,14 +130,14 @@ def _make_document(comparison: Comparison) -> dict[str, Any]:
 def _format_lines(comparison: Comparison) -> list[str]:
     coverage = comparison.coverage
     mismatch_text = f"{comparison.mismatch.cycles if comparison.mismatch else 0} cycles with mismatches"
-    cases = {
+    event_counts = {
         "fires whose beat had to wait": coverage.stalls_at_fire,
         "commits while counting": coverage.commits_while_counting,
         "overshoots": coverage.overshoots,
         "saturations": coverage.saturations,
     }
     lines = [f"{comparison.simulator}: {coverage.cycles} cycles, {coverage.fires} fires, {mismatch_text}"]
-    lines.append("  " + "; ".join(f"{name}: {count}" for name, count in cases.items()))
+    lines.append("  " + "; ".join(f"{name}: {count}" for name, count in event_counts.items()))
     if coverage.silent:
         lines.append(
             f"  never fired: {', '.join(coverage.silent)}. Another --seed or more --cycles may reach them."

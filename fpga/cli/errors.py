@@ -64,8 +64,8 @@ def diagnose_os_error(error: OSError) -> Diagnostic:
 def _explain_os_error(error: OSError, path: Path) -> tuple[str, str]:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
         return f"there is no folder {str(path.parent)!r}", "Create it, or give another path."
-    reasons = (_REASONS[kind] for kind in _REASONS if isinstance(error, kind))
-    return next(reasons, (error.strerror or str(error), "Give another path."))
+    explanations = (_REASONS[kind] for kind in _REASONS if isinstance(error, kind))
+    return next(explanations, (error.strerror or str(error), "Give another path."))
 
 
 def _format_line(error: Diagnostic) -> str:

@@ -37,11 +37,15 @@ def explain(
     if svg is not None:
         write_output(svg, draw_svg(explanation))
     if as_json:
-        notes = {"warnings": checked_datapath.warnings, "inferences": checked_datapath.inferences}
-        notes_by_kind = {
-            kind: [note.as_dict() for note in notes_of_kind] for kind, notes_of_kind in notes.items()
+        diagnostics_by_kind = {
+            "warnings": checked_datapath.warnings,
+            "inferences": checked_datapath.inferences,
         }
-        print(json.dumps({**explanation.as_dict(), **notes_by_kind}))
+        documents_by_kind = {
+            kind: [note.as_dict() for note in notes_of_kind]
+            for kind, notes_of_kind in diagnostics_by_kind.items()
+        }
+        print(json.dumps({**explanation.as_dict(), **documents_by_kind}))
         return
     print(
         draw(

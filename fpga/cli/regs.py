@@ -34,16 +34,16 @@ def regs(
 
     if as_json + markdown + rdl > 1:
         raise typer.BadParameter("--json, --markdown and --rdl exclude each other: choose one")
-    table = make_register_map(load(file, parse_parameters(parameters)).datapath)
+    register_map = make_register_map(load(file, parse_parameters(parameters)).datapath)
     format_map = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _format_table
-    typer.echo(format_map(table), nl=False)
+    typer.echo(format_map(register_map), nl=False)
     return 0
 
 
-def _format_table(table: RegisterMap) -> str:
-    max_name_width = max(len(register.name) for register in table)
-    lines = [f"{table.name}, hash {table.digest:08x}, {table.size_bytes} bytes"]
-    for register in table:
+def _format_table(register_map: RegisterMap) -> str:
+    max_name_width = max(len(register.name) for register in register_map)
+    lines = [f"{register_map.name}, hash {register_map.digest:08x}, {register_map.size_bytes} bytes"]
+    for register in register_map:
         words_text = f"x{register.word_count}" if register.word_count > 1 else ""
         lines.append(
             f"0x{register.offset:03X} {register.name:<{max_name_width}} {register.width:>2} {words_text:<4}"

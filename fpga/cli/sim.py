@@ -82,20 +82,20 @@ def sim(
         return _write_example_stimulus(datapath, init, as_json=as_json)
     if stimulus is None:
         raise typer.BadParameter("nothing to simulate: give --stimulus FILE (--init FILE writes an example)")
-    result = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
-    paths = _write_waveforms(result, vcd, png)
-    lines = list(explain_run(datapath, result.stimulus.rows)) if explain else []
+    run = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
+    paths = _write_waveforms(run, vcd, png)
+    lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
     if as_json:
-        print(json.dumps(_make_document(result, paths) | ({"explanation": lines} if explain else {})))
+        print(json.dumps(_make_document(run, paths) | ({"explanation": lines} if explain else {})))
     else:
-        fires_text = ", ".join(f"{name} {times}" for name, times in _count_fires(result).items())
-        lines += [f"{stimulus}: {len(result.outputs)} cycles; fires: {fires_text}"]
-        if result.stimulus.expectations:
-            met_count = len(result.stimulus.expectations) - len(result.failures)
-            lines.append(f"{met_count} of {len(result.stimulus.expectations)} expectations met")
+        fires_text = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
+        lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires_text}"]
+        if run.stimulus.expectations:
+            met_count = len(run.stimulus.expectations) - len(run.failures)
+            lines.append(f"{met_count} of {len(run.stimulus.expectations)} expectations met")
         print("\n".join([*lines, *(f"written: {path}" for path in paths)]))
-        _print_failures(result, stimulus)
-    return 1 if result.failures or result.broken_properties else 0
+        _print_failures(run, stimulus)
+    return 1 if run.failures or run.broken_properties else 0
 
 
 def _write_example_stimulus(datapath: Datapath, path: Path, *, as_json: bool) -> int:
@@ -120,8 +120,8 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
 
     if cycles is not None:
         stimulus = _extend_stimulus(datapath, stimulus, cycles)
-    count_total = sum(1 for _ in datapath.list_counts())
-    is_short = len(stimulus.rows) * count_total <= MAX_EXPLAINED_VALUES
+    number_of_counts = sum(1 for _ in datapath.list_counts())
+    is_short = len(stimulus.rows) * number_of_counts <= MAX_EXPLAINED_VALUES
     outputs = (ReferenceSimulator(datapath) if is_short else compile_datapath(datapath)).run(stimulus.rows)
     has_claims = any(module.claims for module in datapath.modules)
     broken_properties = (
@@ -187,11 +187,11 @@ def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
     }
 
 
-def _print_failures(run: _Run, stimulus: Path) -> None:
+def _print_failures(run: _Run, stimulus_path: Path) -> None:
     from fpga.count_action.simulate.stimuli.files import tabulate_window
 
     for failure in run.failures[:MAX_SHOWN_FAILURES]:
-        print(f"error: {stimulus}:{failure.expectation.line}:1: {failure}", file=sys.stderr)
+        print(f"error: {stimulus_path}:{failure.expectation.line}:1: {failure}", file=sys.stderr)
     if len(run.failures) > MAX_SHOWN_FAILURES:
         print(f"error: {len(run.failures) - MAX_SHOWN_FAILURES} more failures", file=sys.stderr)
     for cycle, module, kind, name in run.broken_properties[:MAX_SHOWN_FAILURES]:

@@ -18,38 +18,38 @@ MAX_STREAMS = 16
 
 def list_registers(arbitration_order: str, *, takes_whole_frames: bool, stream_count: int) -> dict[str, int]:
     """Return the width of each number that an arbiter stores, by the suffix of its name."""
-    turn_width = (
+    turn_widths = (
         {"turn": (stream_count - 1).bit_length()}
         if takes_whole_frames or arbitration_order == "turns"
         else {}
     )
-    return turn_width | ({"open": 1} if takes_whole_frames else {})
+    return turn_widths | ({"open": 1} if takes_whole_frames else {})
 
 
-def make_selection(count: Count, module: str, options: Sequence[Operand]) -> Operand:
+def make_selection(count: Count, module_name: str, options: Sequence[Operand]) -> Operand:
     """Return the formula for the option of the selected stream, or the last option if no stream has a beat."""
     valid_formulas = [Operation("valid", (Ref(term.name, term.module, term.index),)) for term in count.terms]
     selection = options[-1]
     for is_valid, option in reversed(list(zip(valid_formulas[:-1], options[:-1], strict=True))):
         selection = Operation("if", (is_valid, option, selection))
-    turn = Ref(f"{count.name}_turn", module)
+    turn = Ref(f"{count.name}_turn", module_name)
     if count.order == "turns":
         for index, option in reversed(list(enumerate(options))):
             is_next = Operation("and", (valid_formulas[index], Operation("<=", (turn, index))))
             selection = Operation("if", (is_next, option, selection))
     if count.whole:
         open_option = Operation("table", (turn, *options))
-        selection = Operation("if", (Ref(f"{count.name}_open", module), open_option, selection))
+        selection = Operation("if", (Ref(f"{count.name}_open", module_name), open_option, selection))
     return selection
 
 
-def make_picks(count: Count, module: str) -> list[Operand]:
+def make_picks(count: Count, module_name: str) -> list[Operand]:
     """Return, for each stream, the formula that is 1 if an arbiter selects it."""
-    selection = make_selection(count, module, range(len(count.terms)))
+    selection = make_selection(count, module_name, range(len(count.terms)))
     return [Operation("==", (selection, index)) for index in range(len(count.terms))]
 
 
-def make_next_values(count: Count, module: str) -> dict[str, Operand]:
+def make_next_values(count: Count, module_name: str) -> dict[str, Operand]:
     """Return the formula for the next value of each stored number, by the suffix of its name."""
     stream_count = len(count.terms)
     last_flags = [make_last_ref(term) for term in count.terms]
@@ -62,10 +62,10 @@ def make_next_values(count: Count, module: str) -> dict[str, Operand]:
                 Operation("if", (is_last, next_index, index))
                 for index, (is_last, next_index) in enumerate(zip(last_flags, next_streams, strict=True))
             ]
-        next_values["turn"] = make_selection(count, module, next_turns)
+        next_values["turn"] = make_selection(count, module_name, next_turns)
     if count.whole:
         next_values["open"] = make_selection(
-            count, module, [Operation("not", (is_last,)) for is_last in last_flags]
+            count, module_name, [Operation("not", (is_last,)) for is_last in last_flags]
         )
     return next_values
 
@@ -75,10 +75,12 @@ def make_last_ref(stream: Ref) -> Ref:
     return Ref(f"{stream.name}_last", stream.module)
 
 
-def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
+def select_samples(count: Count, module_name: str, lanes: int) -> list[Operand]:
     """Return the formulas for the samples of the selected beat, one per lane."""
     return [
-        make_selection(count, module, [Ref(term.name, term.module, term.index, lane) for term in count.terms])
+        make_selection(
+            count, module_name, [Ref(term.name, term.module, term.index, lane) for term in count.terms]
+        )
         for lane in range(lanes)
     ]
 
@@ -86,8 +88,10 @@ def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
 def find_pick_formula(count: Count, stream: Ref) -> Ref | None:
     """Return the formula that is 1 if a count selects this stream, or None if the count takes all streams."""
     stream_key = (stream.module, stream.name, stream.index)
-    pairs = zip(count.terms, count.picks, strict=False)
-    return next((pick for term, pick in pairs if (term.module, term.name, term.index) == stream_key), None)
+    terms_and_picks = zip(count.terms, count.picks, strict=False)
+    return next(
+        (pick for term, pick in terms_and_picks if (term.module, term.name, term.index) == stream_key), None
+    )
 
 
 def find_arbitrating_counts(module: Module) -> Iterator[Count]:

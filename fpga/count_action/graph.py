@@ -94,8 +94,8 @@ class Graph:
         if isinstance(operand, int):
             return operand, operand
         if isinstance(operand, Ref):
-            source = self.find_source(operand)
-            return get_bit_interval(source.width, signed=source.signed)
+            shape = self.find_source(operand)
+            return get_bit_interval(shape.width, signed=shape.signed)
         if operand.operator in STORED_OPERATORS:
             return get_bit_interval(self._find_stored_width(operand), signed=False)
         if operand.operator == "valid":

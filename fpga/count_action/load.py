@@ -158,27 +158,27 @@ class ImportedModules:
         tree: FileText,
         path: Path,
         importing_files: tuple[Path, ...] = (),
-        text_folder: PurePosixPath = _CURRENT_FOLDER,
+        relative_folder: PurePosixPath = _CURRENT_FOLDER,
     ) -> None:
         """Add the modules of all files that `tree`, the text of `path`, imports.
 
-        `importing_files` are the files whose imports lead to `path`. `text_folder` is the folder of `path`, relative
-        to the first file.
+        `importing_files` are the files whose imports lead to `path`. `relative_folder` is the folder of `path`,
+        relative to the first file.
         """
         importing_files = (*importing_files, path.resolve())
         for statement in tree.imports():
             with self.report.catch_errors():
-                self._load_import(statement, path.parent, importing_files, text_folder)
+                self._load_import(statement, path.parent, importing_files, relative_folder)
 
     def _load_import(
         self,
         statement: ImportText,
         folder: Path,
         importing_files: tuple[Path, ...],
-        folder_of_text: PurePosixPath,
+        relative_folder: PurePosixPath,
     ) -> None:
         file = _find_import(statement, folder)
-        relative_path = folder_of_text / statement.path
+        relative_path = relative_folder / statement.path
         self.files[relative_path] = file
         resolved_file = file.resolve()
         if resolved_file in importing_files:

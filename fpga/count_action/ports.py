@@ -90,8 +90,8 @@ def list_end_signal_actions(module: Module, stream: str) -> tuple[tuple[str, Act
     The stored numbers of an arbitrating count (`NAME_turn`, R19) have a `part_of`, too, but are left out.
     """
     kind_of_output = {f"{stream}_{kind}": kind for kind in ("last", "keep")}
-    parts = (action for action in module.actions if action.part_of == stream)
-    return tuple((kind_of_output[part.output], part) for part in parts if part.output in kind_of_output)
+    candidates = (action for action in module.actions if action.part_of == stream)
+    return tuple((kind_of_output[part.output], part) for part in candidates if part.output in kind_of_output)
 
 
 def _list_inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
@@ -123,11 +123,11 @@ def _list_outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
                 yield f"{name}_data_o", action.lanes * action.width
             else:
                 yield f"{name}_o", action.width
-    counts = sum(1 for _ in datapath.list_counts())
-    yield "fire_o", counts
+    number_of_counts = sum(1 for _ in datapath.list_counts())
+    yield "fire_o", number_of_counts
     yield "count_o", sum(count.width for _, count in datapath.list_counts())
-    yield "overshoot_o", counts
-    yield "saturated_o", counts
+    yield "overshoot_o", number_of_counts
+    yield "saturated_o", number_of_counts
 
 
 def _place_ports(widths: Iterator[tuple[str, int]]) -> tuple[Port, ...]:

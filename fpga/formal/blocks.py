@@ -51,10 +51,10 @@ def _make_sum(**parameters: object) -> BlockProof:
 
 def _make_extreme(**parameters: object) -> BlockProof:
     is_accumulating = parameters["Accumulate"] == "1'b1"
-    registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
-    hidden_wires = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
+    ranges_by_port = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
+    hidden_wires = {port: (f"{port[:-2]}_q", bit_range) for port, bit_range in ranges_by_port.items()}
     extra_connections = (
-        {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
+        {"check_i": "1'b1"} if is_accumulating else {"check_i": "1'b1", **dict.fromkeys(ranges_by_port, "'0")}
     )
     return BlockProof(
         "count_action_extreme", parameters, hidden_wires if is_accumulating else {}, extra_connections
@@ -77,8 +77,8 @@ def _make_steps(**parameters: object) -> BlockProof:
 def _make_reader(**parameters: object) -> BlockProof:
     counts = dict.fromkeys(["ordered", "bursts"], "[PlaceWidth:0]")
     pointers = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
-    registers = {**counts, **pointers, "left": "[23:0]"}
-    hidden_wires = {f"{name}_i": (f"{name}_q", bits) for name, bits in registers.items()}
+    ranges_by_register = {**counts, **pointers, "left": "[23:0]"}
+    hidden_wires = {f"{name}_i": (f"{name}_q", bit_range) for name, bit_range in ranges_by_register.items()}
     return BlockProof("burst_reader", parameters, hidden_wires)
 
 
@@ -249,12 +249,12 @@ def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None 
 
     `mutants` maps numbers of blocks, as in `b0`, to the names of modules that replace these blocks.
     """
-    blocks = list(proofs)
+    block_proofs = list(proofs)
     parts = [
         "\n".join(_write_wrapper(index, block_proof, (mutants or {}).get(index, block_proof.block)))
-        for index, block_proof in enumerate(blocks)
+        for index, block_proof in enumerate(block_proofs)
     ]
-    return "\n\n".join([*parts, _write_top(len(blocks))])
+    return "\n\n".join([*parts, _write_top(len(block_proofs))])
 
 
 def _write_top(block_count: int) -> str:
@@ -287,8 +287,8 @@ def _write_wrapper(index: int, proof: BlockProof, module: str) -> Iterator[str]:
     for port in ports:
         if port.name not in {"clk_i", "rst_i"}:
             yield f"  {'(* anyseq *) ' if port.direction == 'input' else ''}logic {port.bit_range} {port.name};"
-    for path, bits in proof.hidden_wires.values():
-        yield f"  (* hierconn *) logic {bits} \\dut.{path} ;"
+    for path, bit_range in proof.hidden_wires.values():
+        yield f"  (* hierconn *) logic {bit_range} \\dut.{path} ;"
     parameters = ", ".join(f".{name}({name})" for name in proof.parameters)
     assignment = f"#({parameters}) " if parameters else ""
     connections = {port.name: port.name for port in ports}
@@ -311,13 +311,13 @@ def _write_connections(connections: Mapping[str, str]) -> str:
 
 def collect_proof_sources(proofs: Iterable[BlockProof]) -> dict[str, str]:
     """Return the files of the proof of these blocks by name, with the top `proof` last."""
-    blocks = list(proofs)
-    names = list(dict.fromkeys(block_proof.block for block_proof in blocks))
+    block_proofs = list(proofs)
+    names = list(dict.fromkeys(block_proof.block for block_proof in block_proofs))
     return {
         **read_instantiated_sources(names),
         **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
         **read_checks_sources(names),
-        "proof.sv": write_proof(blocks),
+        "proof.sv": write_proof(block_proofs),
     }
 
 

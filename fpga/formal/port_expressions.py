@@ -111,10 +111,10 @@ class PortExpressions:
         actions = self.datapath.module(ref.module or "").actions
         return next(action for action in actions if action.output == ref.name)
 
-    def _write_port(self, ref: Ref, port: str) -> str:
+    def _write_port(self, ref: Ref, suffix: str) -> str:
         if ref.module is None and ref.name in self.buffered_inputs:
-            return f"\\dut.{ref.name}{port}_held "
-        return f"{ref.name}{port}_i" if ref.module is None else f"{ref.module}_{ref.name}{port}_o"
+            return f"\\dut.{ref.name}{suffix}_held "
+        return f"{ref.name}{suffix}_i" if ref.module is None else f"{ref.module}_{ref.name}{suffix}_o"
 
     @cached_property
     def buffered_inputs(self) -> frozenset[str]:
@@ -187,9 +187,9 @@ class PortExpressions:
             return self.find_target_bits(module, count.target)
         return PortSlice(self.formulas.name_wire(count.aim), 0, FORMULA_WIDTH)
 
-    def write_fire(self, module: Module, count: str) -> str:
+    def write_fire(self, module: Module, count_name: str) -> str:
         """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
-        return f"fire_o[{self.get_index(module, count)}]"
+        return f"fire_o[{self.get_index(module, count_name)}]"
 
     def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
@@ -328,8 +328,8 @@ class Formulas:
     def find_streams(self, ref: Ref) -> list[Ref]:
         """Return the streams whose samples a formula reads."""
         module = self._expressions.datapath.module(ref.module or "")
-        samples = self._find_samples(module.values[int(ref.name.removeprefix(FORMULA_PREFIX))])
-        return [sample for sample in samples if self._expressions.is_stream(sample)]
+        operand_refs = self._find_samples(module.values[int(ref.name.removeprefix(FORMULA_PREFIX))])
+        return [operand_ref for operand_ref in operand_refs if self._expressions.is_stream(operand_ref)]
 
     def _find_samples(self, operand: Operand) -> Iterator[Ref]:
         if isinstance(operand, Ref):
@@ -372,12 +372,15 @@ class Formulas:
                 high, low = (bit for bit in operand.operands[1:] if isinstance(bit, int))
                 text = f"(({text} <<< {high - low + 1}) | {self.write_operand(operand)})"
             return text
-        value, (high_bit, *more_bits) = self.write_operand(operation.operands[0]), operation.operands[1:]
+        value, (shift_or_high_bit, *more_bits) = (
+            self.write_operand(operation.operands[0]),
+            operation.operands[1:],
+        )
         if operation.operator != "slice":
-            return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {high_bit})"
-        assert isinstance(high_bit, int)
+            return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {shift_or_high_bit})"
+        assert isinstance(shift_or_high_bit, int)
         (lowest_bit,) = (bit for bit in more_bits if isinstance(bit, int))
-        return f"(({value} >>> {lowest_bit}) & {FORMULA_WIDTH}'sd{(1 << high_bit - lowest_bit + 1) - 1})"
+        return f"(({value} >>> {lowest_bit}) & {FORMULA_WIDTH}'sd{(1 << shift_or_high_bit - lowest_bit + 1) - 1})"
 
     def _write_stored_value(self, operator: str, ref: Ref) -> str:
         if operator == "valid":

@@ -100,9 +100,9 @@ def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Res
     """Yield the results; `fires` becomes VACUOUS in modules with a count that can never count."""
     for result in results:
         counts = datapath.module(result.module).counts
-        idle_count = next((count.name for count in counts if find_contradictions(count)), "")
-        is_vacuous = idle_count and result.property == "fires" and result.verdict is Verdict.PROVEN
-        yield replace(result, verdict=Verdict.VACUOUS, part_name=idle_count) if is_vacuous else result
+        idle_count_name = next((count.name for count in counts if find_contradictions(count)), "")
+        is_vacuous = idle_count_name and result.property == "fires" and result.verdict is Verdict.PROVEN
+        yield replace(result, verdict=Verdict.VACUOUS, part_name=idle_count_name) if is_vacuous else result
 
 
 def prove_specification(

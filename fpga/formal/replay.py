@@ -44,10 +44,10 @@ def find_differences(datapath: Datapath, expected_rows: Rows, actual_rows: Rows)
     """
     first_differences: dict[str, Difference] = {}
     for cycle in np.flatnonzero((expected_rows != actual_rows).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
-        rows = slice(cycle, cycle + 1)
+        cycle_slice = slice(cycle, cycle + 1)
         cycle_differences = [
             replace(difference, cycle=cycle)
-            for difference in _compare_cycle(datapath, expected_rows[rows], actual_rows[rows])
+            for difference in _compare_cycle(datapath, expected_rows[cycle_slice], actual_rows[cycle_slice])
         ]
         for difference in cycle_differences if first_differences else _select_root_causes(cycle_differences):
             first_differences.setdefault(difference.element, difference)
@@ -114,17 +114,17 @@ def find_element_differences(
     ports = make_ports(datapath)
     resets = series.get("rst_i", ())
     inputs = np.zeros((len(resets), ports.input_column_count), np.uint64)
-    actual = np.zeros((len(resets), ports.output_column_count), np.uint64)
-    for rows, ports_of_side in ((inputs, ports.inputs), (actual, ports.outputs)):
+    actual_rows = np.zeros((len(resets), ports.output_column_count), np.uint64)
+    for rows, ports_of_side in ((inputs, ports.inputs), (actual_rows, ports.outputs)):
         for port in ports_of_side:
             write_series(rows, port, series.get(port.name, (0,) * len(resets)))
     reference = ReferenceSimulator(datapath)
     first_differences: dict[str, Difference] = {}
     for cycle, reset in enumerate(resets):
         previous_state = reference.state
-        expected = reference.run(inputs[cycle : cycle + 1])
+        expected_rows = reference.run(inputs[cycle : cycle + 1])
         if cycle:
-            for difference in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
+            for difference in _compare_cycle(datapath, expected_rows, actual_rows[cycle : cycle + 1]):
                 first_differences.setdefault(difference.element, replace(difference, cycle=cycle))
         if reset:
             reference.state = previous_state  # a reset stores nothing, but a driver may load memories (R25)

@@ -130,12 +130,12 @@ def run(
             files_by_line="\n".join(files),
         )
         (folder / "proof.sby").write_text(text, encoding="ascii")
-        log_text, cover_log = _run_task(folder, task, budget_s), ""
+        prove_log, cover_log = _run_task(folder, task, budget_s), ""
         if include_cover:
             cover_log = _run_task(folder, "cover", budget_s)
         dump_paths = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
         traces_by_name = {path.name: path.read_text() for path in dump_paths}
-    return _parse_outcome(log_text, cover_log, top, traces_by_name)
+    return _parse_outcome(prove_log, cover_log, top, traces_by_name)
 
 
 def _run_task(folder: Path, task: str, budget_s: float) -> str:
@@ -161,11 +161,11 @@ def _run_task(folder: Path, task: str, budget_s: float) -> str:
     except ToolTimeout:
         raise
     except ToolFailed as error:
-        log_text = str(error)
+        error_text = str(error)
     else:
-        log_text = ""
+        error_text = ""
     log_path = folder / f"proof_{task}" / "logfile.txt"
-    text = log_path.read_text() if log_path.exists() else log_text
+    text = log_path.read_text() if log_path.exists() else error_text
     if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
         raise ToolFailed(f"sby did not finish:\n{text.strip()[-2000:]}")
     return text

@@ -197,13 +197,13 @@ def compare_with_reference(
         generate_stimulus(datapath, _EPISODE_CYCLES, seed + episode) for episode in range(_EPISODE_COUNT)
     ]
     actual = icarus.run(design, np.concatenate(episode_inputs), episode_cycles=_EPISODE_CYCLES)
-    expected_episodes = [ReferenceSimulator(datapath).run(part) for part in episode_inputs]
+    expected_episodes = [ReferenceSimulator(datapath).run(inputs) for inputs in episode_inputs]
     all_differences = find_differences(datapath, np.concatenate(expected_episodes), actual)
-    first_differences = (
+    module_differences = (
         difference for difference in all_differences if specification.only_module in {None, difference.module}
     )
     return tuple(
-        replace(difference, cycle=difference.cycle % _EPISODE_CYCLES) for difference in first_differences
+        replace(difference, cycle=difference.cycle % _EPISODE_CYCLES) for difference in module_differences
     )
 
 

@@ -116,12 +116,12 @@ class Specification:
     def _make_count_check(self, module: Module, count: Count) -> Check:
         expressions = self.expressions
         index = expressions.get_index(module, count.name)
-        target = expressions.find_limit_bits(module, count)
+        limit_bits = expressions.find_limit_bits(module, count)
         increment = f"increment_{index}"
         parameters = {
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
-            "TargetWidth": target.width,
+            "TargetWidth": limit_bits.width,
             "AtLeast": write_bit(module.target(count.target).at_least),
             "Carry": write_bit(module.target(count.target).carry),
         }
@@ -139,7 +139,7 @@ class Specification:
             "clear_i": expressions.write_clear(module, count),
             "clear_status_i": "clear_status_i[0]",
             "increment_i": increment,
-            "target_i": target,
+            "target_i": limit_bits,
             "fire_o": f"fire_o[{index}]",
             "count_o": expressions.find_count_bits(module, count),
             "overshoot_o": f"overshoot_o[{index}]",
@@ -228,11 +228,12 @@ def make_buffer_checks(expressions: PortExpressions) -> Iterator[Check]:
         for index in range(signal.size):
             external_bits, internal_bits = (
                 concatenate(
-                    f"{name.format(port)}[{index * parameters}+:{parameters}]" for port, parameters in ports
+                    f"{port_format.format(port)}[{index * port_width}+:{port_width}]"
+                    for port, port_width in ports
                 )
-                for name in ("{}_i", "\\dut.{}_held ")
+                for port_format in ("{}_i", "\\dut.{}_held ")
             )
-            wires = {
+            connections = {
                 **CLOCK_CONNECTIONS,
                 "valid_i": f"{signal.name}_valid_i[{index}]",
                 "data_i": external_bits,
@@ -243,15 +244,15 @@ def make_buffer_checks(expressions: PortExpressions) -> Iterator[Check]:
                 "full_i": f"\\dut.{_name_buffer(signal, index)}.full_q ",
                 "second_i": f"\\dut.{_name_buffer(signal, index)}.second_q ",
             }
-            width = {"Width": sum(bits for _, bits in ports)}
-            yield Check("count_action_buffer", "", signal.name, width, wires)
+            check_parameters = {"Width": sum(bits for _, bits in ports)}
+            yield Check("count_action_buffer", "", signal.name, check_parameters, connections)
 
 
 def _list_buffered_streams(expressions: PortExpressions) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
     for signal in expressions.datapath.inputs:
         if signal.buffered:
-            parts = list_buffer_ports(expressions.datapath, signal)
-            yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
+            buffer_ports = list_buffer_ports(expressions.datapath, signal)
+            yield signal, [(port.removesuffix("_i"), width) for port, width in buffer_ports]
 
 
 def _name_buffer(signal: Signal, index: int) -> str:
@@ -296,8 +297,8 @@ def write_assumptions(expressions: PortExpressions) -> Iterator[str]:
     for module in expressions.datapath.modules:
         for claim in module.claims:
             if claim.kind == ASSUMPTION_KIND:
-                holds = expressions.formulas.write_operand(claim.holds)
-                yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
+                condition = expressions.formulas.write_operand(claim.holds)
+                yield f"always_comb if (begun_q && !rst_i) assume ({condition} != 0);"
 
 
 def select_claims(datapath: Datapath, module_name: str | None) -> frozenset[tuple[str, str]]:

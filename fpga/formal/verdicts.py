@@ -108,8 +108,8 @@ def _judge_property(
     subject = (module, name)
     for failure in findings.failures:
         if subject in find_subjects(specification, failure.name):
-            part = specification.checks[failure.name.partition(".")[0]].part_name
-            failed_result = Result(module, name, Verdict.FAILED, part, failure.cycle)
+            part_name = specification.checks[failure.name.partition(".")[0]].part_name
+            failed_result = Result(module, name, Verdict.FAILED, part_name, failure.cycle)
             difference = replayer.find_difference(failure, subject)
             if difference is None:
                 return replayer.add_simulated_difference(failed_result)
@@ -126,12 +126,12 @@ def _judge_property(
     is_open = is_undecided or name in findings.timed_out_properties
     for candidate in findings.differences if is_open else select_causes(findings.differences):
         if subject == (candidate.module, candidate.property):
-            part = get_part_name(candidate.element)
+            part_name = get_part_name(candidate.element)
             return Result(
                 module,
                 name,
                 Verdict.FAILED,
-                part,
+                part_name,
                 candidate.cycle,
                 candidate.element,
                 candidate.expected,
@@ -201,7 +201,7 @@ class _TraceReplayer:
         ports, targets_instance = specification.expressions.ports, find_targets_check(specification)
         names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
         series = read_vcd(trace, [*names, f"{targets_instance}.target_o"])
-        targets = find_target_differences(
+        target_differences = find_target_differences(
             specification.datapath, series, series.get(f"{targets_instance}.target_o", ())
         )
-        return (*targets, *find_element_differences(specification.datapath, series))
+        return (*target_differences, *find_element_differences(specification.datapath, series))

@@ -181,14 +181,14 @@ def _count_chains(datapath: Datapath, fires_by_module: dict[str, NDArray[np.bool
     return sum(
         int(
             np.count_nonzero(
-                has_fire_by_module[first][:-2]
-                & has_fire_by_module[second][1:-1]
-                & has_fire_by_module[third][2:]
+                has_fire_by_module[first_module][:-2]
+                & has_fire_by_module[second_module][1:-1]
+                & has_fire_by_module[third_module][2:]
             )
         )
-        for third, seconds in sources.items()
-        for second in seconds
-        for first in sources[second] - {third}
+        for third_module, second_modules in sources.items()
+        for second_module in second_modules
+        for first_module in sources[second_module] - {third_module}
     )
 
 

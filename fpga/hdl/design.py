@@ -75,12 +75,12 @@ def make_block_design(
 def _read_module(name: str) -> str:
     from fpga.count_action.load import load
 
-    block, datapath = _FPGA_FOLDER / "rtl" / f"{name}.sv", _FPGA_FOLDER / "library" / f"{name}.ca"
-    if block.exists():
-        return block.read_text(encoding="ascii")
-    if datapath.exists():
-        return write_top_module(load(datapath).datapath)
-    raise HdlError(f"there is no module {name} in {block.parent} or {datapath.parent}.")
+    block_path, datapath_path = _FPGA_FOLDER / "rtl" / f"{name}.sv", _FPGA_FOLDER / "library" / f"{name}.ca"
+    if block_path.exists():
+        return block_path.read_text(encoding="ascii")
+    if datapath_path.exists():
+        return write_top_module(load(datapath_path).datapath)
+    raise HdlError(f"there is no module {name} in {block_path.parent} or {datapath_path.parent}.")
 
 
 def find_instances(text: str) -> frozenset[str]:

@@ -67,14 +67,14 @@ def estimate_cells(designs: Iterable[Design], *, timeout_s: float = 600) -> dict
 
 
 def _write_passes(design: Design, folder: Path) -> Iterator[str]:
-    files = " ".join(str(path) for path in design.write(folder / design.top))
+    file_list = " ".join(str(path) for path in design.write(folder / design.top))
     yield "design = ys.Design()"
     passes = (
-        f"tee -q read_verilog -sv {files}",
+        f"tee -q read_verilog -sv {file_list}",
         f"tee -q synth_xilinx -family xcup -noiopad -flatten -top {design.top}",
         f"tee -q -o {folder / design.top}.json stat -json",
     )
-    yield from (f"ys.run_pass({pass_name!r}, design)" for pass_name in passes)
+    yield from (f"ys.run_pass({pass_command!r}, design)" for pass_command in passes)
 
 
 def _count_cells(stat_json: str) -> dict[str, int]:

@@ -168,8 +168,8 @@ def _compile(
 ) -> None:
     deadline, tool = time.monotonic() + timeout_s, find_tool("verilator")
     versions = [program.run(["--version"]) for program in (tool, find_tool("g++"))]
-    identity = repr((_REVISION, str(tool.path), versions, optimise_flag))
-    runtime_folder = library.parent / f"runtime-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+    runtime_cache_key = repr((_REVISION, str(tool.path), versions, optimise_flag))
+    runtime_folder = library.parent / f"runtime-{hashlib.sha256(runtime_cache_key.encode()).hexdigest()[:16]}"
     sources = design.write(work_folder)
     (work_folder / "harness.cpp").write_text(harness, encoding="ascii")
     arguments = [

@@ -123,12 +123,12 @@ class _ControlLoop:
 
     def _detect(self, is_start: bool) -> bool:
         """Return whether the detector is open. The preamble is at position 0."""
-        targets = self._preamble_length << 24 | self._preamble_length << 16 | 1
+        packed_targets = self._preamble_length << 24 | self._preamble_length << 16 | 1
         inputs = {
             "match_i": self._match_delay.output,
             "restart_i": is_start,
             "commit_i": is_start,
-            "target_shadow_i": targets,
+            "target_shadow_i": packed_targets,
         }
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
@@ -143,10 +143,16 @@ class _ControlLoop:
 
 def _pack_control_targets(shape: tuple[int, int], layer_count: int, preamble_cycles: int) -> int:
     """Return the concatenated targets of `photonic_mac_control` for a layer, as in `photonic_inference.sv`."""
-    outputs, beats = shape[0], count_beats(shape[1])
+    output_count, beat_count = shape[0], count_beats(shape[1])
     fields = (
-        *((1, 16), (preamble_cycles, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
-        *((beats, 16), (1, 16), (layer_count, 16), (1, 16), (0, 32)),
+        *(
+            (1, 16),
+            (preamble_cycles, 16),
+            (beat_count, 16),
+            (output_count * beat_count, 24),
+            (output_count, 16),
+        ),
+        *((beat_count, 16), (1, 16), (layer_count, 16), (1, 16), (0, 32)),
     )
     packed_targets, low_bit = 0, 0
     for value, width in fields:

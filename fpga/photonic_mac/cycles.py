@@ -143,7 +143,7 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
 
 def _measure_layer(trace: Trace, cycle_count: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    preamble_begin_cycle, preamble = _find_first_set(trace.is_preamble), int(trace.is_preamble.sum())
+    preamble_begin_cycle, preamble_cycles = _find_first_set(trace.is_preamble), int(trace.is_preamble.sum())
     arrival_cycle = _find_first_set(trace.has_light)
     # Before `preamble_begin_cycle`, the detector may still be open from the previous layer.
     opening_cycle = preamble_begin_cycle + _find_first_set(trace.is_detector_open[preamble_begin_cycle:])
@@ -152,8 +152,8 @@ def _measure_layer(trace: Trace, cycle_count: int) -> LayerCycles:
     accumulation_cycles = _find_last_set(trace.has_result) - _find_last_set(trace.has_partial_sum)
     return LayerCycles(
         beats=int(trace.is_sending.sum()),
-        preamble=preamble,
-        detection=opening_cycle - arrival_cycle - preamble,
+        preamble=preamble_cycles,
+        detection=opening_cycle - arrival_cycle - preamble_cycles,
         fill=light_cycles + adding_cycles + accumulation_cycles,
         turnaround=cycle_count
         - _find_last_set(trace.has_result)

@@ -144,10 +144,10 @@ def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16
 
 def _check_images(network: Network, images: ArrayLike) -> Integers:
     values = np.atleast_2d(np.asarray(images, np.int32))
-    inputs = network.shapes[0][1]
-    if values.ndim != 2 or values.shape[1] != inputs or values.min() < 0 or values.max() > FULL_SCALE:
+    input_count = network.shapes[0][1]
+    if values.ndim != 2 or values.shape[1] != input_count or values.min() < 0 or values.max() > FULL_SCALE:
         raise ValueError(
-            f"images must have shape (batch, {inputs}) and values 0 to 255, not shape {values.shape}"
+            f"images must have shape (batch, {input_count}) and values 0 to 255, not shape {values.shape}"
         )
     return values
 
@@ -204,14 +204,14 @@ def simulate_noisy_results(
 def _multiply_with_light(
     weights: Integers, activations: Integers, optics: Optics, first_cycle: int
 ) -> NDArray[np.int16]:
-    outputs, inputs = weights.shape
-    padding_count = count_beats(inputs) * LANE_COUNT - inputs
+    output_count, input_count = weights.shape
+    padding_count = count_beats(input_count) * LANE_COUNT - input_count
     padded_weights = np.pad(weights, ((0, 0), (0, padding_count))).reshape(-1, LANE_COUNT)
     repeated_activations = np.tile(
-        np.pad(activations, (0, padding_count)).reshape(-1, LANE_COUNT), (outputs, 1)
+        np.pad(activations, (0, padding_count)).reshape(-1, LANE_COUNT), (output_count, 1)
     )
     magnitudes = optics.detect((repeated_activations * np.abs(padded_weights)) >> 8, first_cycle)
     if optics.sparsity:
         magnitudes = np.where((padded_weights != 0) & (repeated_activations != 0), magnitudes, 0)
     signed_products = np.where(padded_weights >= 0, magnitudes, -magnitudes)
-    return np.asarray(signed_products.reshape(outputs, -1).sum(axis=1).astype(np.int16))
+    return np.asarray(signed_products.reshape(output_count, -1).sum(axis=1).astype(np.int16))

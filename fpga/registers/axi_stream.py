@@ -33,40 +33,45 @@ def make_axi_stream_fragments(datapath: Datapath) -> Iterator[Fragment]:
         if signal.kind is SignalKind.STREAM:
             yield from (_make_input(signal, index) for index in range(signal.size))
             yield from (
-                _make_input_marker(signal, marker)
-                for marker in datapath.inputs
-                if marker.part_of == signal.name
+                _make_input_marker(signal, end_signal)
+                for end_signal in datapath.inputs
+                if end_signal.part_of == signal.name
             )
-    for module, name, samples, width, signed in list_output_streams(datapath):
+    for module, name, sample_count, width, signed in list_output_streams(datapath):
         actions = list_end_signal_actions(datapath.module(module), name)
-        markers = [(f"{module}_{action.output}", action.width) for _, action in actions]
-        yield _make_output(f"{module}_{name}", samples * width, width, markers, signed=signed)
+        end_signals = [(f"{module}_{action.output}", action.width) for _, action in actions]
+        yield _make_output(f"{module}_{name}", sample_count * width, width, end_signals, signed=signed)
 
 
-def _make_input_marker(stream: Signal, marker: Signal) -> Fragment:
+def _make_input_marker(stream: Signal, end_signal: Signal) -> Fragment:
     """Return the fragment for `tlast` or `tkeep` of an input; a lane uses the `tkeep` bit of its lowest byte (R18)."""
-    prefix, size = f"s_axis_{stream.name}", stream.width // 8
-    if marker.name == f"{stream.name}_last":
+    prefix, lane_bytes = f"s_axis_{stream.name}", stream.width // 8
+    if end_signal.name == f"{stream.name}_last":
         port = f"input  wire {prefix}_tlast"
-        return Fragment(ports=(port,), body=(f"assign dp_{marker.name}_i = {prefix}_tlast;",))
-    lanes = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(marker.size))
-    port = f"input  wire [{marker.size * size - 1}:0] {prefix}_tkeep"
-    spare_bits = [lane * size + byte for lane in range(marker.size) for byte in range(1, size)]
+        return Fragment(ports=(port,), body=(f"assign dp_{end_signal.name}_i = {prefix}_tlast;",))
+    lanes = concatenate(f"{prefix}_tkeep[{lane * lane_bytes}]" for lane in range(end_signal.size))
+    port = f"input  wire [{end_signal.size * lane_bytes - 1}:0] {prefix}_tkeep"
+    spare_bits = [
+        lane * lane_bytes + byte for lane in range(end_signal.size) for byte in range(1, lane_bytes)
+    ]
     return Fragment(
         ports=(port,),
-        body=(f"assign dp_{marker.name}_i = {lanes};",),
+        body=(f"assign dp_{end_signal.name}_i = {lanes};",),
         unread_bits=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare_bits),
     )
 
 
-def _make_output_marker(stream: str, wire: str, marker: str, lanes: int, width: int) -> Fragment:
+def _make_output_marker(stream: str, wire: str, end_signal: str, lane_count: int, width: int) -> Fragment:
     """Return the fragment for `tlast` or `tkeep` of an output. Each byte of a lane gets the bit of the lane (R18)."""
-    if marker == f"{stream}_last":
+    if end_signal == f"{stream}_last":
         port = f"output wire m_axis_{stream}_tlast"
         return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {wire};",))
-    size, lane_wires = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
-    bytes_of_lanes = concatenate(lane_wire for lane_wire in lane_wires for _ in range(size))
-    port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
+    lane_bytes, lane_wires = (
+        width // 8,
+        [f"{wire}[{lane}]" if lane_count > 1 else wire for lane in range(lane_count)],
+    )
+    bytes_of_lanes = concatenate(lane_wire for lane_wire in lane_wires for _ in range(lane_bytes))
+    port = f"output wire [{lane_count * lane_bytes - 1}:0] m_axis_{stream}_tkeep"
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 
 
@@ -97,7 +102,7 @@ def _make_input(signal: Signal, index: int) -> Fragment:
 
 
 def _make_output(
-    stream: str, beat_bits: int, width: int, markers: list[tuple[str, int]], *, signed: bool
+    stream: str, beat_bits: int, width: int, end_signals: list[tuple[str, int]], *, signed: bool
 ) -> Fragment:
     """Return the fragment of an output stream, whose beats survive a reset of the datapath.
 
@@ -105,9 +110,11 @@ def _make_output(
     """
     padded_bits = _round_up_to_bytes(beat_bits)
     wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", beat_bits)}
-    wires_by_port |= {f"dp_{marker}_o": (f"held_{marker}", lanes) for marker, lanes in markers}
+    wires_by_port |= {
+        f"dp_{end_signal}_o": (f"held_{end_signal}", lanes) for end_signal, lanes in end_signals
+    }
     wires = [f"wire {format_bit_range(wire_bits)}{name};" for name, wire_bits in wires_by_port.values()]
-    block = write_instance(
+    hold_instance = write_instance(
         OUTPUT_BLOCK,
         f"hold_{stream}",
         {
@@ -124,7 +131,7 @@ def _make_output(
         Width=sum(wire_bits for _, wire_bits in wires_by_port.values()),
     )
     data = sign_extend(f"held_{stream}_data", beat_bits, padded_bits) if signed else None
-    beat = Fragment(
+    beat_fragment = Fragment(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
             f"input  wire m_axis_{stream}_tready",
@@ -132,16 +139,16 @@ def _make_output(
         ),
         body=(
             *wires,
-            *block,
+            *hold_instance,
             f"assign m_axis_{stream}_tdata = {data or zero_extend(f'held_{stream}_data', padded_bits - beat_bits)};",
         ),
     )
     return join_fragments(
         [
-            beat,
+            beat_fragment,
             *(
-                _make_output_marker(stream, f"held_{marker}", marker, lanes, width)
-                for marker, lanes in markers
+                _make_output_marker(stream, f"held_{end_signal}", end_signal, lanes, width)
+                for end_signal, lanes in end_signals
             ),
         ]
     )

@@ -30,7 +30,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
     top has a part of them), the datapath as JSON, and a cocotb bench. Raise ValueError for names that are not valid in
     SystemVerilog.
     """
-    tops = [Top(datapath, streams) for streams in StreamAccess]
+    tops = [Top(datapath, stream_access) for stream_access in StreamAccess]
     files: dict[str, str] = {}
     for top in tops:
         sources = list_top_sources(top)

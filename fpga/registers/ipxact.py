@@ -125,5 +125,5 @@ def _add_register(parent: ET.Element, register: Register) -> None:
 def _list_fields(register: Register) -> Iterator[tuple[str, int, int]]:
     if not register.fields:
         yield "VALUE", 0, register.width
-    for bits in register.fields:
-        yield bits.name, bits.low_bit, bits.width
+    for bit_field in register.fields:
+        yield bit_field.name, bit_field.low_bit, bit_field.width

@@ -38,8 +38,8 @@ def collect_origin_files(
         (_count_parents(import_path) for import_path, _ in checked_datapath.imported), default=0
     )
     text_folder = PurePosixPath(*(["text", *["_"] * parent_count] if parent_count else []))
-    files = {str(_normalise(text_folder / text_path.name)): text_path}
-    files |= {
+    paths_by_name = {str(_normalise(text_folder / text_path.name)): text_path}
+    paths_by_name |= {
         str(_normalise(text_folder / import_path)): file for import_path, file in checked_datapath.imported
     }
     document = {
@@ -48,7 +48,7 @@ def collect_origin_files(
         "datapath": checked_datapath.datapath.name,
         "hash": f"{checked_datapath.datapath.digest:08x}",
     }
-    texts = {name: path.read_bytes().decode("utf-8") for name, path in files.items()}
+    texts = {name: path.read_bytes().decode("utf-8") for name, path in paths_by_name.items()}
     return {**texts, ORIGIN: json.dumps(document, indent=1) + "\n"}
 
 
@@ -73,11 +73,11 @@ def read_origin(folder: Path) -> Origin:
         )
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        text, values = folder / str(document["text"]), document["parameters"]
+        text_path, values = folder / str(document["text"]), document["parameters"]
         parameters = {str(name): int(value) for name, value in values.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Build the folder again.") from error
-    checked_datapath = load(text, parameters)
+    checked_datapath = load(text_path, parameters)
     local_imports = [
         import_file
         for _, import_file in checked_datapath.imported
@@ -85,7 +85,7 @@ def read_origin(folder: Path) -> Origin:
     ]
     names = (
         source_file.resolve().relative_to(folder.resolve()).as_posix()
-        for source_file in (text, *local_imports)
+        for source_file in (text_path, *local_imports)
     )
     return Origin(checked_datapath, (ORIGIN, *dict.fromkeys(names)))
 

@@ -101,7 +101,7 @@ class RegisterBlock(Protocol):
     module: ClassVar[str]
     """The SystemVerilog module, in the file of the same name in `fpga/rtl`."""
 
-    def __init__(self, name: str, pins: Pins) -> None: ...
+    def __init__(self, name: str, datapath_ports: Pins) -> None: ...
 
     def clock(self) -> None:
         """Update the state after a cycle."""
@@ -126,8 +126,8 @@ class _PulseCounter:
 
     module: ClassVar[str] = "register_pulses"
 
-    def __init__(self, name: str, pins: Pins) -> None:
-        self._port, self._pins = f"{name}_o", pins
+    def __init__(self, name: str, datapath_ports: Pins) -> None:
+        self._port, self._pins = f"{name}_o", datapath_ports
         self._pulse_count = 0
 
     def clock(self) -> None:
@@ -155,8 +155,8 @@ class _Source:
 
     module: ClassVar[str] = "portal_source"
 
-    def __init__(self, name: str, pins: Pins) -> None:
-        self._name, self._pins = name, pins
+    def __init__(self, name: str, datapath_ports: Pins) -> None:
+        self._name, self._pins = name, datapath_ports
         self._waiting_mask = 0
 
     def clock(self) -> None:
@@ -203,8 +203,8 @@ class _Sink:
 
     module: ClassVar[str] = "portal_sink"
 
-    def __init__(self, name: str, pins: Pins) -> None:
-        self._name, self._pins = name, pins
+    def __init__(self, name: str, datapath_ports: Pins) -> None:
+        self._name, self._pins = name, datapath_ports
         self._beats: deque[int] = deque()
         self._drive_ready()
 
@@ -258,8 +258,8 @@ class _Memory:
 
     module: ClassVar[str] = "register_memory"
 
-    def __init__(self, name: str, pins: Pins) -> None:
-        self._name, self._pins = name, pins
+    def __init__(self, name: str, datapath_ports: Pins) -> None:
+        self._name, self._pins = name, datapath_ports
         self._address, self._is_loading = 0, False
         self._drive_pins()
 

@@ -55,7 +55,9 @@ def _write_header(register_map: RegisterMap) -> Iterator[str]:
         declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, is_output=axi_signal.is_output)
         for axi_signal in list_axi_signals(register_map.address_width)
     ]
-    ports += [vector.declaration for register in register_map for vector in list_vectors(register)]
+    ports += [
+        register_port.declaration for register in register_map for register_port in list_vectors(register)
+    ]
     unread_pins = _list_unread_pins(register_map)
     for port in ports:
         comma = "," if port != ports[-1] else ""
@@ -69,16 +71,16 @@ def _write_header(register_map: RegisterMap) -> Iterator[str]:
 
 
 def _write_write_channel(register_map: RegisterMap) -> Iterator[str]:
-    bits, data_bits = register_map.address_width - 2, _count_data_bits(register_map)
+    word_address_bits, data_bits = register_map.address_width - 2, _count_data_bits(register_map)
     acting_bits = max((_count_acting_bits(register) for register in register_map), default=0)
     strobe_count = -(-data_bits // _BYTE_BITS)
     yield from f"""\
   // Writes: an address and its data wait for each other. The write then selects a register, which
   // acts while the bus has the answer.
-  logic {_pad("", bits)}address_full_q, data_full_q, answer_q, select;
-  logic {_pad(format_bit_range(bits), bits)}write_word_q;
-  logic {_pad(format_bit_range(data_bits), bits)}data_q;
-  logic {_pad(format_bit_range(strobe_count), bits)}strobe_q;
+  logic {_pad("", word_address_bits)}address_full_q, data_full_q, answer_q, select;
+  logic {_pad(format_bit_range(word_address_bits), word_address_bits)}write_word_q;
+  logic {_pad(format_bit_range(data_bits), word_address_bits)}data_q;
+  logic {_pad(format_bit_range(strobe_count), word_address_bits)}strobe_q;
 
   assign s_axil_awready = !address_full_q;
   assign s_axil_wready  = !data_full_q;
@@ -160,23 +162,23 @@ def _write_section(register: Register, register_map: RegisterMap) -> Iterator[st
         f"0x{register.offset:X}{address_range} {register.name}: {_ACCESS_TEXTS[register.access]}{reset}."
         f" {register.description}."
     )
-    for bits in register.fields:
+    for bit_field in register.fields:
         bit_text = (
-            f"Bit {bits.low_bit}"
-            if bits.width == 1
-            else f"Bits {bits.low_bit + bits.width - 1}:{bits.low_bit}"
+            f"Bit {bit_field.low_bit}"
+            if bit_field.width == 1
+            else f"Bits {bit_field.low_bit + bit_field.width - 1}:{bit_field.low_bit}"
         )
-        yield from _write_comment(f"{bit_text} {bits.name}: {bits.description}.")
+        yield from _write_comment(f"{bit_text} {bit_field.name}: {bit_field.description}.")
     if register.access in _WRITABLE_ACCESS:
         yield from _write_flip_flops(register, register_map)
 
 
 def _write_flip_flops(register: Register, register_map: RegisterMap) -> Iterator[str]:
-    word_bits = register_map.address_width - 2
-    name, write_signal, words = register.name, f"write_{register.name}_q", register.word_count
-    yield f"  logic {format_bit_range(words)}{write_signal};"
-    port = register.signal_bit_count or register.bit_count
-    stored_bits = register.bit_count if register.access is Access.WRITE else port
+    word_address_bits = register_map.address_width - 2
+    name, write_signal, word_count = register.name, f"write_{register.name}_q", register.word_count
+    yield f"  logic {format_bit_range(word_count)}{write_signal};"
+    port_bits = register.signal_bit_count or register.bit_count
+    stored_bits = register.bit_count if register.access is Access.WRITE else port_bits
     yield f"  logic {format_bit_range(stored_bits)}{name}_q;"
     if register.access is Access.PUSH:
         yield f"  logic push_{name}_q;"
@@ -184,24 +186,24 @@ def _write_flip_flops(register: Register, register_map: RegisterMap) -> Iterator
     yield "  always_ff @(posedge clk_i) begin"
     yield f"    if (rst_i) {write_signal} <= '0;"
     first_word = register.offset // WORD_BYTES
-    if words == 1:
-        yield f"    else {write_signal} <= select && (write_word_q == {word_bits}'h{first_word:X});"
+    if word_count == 1:
+        yield f"    else {write_signal} <= select && (write_word_q == {word_address_bits}'h{first_word:X});"
     else:
-        yield f"    else for (int word = 0; word < {words}; word++) begin"
+        yield f"    else for (int word = 0; word < {word_count}; word++) begin"
         yield (
-            f"      {write_signal}[word] <= select && (write_word_q == {word_bits}'d{first_word} +"
-            f" word[{word_bits - 1}:0]);"
+            f"      {write_signal}[word] <= select && (write_word_q == {word_address_bits}'d{first_word} +"
+            f" word[{word_address_bits - 1}:0]);"
         )
         yield "    end"
     yield "  end"
     yield ""
     if register.access is Access.WRITE:
-        yield from _write_first_words(register, words, register_map)
+        yield from _write_first_words(register, word_count, register_map)
     else:
-        yield from _write_first_words(register, words - 1, register_map)
+        yield from _write_first_words(register, word_count - 1, register_map)
         yield from _write_last_word(register, register_map)
     yield from _write_statement(
-        f"  assign {name}_o =", f"{_format_slice(f'{name}_q', 0, port, stored_bits)};"
+        f"  assign {name}_o =", f"{_format_slice(f'{name}_q', 0, port_bits, stored_bits)};"
     )
     if register.access is Access.PUSH:
         yield from _write_statement(f"  assign {name}_push_o =", f"push_{name}_q;")
@@ -240,14 +242,14 @@ def _write_first_words(register: Register, word_count: int, register_map: Regist
 
 def _write_last_word(register: Register, register_map: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the last word, whose bits act for one cycle if they are written."""
-    name, write_signal, words, size = (
+    name, write_signal, word_count, size = (
         register.name,
         f"write_{register.name}_q",
         register.word_count,
         _count_acting_bits(register),
     )
-    idle_line = f"    if (rst_i || !{_format_slice(write_signal, words - 1, 1, words)})"
-    bits = f"{name}_q" if words == 1 else f"{name}_q[{(words - 1) * register.width}+:{size}]"
+    idle_line = f"    if (rst_i || !{_format_slice(write_signal, word_count - 1, 1, word_count)})"
+    bits = f"{name}_q" if word_count == 1 else f"{name}_q[{(word_count - 1) * register.width}+:{size}]"
     acting_bits = max(_count_acting_bits(register) for register in register_map)
     yield "  always_ff @(posedge clk_i) begin"
     yield from _write_statement(idle_line, f"{bits} <= '0;")
@@ -290,13 +292,13 @@ def _format_slice(name: str, low_bit: int, size: int, all_bits: int = WORD_BITS)
 def _write_read_channel(register_map: RegisterMap) -> Iterator[str]:
     stage_count = count_stages(register_map.address_width)
     last_stage = f"[{stage_count - 1}]" if stage_count > 1 else ""
-    bits = register_map.address_width - 2
+    word_address_bits = register_map.address_width - 2
     next_stages = f"{{stage_q[{stage_count - 2}:0], accept}}" if stage_count > 2 else "{stage_q[0], accept}"
     yield from f"""\
   // Reads: an address selects among eight words or results per stage, until one is left.
-  logic {_pad("", bits)}read_full_q, accept, answered_q;
-  logic {_pad(format_bit_range(stage_count), bits)}stage_q;
-  logic {_pad(format_bit_range(bits), bits)}read_word_q;
+  logic {_pad("", word_address_bits)}read_full_q, accept, answered_q;
+  logic {_pad(format_bit_range(stage_count), word_address_bits)}stage_q;
+  logic {_pad(format_bit_range(word_address_bits), word_address_bits)}read_word_q;
 
   assign s_axil_arready = !read_full_q;
   assign s_axil_rvalid  = answered_q;
@@ -332,35 +334,39 @@ def _list_unread_pins(register_map: RegisterMap) -> list[str]:
 
 def _write_stages(register_map: RegisterMap) -> Iterator[str]:
     """Yield the stages; a group of words that all read 0 has none."""
-    stage_count, bits = count_stages(register_map.address_width), register_map.address_width - 2
-    values = [
+    stage_count, word_address_bits = count_stages(register_map.address_width), register_map.address_width - 2
+    expressions = [
         _read_expression(register, word) for register in register_map for word in range(register.word_count)
     ]
     for stage in range(stage_count):
         low = _STAGE_BITS * stage
-        size = min(_STAGE_BITS, bits - low)
-        groups = [values[begin : begin + (1 << size)] for begin in range(0, len(values), 1 << size)]
-        values = []
+        size = min(_STAGE_BITS, word_address_bits - low)
+        groups = [expressions[begin : begin + (1 << size)] for begin in range(0, len(expressions), 1 << size)]
+        expressions = []
         for group_index, group in enumerate(groups):
             is_last = stage == stage_count - 1
-            values.append((f"stage_{stage}_{group_index}_q" if not is_last else "answer_data_q") * any(group))
+            expressions.append(
+                (f"stage_{stage}_{group_index}_q" if not is_last else "answer_data_q") * any(group)
+            )
             if not any(group):
                 continue
             first_address = (group_index << low + size) * WORD_BYTES
             last_address = (group_index + 1 << low + size) * WORD_BYTES - 1
             yield f"  // Stage {stage}, 0x{first_address:X} to 0x{last_address:X}."
-            yield f"  logic [31:0] {values[-1]};"
+            yield f"  logic [31:0] {expressions[-1]};"
             yield ""
             yield "  always_ff @(posedge clk_i) begin"
             condition = ""
             if is_last:
-                yield f"    if (rst_i) {values[-1]} <= '0;"
+                yield f"    if (rst_i) {expressions[-1]} <= '0;"
                 condition = f"else if (stage_q{f'[{stage}]' if stage_count > 1 else ''}) "
-            yield f"    {condition}case ({_format_slice('read_word_q', low, size, bits)})"
+            yield f"    {condition}case ({_format_slice('read_word_q', low, size, word_address_bits)})"
             for number, value in enumerate(group):
                 if value:
-                    yield from _write_statement(f"      {size}'h{number:X}: {values[-1]} <=", f"{value};")
-            yield f"      default: {values[-1]} <= '0;"
+                    yield from _write_statement(
+                        f"      {size}'h{number:X}: {expressions[-1]} <=", f"{value};"
+                    )
+            yield f"      default: {expressions[-1]} <= '0;"
             yield "    endcase"
             yield "  end"
             yield ""

@@ -209,29 +209,32 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
 
 def _add_memories(builder: MapBuilder, datapath: Datapath) -> None:
     for module, memory in list_memories(datapath):
-        key, block = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
-        subject, bits = f"Memory {memory.output} of {module.name}", compute_address_width(memory.words)
+        key, block_name = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
+        subject, address_bits = (
+            f"Memory {memory.output} of {module.name}",
+            compute_address_width(memory.words),
+        )
         builder.add(
             *key,
             "ADDRESS",
             access=Access.PUSH,
-            width=bits,
+            width=address_bits,
             description=f"{subject}: address of the next word that is loaded, and of WORD; {memory.words} words",
-            signal=BlockPin("memory", block, "address", bits),
+            signal=BlockPin("memory", block_name, "address", address_bits),
         )
         builder.add_packed(
             *key,
             "LOAD",
             access=Access.PUSH,
             description=f"{subject}: a write of the last word loads the word at ADDRESS, which goes up by one",
-            signal=BlockPin("memory", block, "load", memory.width),
+            signal=BlockPin("memory", block_name, "load", memory.width),
         )
         builder.add_packed(
             *key,
             "WORD",
             access=Access.READ,
             description=f"{subject}: {KINDS[memory.kind].register}",
-            signal=PortBits(f"{block}_o", memory.width),
+            signal=PortBits(f"{block_name}_o", memory.width),
         )
 
 
@@ -239,8 +242,8 @@ def _add_portal(builder: MapBuilder, datapath: Datapath) -> None:
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             _add_source(builder, signal)
-    for module, name, samples, width, _ in list_output_streams(datapath):
-        _add_sink(builder, module, name, samples * width)
+    for module, name, sample_count, width, _ in list_output_streams(datapath):
+        _add_sink(builder, module, name, sample_count * width)
 
 
 def _add_source(builder: MapBuilder, signal: Signal) -> None:

@@ -39,12 +39,12 @@ def declare_port(name: str, width: int, *, is_output: bool) -> str:
 
 def list_axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
     """Return the signals of 32-bit AXI4-Lite, in the order of the register file's ports."""
-    request = (("valid", 1, False), ("ready", 1, True))
+    request_handshake = (("valid", 1, False), ("ready", 1, True))
     channels = {
-        "aw": (*request, ("addr", address_bits, False), ("prot", 3, False)),
-        "w": (*request, ("data", 32, False), ("strb", 4, False)),
+        "aw": (*request_handshake, ("addr", address_bits, False), ("prot", 3, False)),
+        "w": (*request_handshake, ("data", 32, False), ("strb", 4, False)),
         "b": (("valid", 1, True), ("ready", 1, False), ("resp", 2, True)),
-        "ar": (*request, ("addr", address_bits, False), ("prot", 3, False)),
+        "ar": (*request_handshake, ("addr", address_bits, False), ("prot", 3, False)),
         "r": (("valid", 1, True), ("ready", 1, False), ("data", 32, True), ("resp", 2, True)),
     }
     return tuple(
@@ -59,10 +59,10 @@ def list_vectors(register: Register) -> Iterator[Vector]:
 
     A port has the bits of its signal; words may have more, which nothing outside the register file uses.
     """
-    bits = register.signal_bit_count or register.bit_count
+    port_bits = register.signal_bit_count or register.bit_count
     if register.access is Access.READ:
-        yield Vector(f"{register.name}_i", bits, is_output=False)
+        yield Vector(f"{register.name}_i", port_bits, is_output=False)
     elif register.access is not Access.CONSTANT:
-        yield Vector(f"{register.name}_o", bits, is_output=True)
+        yield Vector(f"{register.name}_o", port_bits, is_output=True)
     if register.access is Access.PUSH:
         yield Vector(f"{register.name}_push_o", 1, is_output=True)

@@ -32,7 +32,7 @@ _IP_ACCESS = {
 }
 
 
-def to_json(table: RegisterMap) -> str:
+def to_json(register_map: RegisterMap) -> str:
     """Return the map as JSON: name, key, offset in bytes, width, access, reset and description of every register."""
     registers = [
         {
@@ -45,15 +45,16 @@ def to_json(table: RegisterMap) -> str:
             "reset": register.reset_value,
             "description": register.description,
             "fields": [
-                {"name": bits.name, "low": bits.low_bit, "width": bits.width} for bits in register.fields
+                {"name": bit_field.name, "low": bit_field.low_bit, "width": bit_field.width}
+                for bit_field in register.fields
             ],
         }
-        for register in table
+        for register in register_map
     ]
     document = {
-        "datapath": table.name,
-        "hash": f"{table.digest:08x}",
-        "size_bytes": table.size_bytes,
+        "datapath": register_map.name,
+        "hash": f"{register_map.digest:08x}",
+        "size_bytes": register_map.size_bytes,
         "registers": registers,
     }
     return json.dumps(document, indent=1) + "\n"
@@ -73,13 +74,13 @@ def to_rdl(register_map: RegisterMap) -> str:
 
 
 def _write_rdl_register(register: Register) -> Iterator[str]:
-    row = f"[{register.word_count}]" if register.word_count > 1 else ""
+    array_suffix = f"[{register.word_count}]" if register.word_count > 1 else ""
     yield ""
     yield "  reg {"
     yield f'    desc = "{register.description}";'
-    for bits in list_fields(register):
-        yield f"    field {{ {_RDL_ACCESS[register.access]} }} {_write_rdl_bits(bits, register)};"
-    yield f"  }} {register.name}{row} @ 0x{register.offset:X};"
+    for bit_field in list_fields(register):
+        yield f"    field {{ {_RDL_ACCESS[register.access]} }} {_write_rdl_bits(bit_field, register)};"
+    yield f"  }} {register.name}{array_suffix} @ 0x{register.offset:X};"
 
 
 def list_fields(register: Register) -> tuple[BitField, ...]:
@@ -92,11 +93,11 @@ def list_fields(register: Register) -> tuple[BitField, ...]:
     return register.fields or (BitField("VALUE", 0, register.width, ""),)
 
 
-def _write_rdl_bits(bits: BitField, register: Register) -> str:
-    bit_text = f"{bits.name}[{bits.low_bit + bits.width - 1}:{bits.low_bit}]"
+def _write_rdl_bits(bit_field: BitField, register: Register) -> str:
+    bit_text = f"{bit_field.name}[{bit_field.low_bit + bit_field.width - 1}:{bit_field.low_bit}]"
     if register.access is Access.READ:
         return bit_text
-    return f"{bit_text} = {bits.width}'h{register.reset_value >> bits.low_bit & (1 << bits.width) - 1:X}"
+    return f"{bit_text} = {bit_field.width}'h{register.reset_value >> bit_field.low_bit & (1 << bit_field.width) - 1:X}"
 
 
 def to_ip_registers(register_map: RegisterMap) -> str:
@@ -136,16 +137,19 @@ def to_markdown(register_map: RegisterMap) -> str:
     for register in register_map:
         if len(register.fields) > 1:
             lines += ["", f"## {register.name}", "", "| bit | name | what |", "|---|---|---|"]
-            lines += [f"| {bits.low_bit} | {bits.name} | {bits.description} |" for bits in register.fields]
+            lines += [
+                f"| {bit_field.low_bit} | {bit_field.name} | {bit_field.description} |"
+                for bit_field in register.fields
+            ]
     return "\n".join(lines) + "\n"
 
 
 def _format_row(register: Register) -> str:
-    row = f"[0..{register.word_count - 1}]" if register.word_count > 1 else ""
+    array_suffix = f"[0..{register.word_count - 1}]" if register.word_count > 1 else ""
     reset = f"0x{register.reset_value:X}" if register.access in {Access.CONSTANT, Access.WRITE} else ""
     cells = (
         f"0x{register.offset:03X}",
-        f"{register.name}{row}",
+        f"{register.name}{array_suffix}",
         str(register.width),
         register.access.value,
         reset,
@@ -193,5 +197,5 @@ def _write_defines(prefix: str, register: Register, names: set[str]) -> Iterator
         yield f"#define {name}_WORDS {register.word_count}u"
     if register.access in {Access.CONSTANT, Access.WRITE}:
         yield f"#define {name}_RESET 0x{register.reset_value:X}u"
-    for bits in register.fields if len(register.fields) > 1 else ():
-        yield f"#define {name}_{bits.name.upper()} 0x{((1 << bits.width) - 1) << bits.low_bit:08X}u"
+    for bit_field in register.fields if len(register.fields) > 1 else ():
+        yield f"#define {name}_{bit_field.name.upper()} 0x{((1 << bit_field.width) - 1) << bit_field.low_bit:08X}u"

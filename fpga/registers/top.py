@@ -87,7 +87,7 @@ class Top:
         """
         _check_distinct(self.name, self.ports)
         unread_outputs = frozenset(_list_unread_outputs(self.datapath, self.register_map))
-        blocks = (
+        sections = (
             _write_wires(self.datapath, self.register_map, unread_outputs),
             join_fragments(_write_connections(self.register_map)).body,
             self._stream_fragment.body,
@@ -105,7 +105,7 @@ class Top:
             ");",
             *(
                 line
-                for lines in map(list, blocks)
+                for lines in map(list, sections)
                 if lines
                 for line in ("", *(part for long_line in lines for part in fold_line(long_line)))
             ),
@@ -142,16 +142,16 @@ def _write_wires(
     datapath: Datapath, register_map: RegisterMap, unread_outputs: Collection[str]
 ) -> Iterator[str]:
     for register in register_map:
-        for vector in list_vectors(register):
-            yield f"wire {format_bit_range(vector.width)}{vector.name};"
+        for register_port in list_vectors(register):
+            yield f"wire {format_bit_range(register_port.width)}{register_port.name};"
     ports = make_ports(datapath)
     for port in (*ports.inputs, *ports.outputs):
         attribute = "(* maybe_unused *) " if port.name in unread_outputs else ""
         yield f"{attribute}wire {format_bit_range(port.width)}{_name_wire(port.name, unread_outputs)};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET resets all that aresetn resets, except the bus.
-    control = f"{register_map['CONTROL',].name}_o"
-    yield f"wire {RESET_SIGNAL} = reset || {control}[{RESET.bit_length() - 1}];"
+    control_wire = f"{register_map['CONTROL',].name}_o"
+    yield f"wire {RESET_SIGNAL} = reset || {control_wire}[{RESET.bit_length() - 1}];"
     # CONTROL.HOLD keeps only the datapath in reset until COMMIT; beats for it wait meanwhile.
     yield f"wire {HELD};"
     yield f"wire {CORE_RESET_SIGNAL} = {RESET_SIGNAL} || {HELD};"
@@ -161,8 +161,8 @@ def _write_wires(
         {
             "clk_i": "aclk",
             "rst_i": "reset",
-            "hold_i": f"{control}[{HOLD.bit_length() - 1}]",
-            "commit_i": f"{control}[{COMMIT.bit_length() - 1}]",
+            "hold_i": f"{control_wire}[{HOLD.bit_length() - 1}]",
+            "commit_i": f"{control_wire}[{COMMIT.bit_length() - 1}]",
             "held_o": HELD,
         },
     )
@@ -170,23 +170,27 @@ def _write_wires(
 
 def _write_connections(register_map: RegisterMap) -> Iterator[Fragment]:
     """Yield the connections between registers and the datapath; ports that several registers set come first."""
-    shared_ports, blocks = register_map.find_shared_ports(), register_map.find_blocks()
+    shared_ports, pins_by_block = register_map.find_shared_ports(), register_map.find_blocks()
     for port, port_registers in shared_ports.items():
         if port_registers[0].access is Access.WRITE:
             value = concatenate(f"{register.name}_o" for register in port_registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in register_map:
-        for bits in register.fields:
-            if bits.port:
-                yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low_bit}];",))
+        for bit_field in register.fields:
+            if bit_field.port:
+                yield Fragment(
+                    body=(f"assign dp_{bit_field.port} = {register.name}_o[{bit_field.low_bit}];",)
+                )
         match register.signal:
             case PortBits(low_bit=None) as signal:
                 yield _connect_port(register, signal)
             case PortBits(port, low_bit=0) if register.access is Access.READ:
-                target = concatenate(f"{shared_register.name}_i" for shared_register in shared_ports[port])
-                yield Fragment(body=(f"assign {target} = dp_{port};",))
+                register_wires = concatenate(
+                    f"{shared_register.name}_i" for shared_register in shared_ports[port]
+                )
+                yield Fragment(body=(f"assign {register_wires} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
-                pins = blocks[block, name]
+                pins = pins_by_block[block, name]
                 if register is next(iter(pins.values())):
                     yield BLOCKS[block].instantiate(name, pins)
 
@@ -200,9 +204,9 @@ def _connect_port(register: Register, signal: PortBits) -> Fragment:
 
 def _instantiate_portal(register_map: RegisterMap) -> Iterator[Fragment]:
     """Yield the blocks between registers and streams."""
-    for (block, name), pins in register_map.find_blocks().items():
-        if block in STREAM_BLOCKS:
-            yield BLOCKS[block].instantiate(name, pins)
+    for (block_kind, name), pins in register_map.find_blocks().items():
+        if block_kind in STREAM_BLOCKS:
+            yield BLOCKS[block_kind].instantiate(name, pins)
 
 
 def _list_unread_outputs(datapath: Datapath, register_map: RegisterMap) -> Iterator[str]:
@@ -229,14 +233,22 @@ def _instantiate_register_file(register_map: RegisterMap) -> Iterator[str]:
         f"s_axil_{axi_signal.name}": f"s_axi_{axi_signal.name}"
         for axi_signal in list_axi_signals(register_map.address_width)
     }
-    ports |= {vector.name: vector.name for register in register_map for vector in list_vectors(register)}
+    ports |= {
+        register_port.name: register_port.name
+        for register in register_map
+        for register_port in list_vectors(register)
+    }
     return write_instance(f"{register_map.name}_registers", "registers", ports)
 
 
 def _instantiate_datapath(datapath: Datapath, unread_outputs: Collection[str]) -> Iterator[str]:
     ports = make_ports(datapath)
-    names = {port.name: _name_wire(port.name, unread_outputs) for port in (*ports.inputs, *ports.outputs)}
-    return write_instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET_SIGNAL, **names})
+    wires_by_port = {
+        port.name: _name_wire(port.name, unread_outputs) for port in (*ports.inputs, *ports.outputs)
+    }
+    return write_instance(
+        datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET_SIGNAL, **wires_by_port}
+    )
 
 
 def _write_unread_bits(bits: Collection[str]) -> Iterator[str]:

@@ -32,16 +32,16 @@ def make_datagram(payload: bytes, source: Endpoint, target: Endpoint) -> bytes:
     >>> make_datagram(b"hi", *ends)[14:].hex(" ", -4)
     '4500001e 00004000 40112633 0a4d0001 0a4d0002 00092134 000a6197 6869'
     """
-    length = 8 + len(payload)
+    udp_length = 8 + len(payload)
     addresses = IPv4Address(source.address).packed, IPv4Address(target.address).packed
-    ip_header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, 0, *addresses)
+    ip_header = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + udp_length, 0, 0x4000, 64, _UDP, 0, *addresses)
     pseudo_header = b"".join(addresses) + struct.pack(
-        ">BBHHHHH", 0, _UDP, length, source.port, target.port, length, 0
+        ">BBHHHHH", 0, _UDP, udp_length, source.port, target.port, udp_length, 0
     )
     return _HEADERS.pack(
         target.mac_bytes, source.mac_bytes, _IPV4,
-        0x45, 0, 20 + length, 0, 0x4000, 64, _UDP, compute_checksum(ip_header), *addresses,
-        source.port, target.port, length, compute_checksum(pseudo_header + payload) or 0xFFFF,
+        0x45, 0, 20 + udp_length, 0, 0x4000, 64, _UDP, compute_checksum(ip_header), *addresses,
+        source.port, target.port, udp_length, compute_checksum(pseudo_header + payload) or 0xFFFF,
     ) + payload  # fmt: skip
 
 

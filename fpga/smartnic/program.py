@@ -144,12 +144,12 @@ class NicModel:
             raise ProgramError(f"{self.name}: {reason}")
 
     def _find_faults(self) -> Iterator[str]:
-        count = len(self.layers)
-        if not 1 <= count <= MAX_MODEL_LAYERS:
-            yield f"{count} layers; the NIC takes 1 to {MAX_MODEL_LAYERS} in a model."
+        layer_count = len(self.layers)
+        if not 1 <= layer_count <= MAX_MODEL_LAYERS:
+            yield f"{layer_count} layers; the NIC takes 1 to {MAX_MODEL_LAYERS} in a model."
             return
         for index, layer in enumerate(self.layers):
-            is_last = index + 1 == count
+            is_last = index + 1 == layer_count
             max_outputs = MAX_SCORES if is_last else MAX_ACTIVATIONS
             subject = layer.name or f"layer {index}"
             if layer.input_count > MAX_ACTIVATIONS:
@@ -210,12 +210,12 @@ class NicProgram:
             raise ProgramError(
                 f"{name}: it is model {MAX_MODELS + 1}; the NIC takes up to {MAX_MODELS} models."
             )
-        layers = 0
+        layer_count = 0
         for model in self.models:
-            layers += len(model.layers)
-            if layers > MAX_LAYERS:
+            layer_count += len(model.layers)
+            if layer_count > MAX_LAYERS:
                 raise ProgramError(
-                    f"{model.name}: with it there are {layers} layers; the NIC takes {MAX_LAYERS}."
+                    f"{model.name}: with it there are {layer_count} layers; the NIC takes {MAX_LAYERS}."
                 )
 
     @cached_property
@@ -230,8 +230,8 @@ class NicProgram:
     @cached_property
     def first_layers(self) -> tuple[int, ...]:
         """The first layer of every model in the layer table."""
-        layer_counts = np.cumsum([0, *(len(model.layers) for model in self.models)])
-        return tuple(int(layer_count) for layer_count in layer_counts[:-1])
+        first_indices = np.cumsum([0, *(len(model.layers) for model in self.models)])
+        return tuple(int(layer_count) for layer_count in first_indices[:-1])
 
     @property
     def word_count(self) -> int:

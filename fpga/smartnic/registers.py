@@ -67,12 +67,12 @@ def make_smartnic_registers() -> RegisterMap:
         description="What is in work",
     )
     for name, bits, reset, description in SETTINGS:
-        words = -(-bits // 32)
+        word_count = -(-bits // 32)
         builder.add(
             name,
             access=Access.WRITE,
-            width=32 if words > 1 else bits,
-            word_count=words,
+            width=32 if word_count > 1 else bits,
+            word_count=word_count,
             reset_value=reset,
             description=description,
         )

@@ -40,9 +40,9 @@ class RequestTrace:
         Targets of a layer are committed in the cycle in which it starts, and in force from the next one on.
         """
         starts = self.layer_start_cycles
-        layer = np.searchsorted(starts, np.arange(self.cycle_count), side="left") - 1
+        layer_indices = np.searchsorted(starts, np.arange(self.cycle_count), side="left") - 1
         return {
-            name: np.where(layer < 0, 0, shadow[starts][np.maximum(layer, 0)])
+            name: np.where(layer_indices < 0, 0, shadow[starts][np.maximum(layer_indices, 0)])
             for name, shadow in self.trace.targets.items()
         }
 
@@ -79,7 +79,7 @@ def _join_traces(traces: Sequence[Trace], cycle_slice: slice = slice(None)) -> T
             name: np.concatenate([column[name] for column in columns])[cycle_slice] for name in columns[0]
         }
 
-    layer = np.concatenate([part.layer_numbers for part in traces])[cycle_slice]
+    layer_numbers = np.concatenate([part.layer_numbers for part in traces])[cycle_slice]
     return Trace(
-        join_field("signals"), layer, join_field("counts"), join_field("targets"), join_field("fires")
+        join_field("signals"), layer_numbers, join_field("counts"), join_field("targets"), join_field("fires")
     )

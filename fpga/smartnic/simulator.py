@@ -238,8 +238,8 @@ class SmartNic:
             raise ValueError(
                 f"shares of pauses are at least 0 and below 1, not {receive_share} and {transmit_share}"
             )
-        units = (round(share * _PAUSE_UNIT) for share in (receive_share, transmit_share))
-        self._functions.nic_pause(self._get_pointer(), *units, seed)
+        scaled_shares = (round(share * _PAUSE_UNIT) for share in (receive_share, transmit_share))
+        self._functions.nic_pause(self._get_pointer(), *scaled_shares, seed)
 
     def run(self, cycle_count: int) -> None:
         """Run the NIC for `cycle_count` cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
@@ -257,21 +257,25 @@ class SmartNic:
 
     def trace(self, cycle_count: int) -> Trace:
         """Run for `cycle_count` cycles. Return the signals, counts and targets of each cycle before its clock edge."""
-        words = np.zeros(cycle_count, np.uint32)
-        counts = np.zeros((cycle_count, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
-        self._functions.nic_run(self._get_pointer(), cycle_count, words.ctypes.data, counts.ctypes.data)
+        signal_words = np.zeros(cycle_count, np.uint32)
+        state_words = np.zeros((cycle_count, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
+        self._functions.nic_run(
+            self._get_pointer(), cycle_count, signal_words.ctypes.data, state_words.ctypes.data
+        )
         self._check_fault()
-        signals = {name: (words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNAL_NAMES)}
-        bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
+        signals = {name: (signal_words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNAL_NAMES)}
+        bits = np.unpackbits(state_words.view(np.uint8), axis=1, bitorder="little")
         datapath = load(_FPGA_FOLDER / "library" / f"{CONTROL_DATAPATH}.ca").datapath
-        values = _split_bits(
+        count_values = _split_bits(
             bits, ((f"{module.name}.{count.name}", count.width) for module, count in datapath.list_counts())
         )
         targets = _split_bits(
             bits[:, 32 * _COUNT_WORDS :],
             ((f"{module.name}.{target.name}", target.width) for module, target in datapath.list_targets()),
         )
-        fires = _split_bits(bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in values))
+        fires = _split_bits(
+            bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in count_values)
+        )
         target_names = {
             f"{module.name}.{count.name}": f"{module.name}.{count.target}"
             for module, count in datapath.list_counts()
@@ -279,8 +283,8 @@ class SmartNic:
         }
         return Trace(
             signals,
-            (words >> 16).astype(np.uint8),
-            {name: values[name] for name in target_names},
+            (signal_words >> 16).astype(np.uint8),
+            {name: count_values[name] for name in target_names},
             {name: targets[target] for name, target in target_names.items()},
             {name: fires[name].astype(np.bool_) for name in target_names},
         )

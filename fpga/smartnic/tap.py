@@ -121,9 +121,9 @@ class PacketWire(Tap):
 
     device_kind = "interface"
 
-    def __init__(self, wire: socket.socket, interface: str) -> None:
-        super().__init__(wire.fileno(), interface)
-        self._wire = wire
+    def __init__(self, packet_socket: socket.socket, interface: str) -> None:
+        super().__init__(packet_socket.fileno(), interface)
+        self._wire = packet_socket
 
     def read(self) -> bytes | None:
         """Return the next frame that arrived, padded to 60 bytes; None if there is none. Raise TapError."""
@@ -190,9 +190,9 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
         raise TapError(
             f"{interface!r} is too long: the name of a network device has up to {_NAME_BYTES} bytes."
         )
-    host = find_host_address(address)
+    new_host_address = find_host_address(address)
     try:
-        return call_in_namespace(namespace, lambda: _open_device(interface, address, host))
+        return call_in_namespace(namespace, lambda: _open_device(interface, address, new_host_address))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         if error.errno in (errno.EPERM, errno.EACCES):
@@ -247,29 +247,29 @@ def _enter_namespace(namespace: str) -> None:
     if not namespace or "/" in namespace or namespace in (".", ".."):
         raise TapError(f"{namespace!r} is not a name of a network namespace.")
     try:
-        file = os.open(_NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
+        file_descriptor = os.open(_NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise TapError(f"network namespace {namespace} does not exist.") from error
     try:
         library = ctypes.CDLL(None, use_errno=True)
-        if library.setns(file, _CLONE_NEWNET) != 0:
+        if library.setns(file_descriptor, _CLONE_NEWNET) != 0:
             reason = os.strerror(ctypes.get_errno())
             raise TapError(f"cannot enter the network namespace {namespace}: {reason}.")
     finally:
-        os.close(file)
+        os.close(file_descriptor)
 
 
-def _open_device(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
+def _open_device(interface: str, address: IPv4Interface, new_host_address: IPv4Address) -> Tap:
     if any(name == interface for _, name in socket.if_nameindex()) and not _is_tap(interface):
         return _open_wire(interface)
     try:
-        file = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        file_descriptor = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:
         raise TapError(f"{_TUN} does not exist: this kernel has no TAP devices.") from error
     try:
         request = struct.pack("16sH22x", interface.encode(), _IFF_TAP | _IFF_NO_PI)
         try:
-            fcntl.ioctl(file, _TUNSETIFF, request)
+            fcntl.ioctl(file_descriptor, _TUNSETIFF, request)
         except OSError as error:
             if error.errno == errno.EBUSY:
                 raise TapError(f"another program has the TAP device {interface} open.") from error
@@ -278,16 +278,16 @@ def _open_device(interface: str, address: IPv4Interface, host: IPv4Address) -> T
             raise
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control_socket:
             if not any(host_address in address.network for host_address in _read_addresses(control_socket)):
-                _add_address(interface, IPv4Interface(f"{host}/{address.network.prefixlen}"))
+                _add_address(interface, IPv4Interface(f"{new_host_address}/{address.network.prefixlen}"))
             answer = fcntl.ioctl(control_socket, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
             flags = struct.unpack_from("16xH", answer)[0]
             fcntl.ioctl(
                 control_socket, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP)
             )
     except BaseException:
-        os.close(file)
+        os.close(file_descriptor)
         raise
-    return Tap(file, interface)
+    return Tap(file_descriptor, interface)
 
 
 def _is_tap(interface: str) -> bool:
@@ -303,21 +303,23 @@ def _is_tap(interface: str) -> bool:
 
 
 def _open_wire(interface: str) -> PacketWire:
-    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0)
+    packet_socket = socket.socket(
+        socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, 0
+    )
     try:
-        wire.bind((interface, _ETH_P_ALL))
-        if wire.getsockname()[3] != _ARPHRD_ETHER:
+        packet_socket.bind((interface, _ETH_P_ALL))
+        if packet_socket.getsockname()[3] != _ARPHRD_ETHER:
             raise TapError(f"{interface} exists, and is not an Ethernet interface.")
-        answer = fcntl.ioctl(wire, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
+        answer = fcntl.ioctl(packet_socket, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
         if not struct.unpack_from("16xH", answer)[0] & _IFF_UP:
             raise TapError(f"the interface {interface} is down. Set it up with `ip link set {interface} up`.")
-        wire.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
         membership = struct.pack("iHH8x", socket.if_nametoindex(interface), _PROMISCUOUS, 0)
-        wire.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
+        packet_socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
     except BaseException:
-        wire.close()
+        packet_socket.close()
         raise
-    return PacketWire(wire, interface)
+    return PacketWire(packet_socket, interface)
 
 
 def _read_addresses(control_socket: socket.socket) -> list[IPv4Address]:

@@ -51,33 +51,35 @@ class ReadAccess:
 def draw_accesses(register_map: RegisterMap, seed: int = 0) -> tuple[list[WriteAccess], list[ReadAccess]]:
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     rng = random.Random(seed)
-    words = [
+    register_words = [
         (register, register.get_offset(word))
         for register in register_map
         for word in range(register.word_count)
     ]
-    round_count = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(words)))
-    writable_words = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
-    single_writes = writable_words * round_count
-    single_writes += [(register_map["CONTROL",], register_map["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
+    round_count = max(_ROUND_COUNT, -(-_MIN_ACCESSES // len(register_words)))
+    writable_words = [pair for pair in register_words if pair[0].access not in {Access.CONSTANT, Access.READ}]
+    words_to_write = writable_words * round_count
+    words_to_write += [(register_map["CONTROL",], register_map["CONTROL",].offset)] * _CONTROL_WRITE_COUNT
     # Some writes go to read-only registers: they must have no effect.
-    single_writes += rng.sample(words, min(len(words), 8))
-    addresses = [address for _, address in words] * round_count
+    words_to_write += rng.sample(register_words, min(len(register_words), 8))
+    addresses = [address for _, address in register_words] * round_count
     if register_map.size_bytes < 1 << register_map.address_width:
         addresses += [register_map.size_bytes] * 2
-    rng.shuffle(single_writes)
+    rng.shuffle(words_to_write)
     rng.shuffle(addresses)
-    groups: list[tuple[WriteAccess, ...]] = [
-        (_draw_write(rng, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
+    write_groups: list[tuple[WriteAccess, ...]] = [
+        (_draw_write(rng, register, address),) for register, address in words_to_write[:_MAX_ACCESSES]
     ]
-    groups += [
+    write_groups += [
         pair
         for register, address in writable_words
         for pair in _draw_partial_writes(rng, register, address, seed)
     ]
-    rng.shuffle(groups)
+    rng.shuffle(write_groups)
     control_offset = register_map["CONTROL",].offset
-    writes = list(_draw_control_writes(rng, control_offset, [write for group in groups for write in group]))
+    writes = list(
+        _draw_control_writes(rng, control_offset, [write for group in write_groups for write in group])
+    )
     return _insert_pauses(control_offset, writes), [
         ReadAccess(address, rng.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
     ]

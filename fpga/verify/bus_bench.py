@@ -49,9 +49,11 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     """Return the text of a module with the ports of the datapath and random outputs, which writes `datapath.log`."""
     ports = make_ports(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
-    beats = {name: [f"{name}_data_o", *end_ports] for name, end_ports in _find_end_ports(datapath).items()}
+    beat_ports = {
+        name: [f"{name}_data_o", *end_ports] for name, end_ports in _find_end_ports(datapath).items()
+    }
     stream_ports = {f"{name}_valid_o" for name in streams} | {
-        port for beat in beats.values() for port in beat
+        port for stream_beat_ports in beat_ports.values() for port in stream_beat_ports
     }
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
@@ -64,14 +66,17 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
         "  always @(posedge clk_i) begin",
         f"    $fdisplay(log, {_write_arguments(['rst_i', *(port.name for port in (*ports.inputs, *ports.outputs))])});",
     ]
-    inputs = {port.name for port in ports.inputs}
+    input_names = {port.name for port in ports.inputs}
     for name in streams:
-        ready = f"{name}_ready_i" if f"{name}_ready_i" in inputs else "1'b1"
+        ready = f"{name}_ready_i" if f"{name}_ready_i" in input_names else "1'b1"
         lines += [
             f"    if (rst_i) {name}_valid_o <= '0;",
             f"    else if (!{name}_valid_o || {ready}) begin",
             f"      {name}_valid_o <= {_write_random(1)};",
-            *(f"      {port} <= {_write_random(ports.find_output(port).width)};" for port in beats[name]),
+            *(
+                f"      {port} <= {_write_random(ports.find_output(port).width)};"
+                for port in beat_ports[name]
+            ),
             "    end",
         ]
     # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
@@ -82,10 +87,14 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
         "    left <= left - 1;",
         f"    if (left <= 0) begin left <= $urandom(seed) % {MAX_PAUSE_CYCLES};",
     ]
-    levels = [port for port in ports.outputs if port.name not in stream_ports and port not in ready_ports]
-    lines += [f"      {port.name} <= {_write_random(port.width)};" for port in levels]
-    starts = [f"{port.name} = '0;" for port in ports.outputs]
-    return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
+    other_outputs = [
+        port for port in ports.outputs if port.name not in stream_ports and port not in ready_ports
+    ]
+    lines += [f"      {port.name} <= {_write_random(port.width)};" for port in other_outputs]
+    initial_assignments = [f"{port.name} = '0;" for port in ports.outputs]
+    return "\n".join(
+        [*lines, "    end", "  end", f"  initial begin {' '.join(initial_assignments)} end", "endmodule", ""]
+    )
 
 
 def _find_end_ports(datapath: Datapath) -> dict[str, list[str]]:

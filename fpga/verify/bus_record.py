@@ -52,22 +52,27 @@ def find_answers(log: Columns, channel: str) -> list[int]:
 
 def find_answered_writes(log: Columns, writes: list[WriteAccess]) -> list[tuple[WriteAccess, Transaction]]:
     """Return the answered writes with their transactions."""
-    addresses, data = (
+    address_cycles, data_cycles = (
         find_handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready") for channel in ("aw", "w")
     )
     answer_cycles = find_answers(log, "b")
     return [
-        (write, Transaction(max(address_cycle, data_cycle), end))
-        for write, address_cycle, data_cycle, end in zip(writes, addresses, data, answer_cycles, strict=False)
+        (write, Transaction(max(address_cycle, data_cycle), end_cycle))
+        for write, address_cycle, data_cycle, end_cycle in zip(
+            writes, address_cycles, data_cycles, answer_cycles, strict=False
+        )
     ]
 
 
 def find_answered_reads(log: Columns, reads: list[ReadAccess]) -> list[tuple[ReadAccess, Transaction, int]]:
     """Return the answered reads with their transactions and answers."""
-    begins, answer_cycles = find_handshakes(log, "s_axi_arvalid", "s_axi_arready"), find_answers(log, "r")
+    begin_cycles, answer_cycles = (
+        find_handshakes(log, "s_axi_arvalid", "s_axi_arready"),
+        find_answers(log, "r"),
+    )
     return [
         (read, Transaction(begin, end), log["s_axi_rdata"][end])
-        for read, begin, end in zip(reads, begins, answer_cycles, strict=False)
+        for read, begin, end in zip(reads, begin_cycles, answer_cycles, strict=False)
     ]
 
 

@@ -55,7 +55,7 @@ class DeliveredFolder:
     @cached_property
     def core_design(self) -> Design:
         """The design of the datapath with its blocks, without registers and stream ports."""
-        top_names = [Top(self.datapath, streams).name for streams in StreamAccess]
+        top_names = [Top(self.datapath, stream_access).name for stream_access in StreamAccess]
         excluded_names = {f"{top}{suffix}" for top in top_names for suffix in (".sv", "_registers.sv")}
         # The datapath must be the same in both tops, so files in either list are included.
         sources = {**self.read_sources(StreamAccess.AXI_STREAM), **self.read_sources(StreamAccess.REGISTERS)}

@@ -91,11 +91,11 @@ class RegisterWords:
                 for offset, stored_register in stored_registers.items():
                     self.changes[offset].append(Change(begin, end, stored_register.reset_value))
 
-    def _apply_hold(self, control_offset: int, begin: int, end: int) -> None:
+    def _apply_hold(self, control_value: int, begin: int, end: int) -> None:
         current_hold = self.holds[-1] if self.holds and self.holds[-1].end_cycle == _FOREVER_CYCLE else None
-        if control_offset & HOLD and current_hold is None:
+        if control_value & HOLD and current_hold is None:
             self.holds.append(Change(begin, _FOREVER_CYCLE, 1))
-        elif current_hold and control_offset & COMMIT and not control_offset & HOLD:
+        elif current_hold and control_value & COMMIT and not control_value & HOLD:
             self.holds[-1] = Change(current_hold.begin_cycle, end, 1)
 
     def list_possible_changes(self, offset: int, first_cycle: int, last_cycle: int) -> list[Change]:
@@ -160,17 +160,17 @@ class SinkModel:
         # A possible state is (pops that have acted, beats that have left); a pop of an empty FIFO has no effect.
         possible_states: set[tuple[int, int]] = {_EMPTY_STATE}
         beats: list[int] = []
-        states, history = [], []
+        states, beats_by_cycle = [], []
         for cycle in range(len(ready)):
             states.append(frozenset((len(beats), popped_beats) for _, popped_beats in possible_states))
-            history.append(beats)
+            beats_by_cycle.append(beats)
             pushed_beats = len(beats)
             if valid[cycle] and ready[cycle]:
                 beats = [*beats, data[cycle]]
             possible_states = set(_apply_pop(possible_states, pops, cycle, pushed_beats))
             if cycle in restart_cycles:
                 beats, possible_states = [], {(acted_pops, 0) for acted_pops, _ in possible_states}
-        return cls(name, states, history, ready)
+        return cls(name, states, beats_by_cycle, ready)
 
     def list_levels(self, first_cycle: int, last_cycle: int) -> list[int]:
         """Return the possible levels in these cycles."""

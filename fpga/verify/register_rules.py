@@ -53,10 +53,10 @@ def find_restarts(record: BenchRecord) -> frozenset[int]:
 def find_level_breaches(record: BenchRecord) -> Iterator[Breach]:
     """Yield the first cycle, for each word, in which an input of the datapath differs from its register."""
     for register in record.register_map:
-        port = _find_driver(register)
-        if register.access is not Access.WRITE or port is None:
+        driven_port = _find_driver(register)
+        if register.access is not Access.WRITE or driven_port is None:
             continue
-        name, low = port
+        name, low = driven_port
         for word in range(register.word_count):
             yield from _find_word_breaches(record, register, word, name, low + word * register.width)
 
@@ -114,15 +114,15 @@ def _find_reset_breaches(record: BenchRecord) -> Iterator[Breach]:
             return
     for reset in record.register_words.resets:
         # A RESET lasts one cycle, except during a HOLD.
-        resets_in_force = [
+        reset_cycles = [
             cycle
             for cycle in range(reset.begin_cycle, reset.end_cycle + 1)
             if record.core_log["rst_i"][cycle]
         ]
-        if len(resets_in_force) > 1 and not any(
-            select_changes_in_cycle(record.register_words.holds, cycle) for cycle in resets_in_force
+        if len(reset_cycles) > 1 and not any(
+            select_changes_in_cycle(record.register_words.holds, cycle) for cycle in reset_cycles
         ):
-            yield Breach("rst_i", resets_in_force[1], 0, 1)
+            yield Breach("rst_i", reset_cycles[1], 0, 1)
             return
     for hold in record.register_words.holds:
         # A hold lasts without a gap until the commit that releases it, or to the end.
@@ -205,9 +205,11 @@ class ReadRules:
 
     def _get_sink(self, name: str) -> SinkModel:
         if name not in self._sinks:
-            pop = self._record.register_map.find_blocks()["sink", name]["pop"]
+            pop_register = self._record.register_map.find_blocks()["sink", name]["pop"]
             pops = [
-                pulse for pulse in self._record.register_words.pulses.get(pop.offset, []) if pulse.value & 1
+                pulse
+                for pulse in self._record.register_words.pulses.get(pop_register.offset, [])
+                if pulse.value & 1
             ]
             self._sinks[name] = SinkModel.from_stream(
                 self._record.core_log, name, pops, find_restarts(self._record)
@@ -226,11 +228,15 @@ def find_memory_breaches(record: BenchRecord) -> Iterator[Breach]:
     for (block, name), pins in record.register_map.find_blocks().items():
         if block != "memory":
             continue
-        expected = list(_list_expected_loads(record, pins["address"], pins["load"]))
-        ports = [record.core_log[f"{name}_{port_name}_i"] for port_name in ("load", "address", "word")]
-        actual = [(cycle, *(port[cycle] for port in ports[1:])) for cycle in record.cycles if ports[0][cycle]]
+        expected_loads = list(_list_expected_loads(record, pins["address"], pins["load"]))
+        port_series = [record.core_log[f"{name}_{port_name}_i"] for port_name in ("load", "address", "word")]
+        actual_loads = [
+            (cycle, *(port_values[cycle] for port_values in port_series[1:]))
+            for cycle in record.cycles
+            if port_series[0][cycle]
+        ]
         for (begin, end, address, words), (cycle, loaded_address, word) in zip(
-            expected, actual, strict=False
+            expected_loads, actual_loads, strict=False
         ):
             if not begin <= cycle <= end:
                 yield Breach(f"{name}_load_i", cycle, 0, 1)
@@ -242,8 +248,8 @@ def find_memory_breaches(record: BenchRecord) -> Iterator[Breach]:
                 yield Breach(f"{name}_word_i", cycle, min(words), word)
                 break
         else:
-            if len(actual) != len(expected):
-                yield Breach(f"loads of {name}", record.cycles[-1], len(expected), len(actual))
+            if len(actual_loads) != len(expected_loads):
+                yield Breach(f"loads of {name}", record.cycles[-1], len(expected_loads), len(actual_loads))
 
 
 def _list_expected_loads(

@@ -45,9 +45,9 @@ def _list_inputs(datapath: Datapath) -> Iterator[Stream]:
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
-            pins = _make_payload(prefix, bits, signal.width, end_ports, is_driven=True)
+            payload = _make_payload(prefix, bits, signal.width, end_ports, is_driven=True)
             yield Stream(
-                StreamPins(prefix, pins, is_input=True),
+                StreamPins(prefix, payload, is_input=True),
                 signal.name,
                 index,
                 bits,
@@ -60,15 +60,17 @@ def _describe_end(stream: Signal, end: Signal) -> tuple[str, str, int]:
 
 
 def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
-    for module, name, samples, width, signed in list_output_streams(datapath):
+    for module, name, sample_count, width, signed in list_output_streams(datapath):
         stream = f"{module}_{name}"
         end_ports = [
             (kind, f"{module}_{action.output}", action.width)
             for kind, action in list_end_signal_actions(datapath.module(module), name)
         ]
-        pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, is_driven=False)
-        pins_of_stream = StreamPins(f"m_axis_{stream}", pins, is_input=False)
-        yield Stream(pins_of_stream, stream, 0, samples * width, signed, tuple(_name_ports(end_ports, "_o")))
+        payload = _make_payload(f"m_axis_{stream}", sample_count * width, width, end_ports, is_driven=False)
+        pins_of_stream = StreamPins(f"m_axis_{stream}", payload, is_input=False)
+        yield Stream(
+            pins_of_stream, stream, 0, sample_count * width, signed, tuple(_name_ports(end_ports, "_o"))
+        )
 
 
 def _name_ports(end_ports: list[tuple[str, str, int]], side: str) -> Iterator[tuple[str, str, int]]:
@@ -217,15 +219,15 @@ def _remove_padding(stream: Stream, data: int) -> int:
     return bits_of_data if data >> stream.beat_bits == fill else bits_of_data | 1 << padded_bits + 64
 
 
-def _read_lanes(value: int, lanes: int, size: int, is_input: bool) -> int:
-    """Return one bit per lane of `size` bits; on an output the bits of a lane must agree, otherwise return -1."""
-    value_of_lanes = 0
-    for lane in range(lanes):
-        bits = value >> lane * size & (1 << size) - 1
-        if not is_input and bits not in {0, (1 << size) - 1}:
+def _read_lanes(value: int, lane_count: int, lane_bits: int, is_input: bool) -> int:
+    """Return one bit per lane of `lane_bits` bits; on an output the bits of a lane must agree, otherwise return -1."""
+    lane_mask = 0
+    for lane in range(lane_count):
+        bits = value >> lane * lane_bits & (1 << lane_bits) - 1
+        if not is_input and bits not in {0, (1 << lane_bits) - 1}:
             return -1
-        value_of_lanes |= (bits & 1) << lane
-    return value_of_lanes
+        lane_mask |= (bits & 1) << lane
+    return lane_mask
 
 
 def _pack_beat(stream: Stream, data: int, end_values: list[int]) -> int:

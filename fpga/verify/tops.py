@@ -68,14 +68,16 @@ def run_top(
 ) -> TopResult:
     """Simulate a top made of `sources`, which lack the file of the datapath. Raise HdlError."""
     register_map = Top(datapath, stream_access).register_map
-    ports = list_stream_ports(datapath) if stream_access is StreamAccess.AXI_STREAM else ()
+    streams = list_stream_ports(datapath) if stream_access is StreamAccess.AXI_STREAM else ()
     writes, reads = draw_accesses(register_map, seed)
     wait_cycles = sum(write.address_wait_cycles for write in writes)
-    cycles = 200 + wait_cycles + _ACCESS_CYCLES * max(len(writes), len(reads))
+    cycle_count = 200 + wait_cycles + _ACCESS_CYCLES * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": write_random_datapath(datapath, seed),
-        "bench.sv": write_bench(register_map, [port.pins for port in ports], writes, reads, cycles, seed),
+        "bench.sv": write_bench(
+            register_map, [port.pins for port in streams], writes, reads, cycle_count, seed
+        ),
     }
     with tempfile.TemporaryDirectory(prefix="top-") as folder_name:
         folder = Path(folder_name)
@@ -85,7 +87,7 @@ def run_top(
         find_tool("iverilog").run(compile_arguments, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
         top_log = _read_columns(
-            folder / "top.log", list_top_log_pins(register_map, [port.pins for port in ports])
+            folder / "top.log", list_top_log_pins(register_map, [port.pins for port in streams])
         )
         datapath_columns = ["rst_i", *(port.name for port in list_datapath_log_ports(datapath))]
         core_log = _read_columns(folder / "datapath.log", datapath_columns)
@@ -95,18 +97,18 @@ def run_top(
     )
     breaches: dict[str, Breach] = {}
     for property_name, breach in _find_breaches(
-        record, ports, len(writes), len(reads), find_answered_reads(top_log, reads)
+        record, streams, len(writes), len(reads), find_answered_reads(top_log, reads)
     ):
         breaches.setdefault(property_name, breach)
-    beats = sum(
+    beat_count = sum(
         len(find_handshakes(top_log, f"{stream.pins.prefix}_tvalid", f"{stream.pins.prefix}_tready"))
-        for stream in ports
+        for stream in streams
     )
     return TopResult(
         register_map.name,
         breaches,
         len(answered_writes) + len(reads),
-        beats,
+        beat_count,
         _count_partial_writes(register_map, answered_writes),
     )
 
@@ -123,7 +125,7 @@ def run_seeds(
         runs.append(run_top(datapath, stream_access, sources, seed))
         if runs[-1].breaches:
             break
-    partial_writes = {
+    partial_write_counts = {
         name: min(run.partial_write_counts[name] for run in runs) for name in runs[0].partial_write_counts
     }
     return TopResult(
@@ -131,16 +133,18 @@ def run_seeds(
         runs[-1].breaches,
         sum(run.access_count for run in runs),
         sum(run.beat_count for run in runs),
-        partial_writes,
+        partial_write_counts,
     )
 
 
 def _count_partial_writes(
     register_map: RegisterMap, answered_writes: list[tuple[WriteAccess, Transaction]]
 ) -> dict[str, int]:
-    partial_writes = Counter(write.address for write, _ in answered_writes if write.strobes != _ALL_BYTES)
+    counts_by_address = Counter(write.address for write, _ in answered_writes if write.strobes != _ALL_BYTES)
     return {
-        register.name: min(partial_writes[register.get_offset(word)] for word in range(register.word_count))
+        register.name: min(
+            counts_by_address[register.get_offset(word)] for word in range(register.word_count)
+        )
         for register in register_map
         if register.access not in {Access.CONSTANT, Access.READ}
     }
@@ -148,28 +152,28 @@ def _count_partial_writes(
 
 def _find_breaches(
     record: BenchRecord,
-    ports: tuple[Stream, ...],
+    streams: tuple[Stream, ...],
     write_count: int,
     read_count: int,
     answered_reads: list[tuple[ReadAccess, Transaction, int]],
 ) -> Iterator[tuple[str, Breach]]:
-    top = record.top_log
+    top_log = record.top_log
     rules = ReadRules(record)
     protocol_breaches = [
-        *find_late_answers(top),
-        *find_answer_count_breach(top, write_count, "b"),
-        *find_answer_count_breach(top, read_count, "r"),
-        *find_unstable_pins(top, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
-        *find_unstable_pins(top, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
-        *find_errors(top, "b"),
-        *find_errors(top, "r"),
+        *find_late_answers(top_log),
+        *find_answer_count_breach(top_log, write_count, "b"),
+        *find_answer_count_breach(top_log, read_count, "r"),
+        *find_unstable_pins(top_log, "s_axi_bvalid", "s_axi_bready", ["s_axi_bresp"]),
+        *find_unstable_pins(top_log, "s_axi_rvalid", "s_axi_rready", ["s_axi_rdata", "s_axi_rresp"]),
+        *find_errors(top_log, "b"),
+        *find_errors(top_log, "r"),
     ]
-    for stream in ports:
+    for stream in streams:
         prefix = stream.pins.prefix
         payload = [pin.name for pin in stream.pins.payload]
-        protocol_breaches += find_stream_waits(stream, top, record.core_log)
-        protocol_breaches += find_unstable_pins(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
-        yield from (("streams", breach) for breach in find_stream_breaches(stream, top, record.core_log))
+        protocol_breaches += find_stream_waits(stream, top_log, record.core_log)
+        protocol_breaches += find_unstable_pins(top_log, f"{prefix}_tvalid", f"{prefix}_tready", payload)
+        yield from (("streams", breach) for breach in find_stream_breaches(stream, top_log, record.core_log))
     yield from (("protocol", breach) for breach in protocol_breaches)
     yield from (
         ("writes", breach) for breach in (*find_level_breaches(record), *find_memory_breaches(record))

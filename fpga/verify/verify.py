@@ -67,12 +67,18 @@ def verify(folder: Path, *, depth: int = sby.DEPTH_CYCLES, budget_s: float = BUD
     """
     delivered_folder = read_folder(folder)
     core_results = tuple(_prove_core(delivered_folder, depth, budget_s))
-    tops = {streams: tuple(_simulate_top(delivered_folder, streams)) for streams in StreamAccess}
-    properties = (*core_results, *(result for results in tops.values() for result in results))
-    failing_tops = {streams: not _are_all_good(results) for streams, results in tops.items()}
+    results_by_top = {
+        stream_access: tuple(_simulate_top(delivered_folder, stream_access)) for stream_access in StreamAccess
+    }
+    properties = (*core_results, *(result for results in results_by_top.values() for result in results))
+    is_failing_by_top = {
+        stream_access: not _are_all_good(results) for stream_access, results in results_by_top.items()
+    }
     files = tuple(
         _judge_files(
-            delivered_folder, has_core_failed=not _are_all_good(core_results), is_failing_by_top=failing_tops
+            delivered_folder,
+            has_core_failed=not _are_all_good(core_results),
+            is_failing_by_top=is_failing_by_top,
         )
     )
     return Verification(delivered_folder.datapath.name, files, properties)
@@ -86,9 +92,9 @@ def _prove_core(delivered_folder: DeliveredFolder, depth: int, budget_s: float) 
     """Yield the results of the proof of the datapath."""
     datapath = delivered_folder.datapath
     try:
-        core = delivered_folder.core_design
-        specification = Specification(datapath, delivered_design=core)
-        renamed_wires = find_renamed_wires(core, specification)
+        core_design = delivered_folder.core_design
+        specification = Specification(datapath, delivered_design=core_design)
+        renamed_wires = find_renamed_wires(core_design, specification)
         specification = replace(specification, delivered_wire_names=renamed_wires)
         yield from prove_specification(
             specification, include_cover=False, depth=depth, budget_s=budget_s
@@ -139,7 +145,9 @@ def _judge_files(
     digests = delivered_folder.hash_files()
     verdicts = dict.fromkeys(delivered_folder.origin.file_names, SOURCE_TEXT)
     documents = dict(
-        write_document_texts([Top(delivered_folder.datapath, streams) for streams in StreamAccess])
+        write_document_texts(
+            [Top(delivered_folder.datapath, stream_access) for stream_access in StreamAccess]
+        )
     )
     for name, expected_text in documents.items():
         if name in digests:
@@ -165,11 +173,11 @@ def _map_hardware_to_tops(delivered_folder: DeliveredFolder) -> dict[str, tuple[
     tops_by_file: dict[str, tuple[StreamAccess, ...]] = {
         name: () for name, _ in make_design(datapath).sources
     }
-    for streams in StreamAccess:
-        top = Top(datapath, streams)
+    for stream_access in StreamAccess:
+        top = Top(datapath, stream_access)
         blocks = [path.name for path in top.block_files]
         for name in (*blocks, f"{top.name}.f", f"{top.name}.sv", f"{top.name}_registers.sv"):
-            tops_by_file[name] = (*tops_by_file.get(name, ()), streams)
+            tops_by_file[name] = (*tops_by_file.get(name, ()), stream_access)
     return tops_by_file
 
 
@@ -188,7 +196,9 @@ def _judge_hardware(
     verdicts = {}
     for name, tops in _map_hardware_to_tops(delivered_folder).items():
         if name in digests:
-            has_failed = any(is_failing_by_top[streams] for streams in tops) if tops else has_core_failed
+            has_failed = (
+                any(is_failing_by_top[stream_access] for stream_access in tops) if tops else has_core_failed
+            )
             verdicts[name] = FAILED if has_failed else VERIFIED
     suspect_names = [name for name, verdict in verdicts.items() if verdict == FAILED]
     generated_files = _make_hardware(delivered_folder) if suspect_names else {}
@@ -208,7 +218,7 @@ def _judge_hardware(
 
 def _make_hardware(delivered_folder: DeliveredFolder) -> dict[str, str]:
     """Return newly generated files of the hardware, without the `.f` lists."""
-    tops = (Top(delivered_folder.datapath, streams) for streams in StreamAccess)
+    tops = (Top(delivered_folder.datapath, stream_access) for stream_access in StreamAccess)
     return {name: text for top in tops for name, text in list_top_sources(top)}
 
 
@@ -302,7 +312,7 @@ def _find_equal_wire(
 def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
     """Return the wires below `bench.dut` in a dump, with their widths and their changes."""
     scopes: list[str] = []
-    codes: dict[str, list[tuple[str, int]]] = {}
+    names_by_code: dict[str, list[tuple[str, int]]] = {}
     changes: dict[str, list[tuple[int, str]]] = {}
     time_ns = 0
     for line in dump.splitlines():
@@ -311,11 +321,13 @@ def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
         elif line.startswith("$upscope"):
             scopes.pop()
         elif match := _VARIABLE_PATTERN.match(line):
-            codes.setdefault(match[2], []).append((".".join([*scopes[2:], match[3]]), int(match[1])))
+            names_by_code.setdefault(match[2], []).append((".".join([*scopes[2:], match[3]]), int(match[1])))
         elif line.startswith("#"):
             time_ns = int(line[1:])
         elif change := re.match(r"b?([01xz]+) ?(\S+)$", line):
             changes.setdefault(change[2], []).append((time_ns, change[1]))
     return {
-        name: (width, tuple(changes.get(code, ()))) for code, names in codes.items() for name, width in names
+        name: (width, tuple(changes.get(code, ())))
+        for code, names in names_by_code.items()
+        for name, width in names
     }

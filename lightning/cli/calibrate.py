@@ -76,16 +76,18 @@ def calibrate(
 
     soc = connect(device)
     device_identity = read_identity(soc)
-    options = {role: resource for role, resource in zip(ROLES, (laser, bias, meter), strict=True) if resource}
-    resources = choose_resources(soc, options, is_lasting=not device.startswith("sim://"))
+    given_resources = {
+        role: resource for role, resource in zip(ROLES, (laser, bias, meter), strict=True) if resource
+    }
+    resources = choose_resources(soc, given_resources, is_lasting=not device.startswith("sim://"))
     is_interactive = not yes and not as_json and sys.stdin.isatty()
     _confirm_changes(
-        {role: resource for role, resource in options.items() if resource != TWIN_INSTRUMENT},
+        {role: resource for role, resource in given_resources.items() if resource != TWIN_INSTRUMENT},
         device_identity,
         is_interactive=is_interactive,
         is_confirmed=yes,
     )
-    with open_instruments(resources, is_required=bool(options)) as bench:
+    with open_instruments(resources, is_required=bool(given_resources)) as bench:
         run = run_guided(
             soc,
             instruments=bench,
@@ -104,8 +106,8 @@ def choose_resources(soc: Any, given_resources: dict[str, str], *, is_lasting: b
     A twin's bias supply is included only if the state of the twin is `is_lasting`. Raise `AddressError` if an option is
     `TWIN_INSTRUMENT` and the device lacks the instrument.
     """
-    bench = getattr(soc, "bench", None)
-    twin_resources = bench() if soc.simulated and callable(bench) else {}
+    list_twin_resources = getattr(soc, "bench", None)
+    twin_resources = list_twin_resources() if soc.simulated and callable(list_twin_resources) else {}
     if not given_resources:
         return {role: resource for role, resource in twin_resources.items() if is_lasting or role != "bias"}
     for role, resource in given_resources.items():

@@ -136,8 +136,8 @@ def compile_file(
         seed=seed,
     )
     preprocessing = _make_preprocessing(scale, mean, deviation, layout)
-    tensors, output_path = _split_outputs(network, output or [])
-    choices = parse_choices(shape or [], value or [], tensors)
+    output_names, output_path = _split_outputs(network, output or [])
+    choices = parse_choices(shape or [], value or [], output_names)
     samples_data = None if samples is None else load_samples(samples)
     if network.suffix == ".lng":
         raise OutOfRange(
@@ -146,20 +146,24 @@ def compile_file(
     model = load_or_compile(
         network, samples_data, options, preprocessing, choices, choose_scheme=scheme is None
     )
-    raw = pack_named_inputs(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
-    warnings = [] if raw is None or preprocessing else warn(_find_warnings(model, str(samples), raw))
-    target = output_path or Path(f"{network.stem}.lng")
-    save_model(model, target)
+    raw_inputs = (
+        pack_named_inputs(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
+    )
+    warnings = (
+        [] if raw_inputs is None or preprocessing else warn(_find_warnings(model, str(samples), raw_inputs))
+    )
+    model_path = output_path or Path(f"{network.stem}.lng")
+    save_model(model, model_path)
     compiled_report = report(model)
     if as_json:
-        print_document(None, {"written": [str(target)], "warnings": warnings, **compiled_report.document})
+        print_document(None, {"written": [str(model_path)], "warnings": warnings, **compiled_report.document})
     else:
         print(
             "\n".join(
                 [
                     *format_summary(compiled_report),
                     "",
-                    f"{compiled_report.cycles:,} cycles per image, written to {target}",
+                    f"{compiled_report.cycles:,} cycles per image, written to {model_path}",
                 ]
             )
         )
@@ -171,21 +175,21 @@ def _split_outputs(network: Path, option_values: list[str]) -> tuple[list[str], 
     from lightning.networks.imports.onnx.file import read_tensor_names
 
     tensor_names = read_tensor_names(network) if option_values and network.suffix == ".onnx" else frozenset()
-    tensors = [value for value in option_values if value in tensor_names]
+    output_names = [value for value in option_values if value in tensor_names]
     files = [Path(value) for value in option_values if value not in tensor_names]
     if len(files) > 1:
         raise OutOfRange(
             f"--output names {files[0]} and {files[1]}; neither is a tensor of {network.name}",
             hint="Name one file, and tensors of the network",
         )
-    return tensors, files[0] if files else None
+    return output_names, files[0] if files else None
 
 
-def _find_warnings(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
+def _find_warnings(model: CompiledModel, name: str, raw_inputs: Any) -> Iterator[str]:
     """Return the warnings about the range of the samples."""
     from lightning.evaluation.warnings import find_data_warnings
 
-    return find_data_warnings(model, name, raw)
+    return find_data_warnings(model, name, raw_inputs)
 
 
 def load_samples(name: str) -> Any:

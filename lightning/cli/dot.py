@@ -40,13 +40,13 @@ def dot(
     from lightning.kit.connection import connect
     from lightning.kit.devices.identity import read_identity
 
-    rows, column = read_numbers(weights), read_numbers(inputs)
+    weight_matrix, input_vector = read_numbers(weights), read_numbers(inputs)
     soc = connect(device)
     device_identity = read_identity(soc)
     from lightning.kit.dot import VectorCore
 
-    result = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
-    exact_result = np.round((rows * column).sum(axis=-1) / 255, 4)
+    result = np.asarray(VectorCore(soc).dot(weight_matrix, input_vector, shots=shots))
+    exact_result = np.round((weight_matrix * input_vector).sum(axis=-1) / 255, 4)
     if as_json:
         print_document(
             device_identity, {"result": result.tolist(), "exact": exact_result.tolist(), "shots": shots}

@@ -54,15 +54,17 @@ def energy(
     from lightning.costs import estimate_costs
     from lightning.costs.shot_noise import SEED_COUNT
 
-    compiled = load_or_compile(model)
-    costs = [estimate_costs(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
-    points, exact_accuracy = _measure_shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
+    compiled_model = load_or_compile(model)
+    all_costs = [estimate_costs(compiled_model, name) for name in (PRESETS if preset == "all" else [preset])]
+    points, exact_accuracy = (
+        _measure_shot_points(compiled_model, shot_limit, limit) if shot_limit else ((), 0.0)
+    )
     if png is not None:
         from lightning.canvas import save
         from lightning.costs.energy_plot import plot_energy, plot_shot_noise
 
         name = Path(model).stem
-        save(plot_shot_noise(points, name, exact_accuracy) if points else plot_energy(costs, name), png)
+        save(plot_shot_noise(points, name, exact_accuracy) if points else plot_energy(all_costs, name), png)
     if as_json:
         settings = (
             {"data": shot_limit, "images": limit, "seeds": SEED_COUNT, "exact": exact_accuracy}
@@ -71,47 +73,54 @@ def energy(
         )
         shot_noise_document = {**settings, "points": [asdict(point) for point in points]}
         print_document(
-            None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": shot_noise_document}
+            None,
+            {
+                **_describe_origin(compiled_model),
+                **_make_document(all_costs),
+                "shot_limit": shot_noise_document,
+            },
         )
         return EXIT_OK
-    for cost in costs:
-        print("\n".join(_format_table(cost)))
-    print("\n".join(_format_baselines(costs[0].work.macs)))
+    for preset_costs in all_costs:
+        print("\n".join(_format_table(preset_costs)))
+    print("\n".join(_format_baselines(all_costs[0].work.macs)))
     if points:
         print("\n".join(_format_shot_points(points, exact_accuracy)))
     return EXIT_OK
 
 
-def _describe_origin(compiled: CompiledModel) -> dict[str, Any]:
+def _describe_origin(compiled_model: CompiledModel) -> dict[str, Any]:
     from lightning.compiler.compilation import get_toolkit_version
     from lightning.compiler.lng_file import model_hash
 
     return {
         "version": get_toolkit_version(),
-        "model": compiled.network.name,
-        "model_hash": model_hash(compiled),
-        "scheme": compiled.scheme_in_words,
+        "model": compiled_model.network.name,
+        "model_hash": model_hash(compiled_model),
+        "scheme": compiled_model.scheme_in_words,
     }
 
 
 def _measure_shot_points(
-    compiled: CompiledModel, data: str, limit: int
+    compiled_model: CompiledModel, dataset_name: str, limit: int
 ) -> tuple[tuple[ShotPoint, ...], float]:
     from lightning.costs.shot_noise import measure_shot_noise
     from lightning.evaluation import load_dataset
     from lightning.execution import open_executor
 
-    dataset = load_dataset(data)
+    dataset = load_dataset(dataset_name)
     inputs, labels = dataset.x[:limit], dataset.y[:limit]
-    exact_accuracy = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
-    return measure_shot_noise(compiled, inputs, labels), exact_accuracy
+    exact_accuracy = float((open_executor(compiled_model, "exact").run(inputs).classes == labels).mean())
+    return measure_shot_noise(compiled_model, inputs, labels), exact_accuracy
 
 
-def _make_document(costs: list[Costs]) -> dict[str, Any]:
+def _make_document(all_costs: list[Costs]) -> dict[str, Any]:
     from lightning.costs import BASELINES
 
     return {
-        "presets": {cost.preset.name: _make_preset_document(cost) for cost in costs},
+        "presets": {
+            preset_costs.preset.name: _make_preset_document(preset_costs) for preset_costs in all_costs
+        },
         "baselines": [
             {**asdict(baseline), "joules_per_mac": baseline.joules_per_mac} for baseline in BASELINES
         ],

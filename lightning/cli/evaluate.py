@@ -90,16 +90,16 @@ def evaluate_command(
     from lightning.evaluation.warnings import find_clipping_warnings, find_data_warnings
     from lightning.execution.noise import Noise
 
-    compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
+    compiled_model, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
     dataset = dataset.take_first(limit)
-    warnings = warn(find_data_warnings(compiled, dataset.name, dataset.x))
+    warnings = warn(find_data_warnings(compiled_model, dataset.name, dataset.x))
     run_seeds = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
-    evaluations = evaluate_seeds(run, compiled, dataset, run_seeds)
+    evaluations = evaluate_seeds(run, compiled_model, dataset, run_seeds)
     warnings += warn(
-        find_clipping_warnings(compiled, len(run_seeds) * len(dataset.x), sum_counters(evaluations))
+        find_clipping_warnings(compiled_model, len(run_seeds) * len(dataset.x), sum_counters(evaluations))
     )
-    provenance = run.make_provenance(compiled, run_seeds)
-    rows = _compare(compiled, dataset, run.noise or Noise(), noise_seeds) if has_table else []
+    provenance = run.make_provenance(compiled_model, run_seeds)
+    rows = _compare(compiled_model, dataset, run.noise or Noise(), noise_seeds) if has_table else []
     if as_json:
         data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
@@ -107,7 +107,7 @@ def evaluate_command(
     else:
         _print_evaluations(provenance, dataset, evaluations)
         if Path(model).suffix != ".lng":
-            print(f"compiled for this run, {describe_preprocessing(compiled.network.preprocessing)}")
+            print(f"compiled for this run, {describe_preprocessing(compiled_model.network.preprocessing)}")
         _print_table(rows, run.noise or Noise(), noise_seeds)
     return EXIT_OK
 

@@ -48,10 +48,12 @@ def explain(
     from lightning.compiler import load_or_compile
     from lightning.compiler.explain import report
 
-    compiled = load_or_compile(model)
-    model_report = report(compiled)
+    compiled_model = load_or_compile(model)
+    model_report = report(compiled_model)
     if as_json:
-        print_document(None, {"model": str(model), **model_report.document, "origin": dict(compiled.origin)})
+        print_document(
+            None, {"model": str(model), **model_report.document, "origin": dict(compiled_model.origin)}
+        )
         return EXIT_OK
     print(
         "\n".join(
@@ -61,7 +63,7 @@ def explain(
                 *format_cycles(model_report),
                 "",
                 *format_memory(model_report),
-                *_format_origin(compiled),
+                *_format_origin(compiled_model),
             ]
         )
     )
@@ -76,13 +78,13 @@ def format_file_report(name: str, document: dict[str, Any]) -> list[str]:
         for kind in ("input", "output")
         for port in document[f"{kind}s"]
     ]
-    names = ["node", "operation", "where", "MACs", "cycles", "energy (J)", "reason"]
+    column_titles = ["node", "operation", "where", "MACs", "cycles", "energy (J)", "reason"]
     rows = [_format_file_row(node) for node in document["nodes"]]
     lines = [
         f"{name}, opset {document['opset']}{conversion}",
         *ports,
         "",
-        *(format_table(names, rows) if rows else []),
+        *(format_table(column_titles, rows) if rows else []),
     ]
     share = f"{100 * document['photonic_share']:.2f} % of multiply-accumulates by light"
     lines += ["", f"{share}; energy of preset chip; activations without a rectifier count as signed"]
@@ -136,18 +138,19 @@ def format_memory(report: Report) -> list[str]:
     ]
 
 
-def format_table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def format_table(column_titles: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Format rows as lines of a text table. Columns of numbers are right-aligned."""
     columns = [
-        _align_column(name, list(cells)) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
+        _align_column(title, list(cells))
+        for title, cells in zip(column_titles, zip(*rows, strict=True), strict=True)
     ]
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
-def _align_column(name: str, cells: list[str]) -> list[str]:
-    width = max(map(len, [name, *cells]))
+def _align_column(title: str, cells: list[str]) -> list[str]:
+    width = max(map(len, [title, *cells]))
     are_numbers = all(cell[:1].isdigit() for cell in cells if cell)
-    return [cell.rjust(width) if are_numbers else cell.ljust(width) for cell in [name, *cells]]
+    return [cell.rjust(width) if are_numbers else cell.ljust(width) for cell in [title, *cells]]
 
 
 def _format_row(node: NodeReport) -> list[str]:
@@ -168,7 +171,7 @@ def _sum_cycles(layers: Sequence[NodeReport]) -> list[str]:
     """Return the cycles of each kind, then the total, summed over the layers."""
     from fpga.photonic_mac.cycles import CAUSE_LABELS
 
-    return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*CAUSE_LABELS, "total")]
+    return [f"{sum(getattr(node.cycles, cause) for node in layers):,}" for cause in (*CAUSE_LABELS, "total")]
 
 
 def _format_origin(model: CompiledModel) -> list[str]:

@@ -67,14 +67,14 @@ def infer(
         fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated
     )
     seed = run.choose_seed(seed)
-    compiled = load_or_compile(model)
-    raw = read_input(image, compiled.network, resize=resize)
-    warnings = warn(_find_warnings(compiled, image, raw))
-    answers = _run_model(run, compiled, raw, seed, key)
-    warnings += warn(find_clipping_warnings(compiled, 1, answers.counters))
-    provenance = run.make_provenance(compiled, (seed,))
+    compiled_model = load_or_compile(model)
+    raw_input = read_input(image, compiled_model.network, resize=resize)
+    warnings = warn(_find_warnings(compiled_model, image, raw_input))
+    answers = _run_model(run, compiled_model, raw_input, seed, key)
+    warnings += warn(find_clipping_warnings(compiled_model, 1, answers.counters))
+    provenance = run.make_provenance(compiled_model, (seed,))
     if as_json:
-        answer = {"image": str(image), "key": key, **_make_document(compiled, answers)}
+        answer = {"image": str(image), "key": key, **_make_document(compiled_model, answers)}
         print_document(None, {**provenance.document, **answer, "warnings": warnings})
     else:
         simulated_suffix = "  SIMULATED" if provenance.device.is_simulated else ""
@@ -83,12 +83,14 @@ def infer(
     return EXIT_OK
 
 
-def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
+def _make_document(compiled_model: CompiledModel, answers: Answers) -> dict[str, Any]:
     """Return the answer, with the outputs by name if the network has named outputs."""
     from lightning.networks.preprocess import unpack
 
     answer = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-    arrays_by_output = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
+    arrays_by_output = (
+        unpack(compiled_model.network, answers.scores) if compiled_model.network.outputs else {}
+    )
     outputs = (
         {"outputs": {name: array[0].tolist() for name, array in arrays_by_output.items()}}
         if arrays_by_output
@@ -97,24 +99,26 @@ def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     return {**answer, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
-def _run_model(run: noise_options.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
+def _run_model(
+    run: noise_options.Run, compiled_model: CompiledModel, raw_input: Raw, seed: int, key: int
+) -> Answers:
     import numpy as np
 
-    executor = run.open(compiled, seed)
+    executor = run.open(compiled_model, seed)
     try:
         with collect_saturation():
-            return executor.run(raw, np.array([key], dtype=np.uint64))
+            return executor.run(raw_input, np.array([key], dtype=np.uint64))
     finally:
         executor.close()
 
 
-def _find_warnings(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
+def _find_warnings(compiled_model: CompiledModel, image: Path, raw_input: Raw) -> Iterator[str]:
     from lightning.evaluation.images import loses_colours
     from lightning.evaluation.warnings import find_data_warnings
 
-    yield from find_data_warnings(compiled, image.name, raw)
-    if loses_colours(image, compiled.network):
-        yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: colours become grey"
+    yield from find_data_warnings(compiled_model, image.name, raw_input)
+    if loses_colours(image, compiled_model.network):
+        yield f"{image.name} has colours, and {compiled_model.network.name} takes grey levels: colours become grey"
 
 
 def list_best(answers: Answers) -> list[dict[str, Any]]:
@@ -122,5 +126,7 @@ def list_best(answers: Answers) -> list[dict[str, Any]]:
     import numpy as np
 
     scores = answers.scores[0].ravel()
-    order = np.argsort(-scores, kind="stable")[:LISTED_CLASSES]
-    return [{"class": int(class_number), "score": float(scores[class_number])} for class_number in order]
+    best_classes = np.argsort(-scores, kind="stable")[:LISTED_CLASSES]
+    return [
+        {"class": int(class_number), "score": float(scores[class_number])} for class_number in best_classes
+    ]

@@ -169,7 +169,7 @@ def _parse_model_number(model: str) -> int:
     return int(model)
 
 
-def _print_outcomes(outcomes: Sequence[Outcome], summary: str, files: Sequence[str]) -> None:
+def _print_outcomes(outcomes: Sequence[Outcome], summary: str, file_names: Sequence[str]) -> None:
     print(summary)
     column_titles = (
         "rate/s",
@@ -182,12 +182,12 @@ def _print_outcomes(outcomes: Sequence[Outcome], summary: str, files: Sequence[s
         "lag p99 µs",
         "refused",
     )
-    print("".join(f"{head:>12}" for head in column_titles[:-1]), "", column_titles[-1])
+    print("".join(f"{title:>12}" for title in column_titles[:-1]), "", column_titles[-1])
     for outcome in outcomes:
         refusals_text = ", ".join(f"{count:,} {name}" for name, count in outcome.refused.items()) or "0"
         print("".join(f"{_format_cell(value):>12}" for value in _list_values(outcome)), "", refusals_text)
     print("lag: from the scheduled time to sending; the generator was late, or no connection was free")
-    for name in files:
+    for name in file_names:
         print(f"written: {name}")
 
 

@@ -44,11 +44,11 @@ def collect_saturation() -> Iterator[list[str]]:
     Warnings of saturation and darkness are also printed to standard error. All other warnings are issued again.
     """
     messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", SaturationWarning)
         warnings.simplefilter("always", DarkWarning)
         yield messages
-    for warning in caught:
+    for warning in caught_warnings:
         if issubclass(warning.category, SaturationWarning):
             messages.append(str(warning.message))
         if issubclass(warning.category, SaturationWarning | DarkWarning):

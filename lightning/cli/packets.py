@@ -50,16 +50,18 @@ def packets(
     from lightning.load.inputs import make_rows
     from lightning.serving.packets.codec import Kind, Packet, serialise
 
-    compiled = load_or_compile(model)
-    rows = make_rows(data, get_raw_shape(compiled.network), seed)
+    compiled_model = load_or_compile(model)
+    rows = make_rows(data, get_raw_shape(compiled_model.network), seed)
     if rows.dtype != np.uint8:
         raise InputError(f"{data} holds {rows.dtype}, not bytes", hint="Give data of uint8, such as images")
     request_inputs = rows[np.arange(requests) % len(rows)]
-    scores = open_executor(compiled, "exact").run(request_inputs).scores.reshape(requests, -1)
-    for request, (image, row, class_index) in enumerate(
+    scores = open_executor(compiled_model, "exact").run(request_inputs).scores.reshape(requests, -1)
+    for request_number, (request_input, request_scores, class_index) in enumerate(
         zip(request_inputs, scores, find_classes(scores), strict=True)
     ):
-        datagram = serialise(Packet(Kind.REQUEST, number, request, image.tobytes()))
-        answer = struct.pack(">II", int(class_index), row.size) + row.astype(">f4").tobytes()
-        print(json.dumps({"number": request, "request": datagram.hex(), "answer": answer.hex()}))
+        datagram = serialise(Packet(Kind.REQUEST, number, request_number, request_input.tobytes()))
+        answer = (
+            struct.pack(">II", int(class_index), request_scores.size) + request_scores.astype(">f4").tobytes()
+        )
+        print(json.dumps({"number": request_number, "request": datagram.hex(), "answer": answer.hex()}))
     return EXIT_OK

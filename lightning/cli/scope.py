@@ -87,7 +87,7 @@ def scope(
     return EXIT_OK
 
 
-def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
+def make_configuration(values: list[int], settings: list[str], replay_soc: Any = None) -> Configuration:
     """Return the defaults, or a recording's configuration, changed by values and `KEY=VALUE` settings.
 
     Raise `OutOfRange` for more than four values, `ConfigError` for an invalid setting, and the errors of
@@ -97,7 +97,7 @@ def make_configuration(values: list[int], settings: list[str], recording: Any = 
 
     if len(values) > 4:
         raise OutOfRange(f"{len(values)} values are given", hint="Give at most four, one per modulator")
-    config: Configuration = recording.config if recording is not None else Configuration()
+    config: Configuration = replay_soc.config if replay_soc is not None else Configuration()
     config.update({f"dac_{index}": value for index, value in enumerate(values)})
     config.update(dict(map(_parse_setting, settings)))
     return config
@@ -162,7 +162,7 @@ def _make_table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ..
     """Return the columns of the CSV file: time, then mean I and Q of every readout."""
     names, columns = ["time_us"], [waveform.time_us(0).round(6).tolist()]
     for index, readout in enumerate(waveform.origin.settings.readouts):
-        mean = waveform[index].mean(axis=0)
+        mean_iq = waveform[index].mean(axis=0)
         names += [f"i_{readout}", f"q_{readout}"]
-        columns += [mean[0].tolist(), mean[1].tolist()]
+        columns += [mean_iq[0].tolist(), mean_iq[1].tolist()]
     return tuple(names), list(zip(*columns, strict=True))

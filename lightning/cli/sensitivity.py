@@ -57,38 +57,44 @@ def sensitivity(
 
     run = noise_options.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
-    compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
+    compiled_model, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
     dataset = dataset.take_first(limit)
     noise_seeds = tuple(range(seed, seed + seeds))
-    result = measure_sensitivity(compiled, dataset, run.noise, noise_seeds, loss)
-    provenance = run.make_provenance(compiled, noise_seeds)
+    result = measure_sensitivity(compiled_model, dataset, run.noise, noise_seeds, loss)
+    provenance = run.make_provenance(compiled_model, noise_seeds)
     if png is not None:
         from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
 
-        save(plot_layer_losses(result, compiled.network.name, shorten_name(dataset)), png)
+        save(plot_layer_losses(result, compiled_model.network.name, shorten_name(dataset)), png)
     (_print_document if as_json else _print_lines)(result, provenance, dataset, list_file_names((png,)))
     return EXIT_OK
 
 
-def _print_document(result: Sensitivity, provenance: Provenance, dataset: Dataset, files: list[str]) -> None:
+def _print_document(
+    result: Sensitivity, provenance: Provenance, dataset: Dataset, file_names: list[str]
+) -> None:
     data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-    print_document(None, {**provenance.document, **data_facts, "written": files, **make_document(result)})
+    print_document(
+        None, {**provenance.document, **data_facts, "written": file_names, **make_document(result)}
+    )
 
 
-def _print_lines(result: Sensitivity, provenance: Provenance, dataset: Dataset, files: list[str]) -> None:
+def _print_lines(
+    result: Sensitivity, provenance: Provenance, dataset: Dataset, file_names: list[str]
+) -> None:
     print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact_accuracy:.2f} %")
     print(f"{provenance.description}  SIMULATED")
-    width = max(len("all layers"), *(len(layer.layer) for layer in result.layer_losses))
-    lines = [(layer.layer, layer.accuracy, layer.loss) for layer in result.layer_losses]
+    width = max(len("all layers"), *(len(layer_loss.layer) for layer_loss in result.layer_losses))
+    rows = [(layer_loss.layer, layer_loss.accuracy, layer_loss.loss) for layer_loss in result.layer_losses]
     all_layers_trial = result.averaging_trials[0]
-    lines.append(("all layers", all_layers_trial.accuracy, result.compute_loss(all_layers_trial)))
+    rows.append(("all layers", all_layers_trial.accuracy, result.compute_loss(all_layers_trial)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
-    for name, accuracy, lost_points in lines:
+    for name, accuracy, lost_points in rows:
         print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost_points):>11}")
     print(describe_tolerable_noise(result))
     print(describe_averaging(result))
-    for name in files:
+    for name in file_names:
         print(f"written: {name}")
 
 
@@ -100,7 +106,7 @@ def make_document(result: Sensitivity) -> dict[str, Any]:
     return {
         "exact": round(result.exact_accuracy, 6),
         "allowed_loss": result.allowed_loss,
-        "layers": [round_values(asdict(layer)) for layer in result.layer_losses],
+        "layers": [round_values(asdict(layer_loss)) for layer_loss in result.layer_losses],
         "sigma": round(result.max_sigma, 4) if is_bounded else None,
         "factor": round(result.max_noise_factor, 4) if is_bounded else None,
         "average": result.min_average_count,

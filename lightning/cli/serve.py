@@ -215,8 +215,8 @@ def _print_nic_ready(nic_address: NicAddress, models: Sequence[NicModelFile], *,
         }
         print(json.dumps(state), flush=True)
         return
-    names = ", ".join(f"{model.name} (number {model.number})" for model in models)
-    print(f"ready: {names} at {nic_address}  SIMULATED", flush=True)
+    models_text = ", ".join(f"{model.name} (number {model.number})" for model in models)
+    print(f"ready: {models_text} at {nic_address}  SIMULATED", flush=True)
 
 
 def map_files_by_name(paths: Sequence[Path], name: str | None = None) -> dict[str, Path]:
@@ -224,13 +224,13 @@ def map_files_by_name(paths: Sequence[Path], name: str | None = None) -> dict[st
     model_files: dict[str, Path] = {}
     for path in paths:
         for file in _list_model_files(path):
-            model = name or file.stem
-            if model in model_files:
+            model_name = name or file.stem
+            if model_name in model_files:
                 raise ConfigError(
-                    f"{str(model_files[model])!r} and {str(file)!r} would both be model {model!r}",
+                    f"{str(model_files[model_name])!r} and {str(file)!r} would both be model {model_name!r}",
                     hint="Rename one of them; --name is for a single file",
                 )
-            model_files[model] = file
+            model_files[model_name] = file
     return model_files
 
 
@@ -272,11 +272,11 @@ def _print_ready(state: dict[str, Any], *, seed: int = 0, as_json: bool) -> None
     if as_json:
         print(json.dumps({"ready": True, **state, "seed": seed, "pid": os.getpid()}), flush=True)
         return
-    models = ", ".join(
+    models_text = ", ".join(
         f"{model['name']} ({_describe_model(model, state['udp'])})" for model in state["models"]
     )
     udp_text = f" and udp://{state['udp']}" if state["udp"] else ""
-    print(f"ready: {models} at {state['http']}{udp_text}", flush=True)
+    print(f"ready: {models_text} at {state['http']}{udp_text}", flush=True)
 
 
 def _describe_model(model: dict[str, Any], udp_address: str | None) -> str:

@@ -92,7 +92,7 @@ def sweep(
     return EXIT_OK
 
 
-def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
+def measure_sweep(soc: Any, modulator: int, point_count: int, shots: int) -> Sweep:
     """Measure delay and brightness of the light, then sweep the modulator.
 
     Raise `CalibrationError` if a measurement fails, for example without light, or if no curve can be fitted.
@@ -106,7 +106,11 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
         for step in (measure_delay, measure_light):
             _check_passed(step(bench), bench)
         return sweep_modulators(
-            bench.make_reader(), bench.rough_curves, point_count=points, shots=shots, modulators=[modulator]
+            bench.make_reader(),
+            bench.rough_curves,
+            point_count=point_count,
+            shots=shots,
+            modulators=[modulator],
         )[modulator]
     except ValueError as error:
         if isinstance(error, CalibrationError):

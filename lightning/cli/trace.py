@@ -49,20 +49,19 @@ def trace(
     from lightning.serving.request_plot import plot_request
 
     check_file(png)
-    compiled = load_or_compile(model)
-    request = trace_model(compiled, model.stem, _read_bytes(compiled, image, seed))
-    answer = decode_request_answer(request)
+    compiled_model = load_or_compile(model)
+    request_trace = trace_model(compiled_model, model.stem, _read_bytes(compiled_model, image, seed))
+    answer = decode_request_answer(request_trace)
     document = {
         "model": str(model),
-        "cycles": request.cycle_count,
+        "cycles": request_trace.cycle_count,
         "class": answer.class_index,
-        "layers": request.layer_start_cycles.tolist(),
-        "counts": _list_counts(request),
+        "layers": request_trace.layer_start_cycles.tolist(),
+        "counts": _list_counts(request_trace),
     }
-    timing_text = (
-        f"{request.cycle_count:,} cycles, {request.cycle_count / CLOCK_MHZ:.2f} us at {CLOCK_MHZ} MHz"
-    )
-    save(plot_request(request, f"A request for {model.stem} on the smartNIC", timing_text), png)
+    cycle_count = request_trace.cycle_count
+    timing_text = f"{cycle_count:,} cycles, {cycle_count / CLOCK_MHZ:.2f} us at {CLOCK_MHZ} MHz"
+    save(plot_request(request_trace, f"A request for {model.stem} on the smartNIC", timing_text), png)
     if as_json:
         print_document(None, {"simulated": True, **document, "plot": str(png)})
         return EXIT_OK
@@ -74,7 +73,7 @@ def trace(
     return EXIT_OK
 
 
-def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes:
+def _read_bytes(compiled_model: CompiledModel, image: Path | None, seed: int) -> bytes:
     """Return the bytes of one input. Raise `InputError` for values that are not bytes."""
     import numpy as np
 
@@ -82,10 +81,10 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
     from lightning.evaluation.images import read_input
     from lightning.execution.interface import get_raw_shape
 
-    shape = get_raw_shape(compiled.network)
+    shape = get_raw_shape(compiled_model.network)
     if image is None:
         return np.random.default_rng(seed).integers(0, 256, shape, np.uint8).tobytes()
-    raw = np.asarray(read_input(image, compiled.network))
+    raw = np.asarray(read_input(image, compiled_model.network))
     if raw.min() < 0 or raw.max() > 255 or (raw != np.rint(raw)).any():
         raise InputError(
             f"{image} has values from {raw.min():g} to {raw.max():g}; the smartNIC takes only integers from 0 to 255",
@@ -94,14 +93,14 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
     return raw.astype(np.uint8).tobytes()
 
 
-def _list_counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
+def _list_counts(request_trace: RequestTrace) -> dict[str, dict[str, Any]]:
     """Return for each count its targets in order, and how often it reached a target."""
-    targets, fires = request.find_targets(), request.count_fires()
+    targets, fires = request_trace.find_targets(), request_trace.count_fires()
     return {
         name: {
             "targets": list(dict.fromkeys(targets[name][targets[name] > 0].tolist())),
             "fires": fires[name],
         }
-        for name in request.trace.counts
+        for name in request_trace.trace.counts
         if targets[name].any()
     }

@@ -33,11 +33,11 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
     layers: list[PhotonicLayer] = []
     relu_flags: list[bool] = []
     tail_nodes: list[Node] = []
-    tensor = model.network.input
+    tensor_name = model.network.input
     for node in model.network.nodes:
-        if node.inputs[0] != tensor:
+        if node.inputs[0] != tensor_name:
             return None
-        tensor = node.output
+        tensor_name = node.output
         layer = model.layers.get(node.name)
         if layer is not None:
             if (
@@ -55,7 +55,7 @@ def find_dense_chain(model: CompiledModel) -> DenseChain | None:
             tail_nodes.append(node)
     if (
         not layers
-        or tensor != model.network.output
+        or tensor_name != model.network.output
         or any(node.operation in PHOTONIC_OPERATIONS for node in tail_nodes)
     ):
         return None
@@ -85,8 +85,8 @@ def compute_byte_activations(
     Values are limited to -256..256, not to the range of activations, so that clipping can still be counted.
     """
     network = model.network
-    raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
-    network_inputs = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
+    all_bytes = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
+    network_inputs = preprocess(network, np.broadcast_to(all_bytes, (256, *network.input_shape)))
     activations = first_layer.convert_to_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
     table = np.ascontiguousarray(np.clip(activations, -256, 256).astype(np.int16).reshape(256, -1).T)
     return table[:1].copy() if (table == table[0]).all() else table

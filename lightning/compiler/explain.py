@@ -113,12 +113,12 @@ class Report:
 
 def report(model: CompiledModel) -> Report:
     """Return the report on a model: its photonic nodes, and their costs."""
-    network, macs = model.network, count_macs(model.network)
+    network, macs_by_node = model.network, count_macs(model.network)
     return Report(
         network.name,
         model.scheme_in_words,
         model_hash(model),
-        tuple(_report_node(model, node, macs.get(node.name, 0)) for node in network.nodes),
+        tuple(_report_node(model, node, macs_by_node.get(node.name, 0)) for node in network.nodes),
         memory_plan(model),
         network.notes,
         model.hardware.clock_hz,

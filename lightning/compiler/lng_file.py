@@ -241,10 +241,10 @@ def _check_network(network: Network) -> None:
         if min(shape, default=1) < 1 or prod(shape) > MAX_ACTIVATION_SIZE:
             raise _make_inconsistency_error(f"activation {name} has the impossible shape {shape}")
     check_preprocessing(network.preprocessing, network.input_shape)
-    for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
-        if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
+    for ports, tensor_name in ((network.inputs, network.input), (network.outputs, network.output)):
+        if ports and sum(port.size for port in ports) != prod(network.shapes[tensor_name]):
             raise _make_inconsistency_error(
-                f"{', '.join(port.name for port in ports)} do not make up {tensor}"
+                f"{', '.join(port.name for port in ports)} do not make up {tensor_name}"
             )
     defined_tensors, node_names = {network.input, *network.constants}, set()
     for node in network.nodes:
@@ -288,9 +288,9 @@ def _check_node(network: Network, node: Node) -> None:
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
     lowered_node = lower_node(network, node)
-    groups_and_rows = lowered_node.weights.shape[:2]
+    sums_shape = lowered_node.weights.shape[:2]
     shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
-    if shapes != (lowered_node.weights.shape, groups_and_rows, groups_and_rows) or (
+    if shapes != (lowered_node.weights.shape, sums_shape, sums_shape) or (
         layer.geometry,
         layer.vectors,
     ) != (
@@ -298,7 +298,7 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         lowered_node.vector_count,
     ):
         raise _make_inconsistency_error(f"layer {node.name} differs in size from its node")
-    if prod(network.shapes[node.output]) != layer.position_count * prod(groups_and_rows):
+    if prod(network.shapes[node.output]) != layer.position_count * prod(sums_shape):
         raise _make_inconsistency_error(f"layer {node.name} differs in output shape from its node")
     if np.abs(layer.weights).max(initial=0) > FULL_VALUE:
         raise _make_inconsistency_error(f"layer {node.name} has weights beyond -{FULL_VALUE} to {FULL_VALUE}")
@@ -385,11 +385,11 @@ def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> 
     )
 
 
-def _parse_port(name: Any, shape: Any, kind: Any) -> Port:
+def _parse_port(name: Any, shape: Any, dtype: Any) -> Port:
     return Port(
         _check_text("the name of a port", name),
         tuple(int(size) for size in shape),
-        _check_text(f"the type of port {name}", kind),
+        _check_text(f"the type of port {name}", dtype),
     )
 
 
@@ -441,11 +441,11 @@ def _decode(value: Any) -> Any:
 def _make_layer_document(
     node: str, layer: PhotonicLayer, index: int, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    array_names = {array_name: f"layers/{index}.{array_name}" for array_name in _DTYPE_BY_LAYER_ARRAY}
+    array_names = {field_name: f"layers/{index}.{field_name}" for field_name in _DTYPE_BY_LAYER_ARRAY}
     arrays.update(
         {
-            array_names[array_name]: np.asarray(getattr(layer, array_name), dtype)
-            for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items()
+            array_names[field_name]: np.asarray(getattr(layer, field_name), dtype)
+            for field_name, dtype in _DTYPE_BY_LAYER_ARRAY.items()
         }
     )
     return {
@@ -460,17 +460,17 @@ def _make_layer_document(
 
 
 def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
-    value_by_name = {array_name: arrays[document[array_name]] for array_name in _DTYPE_BY_LAYER_ARRAY}
-    for array_name, dtype in _DTYPE_BY_LAYER_ARRAY.items():
-        actual_dtype = value_by_name[array_name].dtype
+    array_by_field = {field_name: arrays[document[field_name]] for field_name in _DTYPE_BY_LAYER_ARRAY}
+    for field_name, dtype in _DTYPE_BY_LAYER_ARRAY.items():
+        actual_dtype = array_by_field[field_name].dtype
         if actual_dtype != dtype:
             raise ValueError(
-                f"{array_name} of layer {document['name']} has the type {actual_dtype}, not {np.dtype(dtype)}"
+                f"{field_name} of layer {document['name']} has the type {actual_dtype}, not {np.dtype(dtype)}"
             )
     geometry = document["geometry"]
     return PhotonicLayer(
         document["name"],
-        **value_by_name,
+        **array_by_field,
         input_scale=float(document["input_scale"]),
         signed=_check_flag("signed", document["signed"]),
         geometry=None if geometry is None else _parse_geometry(geometry),

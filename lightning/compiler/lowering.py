@@ -53,9 +53,9 @@ def lower_node(network: Network, node: Node) -> LoweredNode:
     """Return the rows of products of a photonic node. Raise `CompileError` for weights that are not finite."""
     weights = _read_constant(network, node, node.inputs[1])
     bias = _read_constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
-    shape = network.shapes[node.inputs[0]]
+    input_shape = network.shapes[node.inputs[0]]
     if node.operation == "Gemm":
-        vector_count = prod(shape[:-1])
+        vector_count = prod(input_shape[:-1])
         return LoweredNode(
             node, weights[None], None if bias is None else bias.reshape(1, -1), None, vector_count
         )
@@ -65,13 +65,13 @@ def lower_node(network: Network, node: Node) -> LoweredNode:
         node,
         weights.reshape(group_count, rows_per_group, -1),
         None if bias is None else bias.reshape(group_count, rows_per_group),
-        make_geometry(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
+        make_geometry(node, input_shape, (int(weights.shape[2]), int(weights.shape[3]))),
     )
 
 
-def make_geometry(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
+def make_geometry(node: Node, input_shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
     """Return the geometry of a convolution of activations (channels, height, width)."""
-    channels, height, width = shape
+    channels, height, width = input_shape
     attributes = node.attributes
     return Geometry(
         channels,
@@ -84,22 +84,22 @@ def make_geometry(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -
     )
 
 
-def make_vectors(layer: LoweredNode, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def make_vectors(lowered_node: LoweredNode, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert activations (images, ...) to vectors (images * positions, groups, terms), in the order of weights."""
-    geometry = layer.geometry
+    geometry = lowered_node.geometry
     if geometry is None:
-        return activations.reshape(-1, 1, layer.weights.shape[2])
+        return activations.reshape(-1, 1, lowered_node.weights.shape[2])
     from lightning.networks.patches import extract_patches
 
-    rows = extract_patches(
+    patches = extract_patches(
         activations,
         geometry.kernel,
         strides=geometry.strides,
         pads=geometry.pads,
         dilations=geometry.dilations,
-        group_count=len(layer.weights),
+        group_count=len(lowered_node.weights),
     )
-    return np.asarray(rows).reshape(-1, *layer.weights.shape[::2])
+    return np.asarray(patches).reshape(-1, *lowered_node.weights.shape[::2])
 
 
 def _read_constant(network: Network, node: Node, name: str) -> Floats:

@@ -16,17 +16,19 @@ from lightning.errors import CompileError
 _HINT = "Serve it in software, or compile a network of dense layers with ReLUs between them"
 
 
-def make_nic_model(compiled: CompiledModel, name: str) -> NicModel:
+def make_nic_model(compiled_model: CompiledModel, name: str) -> NicModel:
     """Return the model for the NIC. Its answers equal those of the `exact` executor, bit for bit.
 
     Raise `CompileError` with the network, the node and the reason if the NIC does not support the model.
     """
-    dense_chain = find_dense_chain(compiled)
-    if reason := next(_find_faults(compiled, dense_chain), None):
+    dense_chain = find_dense_chain(compiled_model)
+    if reason := next(_find_faults(compiled_model, dense_chain), None):
         raise CompileError(reason, hint=_HINT)
     assert dense_chain  # otherwise `_find_faults` yields a reason
     # The step of a layer is the activation step of the next layer.
-    steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in dense_chain.layers[1:]]
+    steps = [
+        1.0 if compiled_model.shift_normalised else layer.input_scale for layer in dense_chain.layers[1:]
+    ]
     try:
         layers = tuple(
             NicLayer(
@@ -34,34 +36,40 @@ def make_nic_model(compiled: CompiledModel, name: str) -> NicModel:
                 layer.bias.reshape(-1),
                 layer.output_scale.reshape(-1),
                 np.float32(step),
-                rectified,
+                has_relu,
                 layer.name,
             )
-            for layer, rectified, step in zip(
+            for layer, has_relu, step in zip(
                 dense_chain.layers, dense_chain.relu_flags, [*steps, 1.0], strict=True
             )
         )
         lookup_table = np.asarray(
-            np.clip(compute_byte_activations(compiled, dense_chain.layers[0])[0], 0, FULL_VALUE), np.uint8
+            np.clip(compute_byte_activations(compiled_model, dense_chain.layers[0])[0], 0, FULL_VALUE),
+            np.uint8,
         )
         return NicModel(
-            name, layers, compiled.shift_normalised, compiled.wrap, lookup_table, compiled.perfect_scaling
+            name,
+            layers,
+            compiled_model.shift_normalised,
+            compiled_model.wrap,
+            lookup_table,
+            compiled_model.perfect_scaling,
         )
     except ProgramError as error:
         reason = str(error).rstrip(".")
         raise CompileError(
-            f"{compiled.network.name} does not fit the smartNIC: {reason}", hint=_HINT
+            f"{compiled_model.network.name} does not fit the smartNIC: {reason}", hint=_HINT
         ) from error
 
 
-def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Iterator[str]:
+def _find_faults(compiled_model: CompiledModel, dense_chain: DenseChain | None) -> Iterator[str]:
     """Yield reasons why the NIC does not support the model: first by node, then for the whole network."""
-    network, hardware = compiled.network, compiled.hardware
-    tensor = network.input
+    network, hardware = compiled_model.network, compiled_model.hardware
+    tensor_name = network.input
     has_layer = False
     for node in network.nodes:
         subject = f"{node.operation} {node.name} of {network.name}"
-        layer = compiled.layers.get(node.name)
+        layer = compiled_model.layers.get(node.name)
         if layer is not None:
             yield from (f"{subject} {reason}" for reason in _find_layer_faults(layer))
             has_layer = True
@@ -69,9 +77,9 @@ def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Ite
             yield f"{subject} comes before the first dense layer; the smartNIC has ReLUs only behind one"
         elif node.operation not in {"Relu", *SHAPE_OPERATIONS}:
             yield f"{subject} is digital; the smartNIC has no operation but dense layers and ReLUs"
-        if node.inputs[0] != tensor:
+        if node.inputs[0] != tensor_name:
             yield f"{subject} does not read the node before it; the smartNIC takes chains of dense layers"
-        tensor = node.output
+        tensor_name = node.output
     if dense_chain is None:
         yield f"{network.name} is not a chain of dense layers from its input to its output"
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANE_COUNT, 1, 1):
@@ -83,7 +91,7 @@ def _find_faults(compiled: CompiledModel, dense_chain: DenseChain | None) -> Ite
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
-    elif dense_chain and len(compute_byte_activations(compiled, dense_chain.layers[0])) > 1:
+    elif dense_chain and len(compute_byte_activations(compiled_model, dense_chain.layers[0])) > 1:
         yield f"{network.name} preprocesses its inputs differently; the smartNIC has one look-up table for all inputs"
 
 

@@ -47,14 +47,14 @@ def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
     hardware = model.hardware
     cycles = sum(work.cycles for work in works)
     seconds = cycles / hardware.clock_hz
-    samples = cycles * hardware.lanes * hardware.cores
+    sample_count = cycles * hardware.lanes * hardware.cores
     return Work(
         cycles=cycles,
         seconds=seconds,
         core_seconds=seconds * hardware.cores,
         wavelength_seconds=seconds * hardware.cores * hardware.wavelengths,
-        dac_samples=samples * MODULATORS_PER_PRODUCT * hardware.wavelengths,
-        adc_samples=samples,
+        dac_samples=sample_count * MODULATORS_PER_PRODUCT * hardware.wavelengths,
+        adc_samples=sample_count,
         additions=sum(work.readouts for work in works),
         digital_macs=digital_macs,
         memory_bytes=MODULATORS_PER_PRODUCT * sum(work.products for work in works),
@@ -126,7 +126,9 @@ def estimate_costs(model: CompiledModel, preset: str = "chip") -> Costs:
     if preset not in PRESETS:
         raise OutOfRange(f"preset {preset!r} is not known", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen_preset = PRESETS[preset]
-    digital_macs = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
+    digital_macs = sum(
+        mac_count for name, mac_count in count_macs(model.network).items() if name not in model.layers
+    )
     work = sum_work(model, digital_macs)
     lines = tuple(
         Line(part.name, part.group, getattr(work, part.work_kind), part.work_kind, part.unit_energy)

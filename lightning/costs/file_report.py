@@ -79,8 +79,8 @@ def report_file(path: Path, choices: Choices | None = None) -> FileReport:
     ]
     if inspection.network is None:
         return FileReport(inspection, tuple(refused_nodes), 0.0)
-    model, macs = sketch_model(inspection.network), count_macs(inspection.network)
-    nodes = [_report_node(model, node, macs) for node in inspection.network.nodes]
+    model, macs_by_node = sketch_model(inspection.network), count_macs(inspection.network)
+    nodes = [_report_node(model, node, macs_by_node) for node in inspection.network.nodes]
     return FileReport(inspection, (*nodes, *refused_nodes), compute_photonic_share(inspection.network))
 
 
@@ -89,8 +89,8 @@ def _report_refused_node(node: str, operation: str, reason: str) -> dict[str, An
     return {**entry, "macs": 0, "cycles": 0, "energy_j": 0.0}
 
 
-def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
-    layer, mac_count = model.layers.get(node.name), macs.get(node.name, 0)
+def _report_node(model: CompiledModel, node: Node, macs_by_node: Mapping[str, int]) -> dict[str, Any]:
+    layer, mac_count = model.layers.get(node.name), macs_by_node.get(node.name, 0)
     node_model = replace(model, layers={} if layer is None else {node.name: layer})
     work = sum_work(node_model, 0 if layer is not None else mac_count)
     energy_j = sum(
@@ -131,13 +131,13 @@ def _sketch_layer(lowered_node: LoweredNode, *, is_signed: bool) -> PhotonicLaye
     weights = quantise_weights(
         lowered_node.weights, compute_weight_scales(lowered_node.weights, per_channel=True)
     )
-    row_shape = weights.shape[:2]
+    sums_shape = weights.shape[:2]
     return PhotonicLayer(
         lowered_node.node.name,
         weights,
-        np.zeros(row_shape, np.int32),
+        np.zeros(sums_shape, np.int32),
         1.0,
-        np.ones(row_shape, np.float32),
+        np.ones(sums_shape, np.float32),
         is_signed,
         lowered_node.geometry,
         lowered_node.vector_count,

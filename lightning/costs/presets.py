@@ -81,9 +81,9 @@ class Preset:
 
 
 def compute_laser_power_w(
-    received_w: float, modulator_count: int, insertion_loss_db: float, efficiency: float
+    received_power_w: float, modulator_count: int, insertion_loss_db: float, efficiency: float
 ) -> float:
-    """Return the electrical power of a laser that puts `received_w` on the detector through modulators in series.
+    """Return the electrical power of a laser that puts `received_power_w` on the detector through modulators in series.
 
     `efficiency` is the wall-plug efficiency of the laser, above 0 and up to 1. By hand: 1 mW behind two modulators of
     3 dB each needs 3.98 mW of light, and at 20 % efficiency 19.9 mW.
@@ -91,7 +91,7 @@ def compute_laser_power_w(
     >>> round(compute_laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
     19.91
     """
-    return float(received_w * 10.0 ** (modulator_count * insertion_loss_db / 10.0) / efficiency)
+    return float(received_power_w * 10.0 ** (modulator_count * insertion_loss_db / 10.0) / efficiency)
 
 
 PROTOTYPE = Preset(

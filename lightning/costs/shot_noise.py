@@ -68,7 +68,7 @@ def measure_shot_noise(
     model: CompiledModel,
     inputs: npt.ArrayLike,
     labels: npt.ArrayLike,
-    photons: Sequence[float] = (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000),
+    photon_counts: Sequence[float] = (0.1, 1, 3, 10, 30, 100, 300, 1000, 3000),
     *,
     efficiency: float = DETECTOR_EFFICIENCY,
     seed_count: int = SEED_COUNT,
@@ -79,7 +79,7 @@ def measure_shot_noise(
     """
     return tuple(
         _measure_point(model, inputs, labels, photon_count, efficiency, seed_count)
-        for photon_count in photons
+        for photon_count in photon_counts
     )
 
 

@@ -63,9 +63,9 @@ def _load_digits() -> Dataset:
     # + 8 rounds to the nearest level.
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
-    train, test = slice(None, TRAINING_DIGIT_COUNT), slice(TRAINING_DIGIT_COUNT, None)
+    train_slice, test_slice = slice(None, TRAINING_DIGIT_COUNT), slice(TRAINING_DIGIT_COUNT, None)
     origin = {"scikit-learn": str(sklearn.__version__), "digits": hash_content(x.tobytes() + y.tobytes())}
-    return Dataset("digits", x[test], y[test], x[train], y[train], origin)
+    return Dataset("digits", x[test_slice], y[test_slice], x[train_slice], y[train_slice], origin)
 
 
 def _load_arrays(path: Path) -> Dataset:
@@ -128,33 +128,35 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
             ),
             hint="Use MNIST's own files, compressed or not",
         )
-    start = 4 + 4 * decompressed[3]
-    if len(decompressed) < start:
+    data_offset = 4 + 4 * decompressed[3]
+    if len(decompressed) < data_offset:
         raise DatasetError(f"{name} ends within its header", hint=_DOWNLOAD_HINT)
     shape = tuple(np.frombuffer(decompressed, ">u4", decompressed[3], 4).tolist())
     # Python integers (dtype=object), because a forged header must not overflow 64 bits.
     size = int(np.prod(shape, dtype=object))
-    if len(decompressed) - start != size:
+    if len(decompressed) - data_offset != size:
         raise DatasetError(
-            f"{name} has {len(decompressed) - start} values, but its header announces {size}",
+            f"{name} has {len(decompressed) - data_offset} values, but its header announces {size}",
             hint=_DOWNLOAD_HINT,
         )
-    return np.frombuffer(decompressed, np.uint8, offset=start).reshape(shape)
+    return np.frombuffer(decompressed, np.uint8, offset=data_offset).reshape(shape)
 
 
 def load_mnist(folder: Path) -> Dataset:
     """Load the test images of a folder, and the training images if present. Raise `DatasetError` for invalid files."""
-    test, hashes = _read_pair(folder, "t10k")
-    train, train_classes = test[0][:0], test[1][:0]
+    test_part, hashes = _read_pair(folder, "t10k")
+    train_images, train_classes = test_part[0][:0], test_part[1][:0]
     train_hashes: dict[str, str] = {}
     if _find_file(folder, "train-images-idx3-ubyte") is not None:
-        (train, train_classes), train_hashes = _read_pair(folder, "train")
-    return Dataset(f"mnist:{folder}", test[0], test[1], train, train_classes, hashes | train_hashes)
+        (train_images, train_classes), train_hashes = _read_pair(folder, "train")
+    return Dataset(
+        f"mnist:{folder}", test_part[0], test_part[1], train_images, train_classes, hashes | train_hashes
+    )
 
 
-def _read_pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
+def _read_pair(folder: Path, prefix: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
     """Return the images and classes, and the hashes of their files."""
-    paths = [_require_file(folder, f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1")]
+    paths = [_require_file(folder, f"{prefix}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1")]
     contents = [read_content(path) for path in paths]
     images, labels = (parse_idx(content, str(path)) for content, path in zip(contents, paths, strict=True))
     if (images.ndim, labels.ndim) != (3, 1):

@@ -52,11 +52,11 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
     `shape` is the shape of the model's raw input. It selects one of these three shapes of the image. Raise `InputError`
     for a file that is not an image, and for another size unless `resize` is set.
     """
-    image = require("PIL.Image", "to read images")
-    width, height, colours = find_image_size(shape)
+    image_module = require("PIL.Image", "to read images")
+    width, height, colour_count = find_image_size(shape)
     try:
-        with image.open(path) as image_file:
-            picture = image_file.convert("RGB" if colours == 3 else "L")
+        with image_module.open(path) as image_file:
+            picture = image_file.convert("RGB" if colour_count == 3 else "L")
     except (OSError, ValueError, SyntaxError) as error:
         raise InputError(
             f"{path} is not an image that can be read", hint="Name a PNG, or an .npy of raw values"
@@ -67,9 +67,9 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
                 f"{path} has {picture.width} x {picture.height} pixels, but the model takes {width} x {height}",
                 hint="Pass --resize to scale it, or crop it yourself",
             )
-        picture = picture.resize((width, height), image.Resampling.BILINEAR)
+        picture = picture.resize((width, height), image_module.Resampling.BILINEAR)
     levels = np.asarray(picture, dtype=np.uint8)
-    return levels.transpose(2, 0, 1) if colours == 3 and shape[0] == 3 else levels
+    return levels.transpose(2, 0, 1) if colour_count == 3 and shape[0] == 3 else levels
 
 
 def loses_colours(path: Path, network: Network) -> bool:

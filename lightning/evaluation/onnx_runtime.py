@@ -81,14 +81,14 @@ def open_int8_session(network: Network, samples: Raw) -> Session:
     The samples must not be test images.
     """
     quantization = require("onnxruntime.quantization", "to compare with int8")
-    shapes = require("onnxruntime.quantization.shape_inference", "to compare with int8")
+    shape_inference = require("onnxruntime.quantization.shape_inference", "to compare with int8")
     onnx = require("onnx", "to compare with int8")
     with tempfile.TemporaryDirectory() as folder:
         plain_path, prepared_path, int8_path = (
             str(Path(folder) / name) for name in ("plain", "prepared", "int8")
         )
         onnx.save(to_onnx(network), plain_path)
-        shapes.quant_pre_process(plain_path, prepared_path, skip_symbolic_shape=True)
+        shape_inference.quant_pre_process(plain_path, prepared_path, skip_symbolic_shape=True)
         quantization.quantize_static(
             prepared_path,
             int8_path,
@@ -107,13 +107,13 @@ def open_int8_session(network: Network, samples: Raw) -> Session:
 def has_saturating_products() -> bool:
     """Multiply the largest values; return whether ONNX Runtime's sums of uint8 x int8 saturate on this processor."""
     onnx = require("onnx", "to compare with int8")
-    helper, types = onnx.helper, onnx.TensorProto
+    helper, tensor_proto = onnx.helper, onnx.TensorProto
     x, weights = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["x", "w"], ["y"])],
         "products",
-        [helper.make_tensor_value_info("x", types.UINT8, x.shape)],
-        [helper.make_tensor_value_info("y", types.INT32, (4, 16))],
+        [helper.make_tensor_value_info("x", tensor_proto.UINT8, x.shape)],
+        [helper.make_tensor_value_info("y", tensor_proto.INT32, (4, 16))],
         [onnx.numpy_helper.from_array(weights, "w")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -114,8 +114,10 @@ class SingleNoisyLayerMultiplier:
 
 def open_single_noisy_layer(model: CompiledModel, layer: str, noise: Noise, seed: int) -> Executor:
     """Return an executor with noise in this layer only."""
-    products = SingleNoisyLayerMultiplier(make_exact_multiplier(), NoisyMultiplier(model, noise, seed), layer)
-    return Interpreter(model, products, "noisy")
+    multiplier = SingleNoisyLayerMultiplier(
+        make_exact_multiplier(), NoisyMultiplier(model, noise, seed), layer
+    )
+    return Interpreter(model, multiplier, "noisy")
 
 
 def measure_sensitivity(

@@ -53,10 +53,10 @@ def _format_points(loss: float) -> str:
 
 def _draw_bars(axes: Any, result: Sensitivity) -> None:
     positions = range(len(result.layer_losses))
-    losses = [layer.loss for layer in result.layer_losses]
+    losses = [layer_loss.loss for layer_loss in result.layer_losses]
     colours = [
-        SERIES_COLOURS[3] if layer is result.most_sensitive_layer else SERIES_COLOURS[0]
-        for layer in result.layer_losses
+        SERIES_COLOURS[3] if layer_loss is result.most_sensitive_layer else SERIES_COLOURS[0]
+        for layer_loss in result.layer_losses
     ]
     axes.barh(positions, losses, color=colours, height=0.64)
     for position, loss in zip(positions, losses, strict=True):
@@ -69,7 +69,7 @@ def _draw_bars(axes: Any, result: Sensitivity) -> None:
             color=INK_COLOUR,
             fontsize=9,
         )
-    axes.set_yticks(list(positions), [layer.layer for layer in result.layer_losses])
+    axes.set_yticks(list(positions), [layer_loss.layer for layer_loss in result.layer_losses])
     axes.invert_yaxis()
     axes.axvline(0, color=FAINT_COLOUR, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
@@ -115,14 +115,14 @@ def _draw_curve(axes: Any, result: Sensitivity) -> None:
     style_axes(axes, x_label="sigma in all layers (of 255, logarithmic)", y_label="accuracy (%)")
 
 
-def _label_line(axes: Any, text: str, position: Any, kind: Any, side: str, colour: str) -> None:
+def _label_line(axes: Any, text: str, position: Any, coordinates: Any, side: str, colour: str) -> None:
     """Write a label next to a line."""
     shift = (5 if side == "left" else -5, 4)
     axes.annotate(
         text,
         position,
         xytext=shift,
-        xycoords=kind,
+        xycoords=coordinates,
         textcoords="offset points",
         ha=side,
         color=colour,

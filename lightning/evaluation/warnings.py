@@ -75,10 +75,10 @@ def _takes_raw_levels(model: CompiledModel) -> bool:
     network = model.network
     if network.preprocessing != Preprocessing(layout=network.preprocessing.layout):
         return False
-    tensor = network.input
+    tensor_name = network.input
     for node in network.nodes:
-        if tensor in node.inputs:
+        if tensor_name in node.inputs:
             if node.operation not in _SHAPE_OPERATIONS:
                 return node.name in model.layers
-            tensor = node.output
+            tensor_name = node.output
     return False

@@ -146,14 +146,14 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
 
 def _pack_layers(dense_chain: DenseChain) -> tuple[npt.NDArray[np.generic], ...]:
     """Return table, steps, values, pointers, row indices, biases and scales of all layers, for `kernels.chain`."""
-    weights = [arrange_groups(layer)[0] for layer in dense_chain.layers]
+    kernel_weights = [arrange_groups(layer)[0] for layer in dense_chain.layers]
     steps = np.array([layer.input_scale for layer in dense_chain.layers], np.float32)
     return (
-        _make_layer_table(dense_chain, weights),
+        _make_layer_table(dense_chain, kernel_weights),
         steps,
-        np.concatenate([layer_weights.values for layer_weights in weights]),
-        np.concatenate([layer_weights.pointers for layer_weights in weights]),
-        np.concatenate([_pad_row_indices(layer_weights) for layer_weights in weights]),
+        np.concatenate([layer_weights.values for layer_weights in kernel_weights]),
+        np.concatenate([layer_weights.pointers for layer_weights in kernel_weights]),
+        np.concatenate([_pad_row_indices(layer_weights) for layer_weights in kernel_weights]),
         np.concatenate([layer.bias.reshape(-1) for layer in dense_chain.layers]).astype(np.int32),
         np.concatenate([layer.output_scale.reshape(-1) for layer in dense_chain.layers]).astype(np.float32),
     )
@@ -168,10 +168,10 @@ def _pad_row_indices(weights: KernelWeights) -> npt.NDArray[np.uint32]:
     )
 
 
-def _make_layer_table(dense_chain: DenseChain, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
-    layer_table = np.zeros((len(weights), 7), np.int64)
+def _make_layer_table(dense_chain: DenseChain, kernel_weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
+    layer_table = np.zeros((len(kernel_weights), 7), np.int64)
     value_offset = pointer_offset = row_offset = 0
-    for index, (layer, layer_weights) in enumerate(zip(dense_chain.layers, weights, strict=True)):
+    for index, (layer, layer_weights) in enumerate(zip(dense_chain.layers, kernel_weights, strict=True)):
         first_pointer = pointer_offset if len(layer_weights.pointers) else -1
         layer_table[index] = (
             *layer.weights.shape[1:],
@@ -234,20 +234,20 @@ def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
     """Return the nonzero weights of all layers. The parts of each row are padded with 0 to multiples of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
-    part_offsets, weight_count = [], 0
+    sign_offsets, weight_count = [], 0
     for layer in layers:
         for row in layer.weights[0]:
-            part_offsets.append([weight_count])
+            sign_offsets.append([weight_count])
             for terms_of_sign in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
                 padding = (0, -len(terms_of_sign) % _WEIGHTS_PER_PASS)
                 magnitudes.append(np.pad(np.abs(row[terms_of_sign]), padding))
                 terms.append(np.pad(terms_of_sign, padding))
                 weight_count += len(terms_of_sign) + padding[1]
-                part_offsets[-1].append(weight_count)
+                sign_offsets[-1].append(weight_count)
     return LaneWeights(
         np.concatenate(magnitudes).astype(np.uint16),
         np.concatenate(terms).astype(np.uint32),
-        np.array(part_offsets, np.int64),
+        np.array(sign_offsets, np.int64),
     )
 
 

@@ -169,9 +169,9 @@ def make_patches(activations: Activations, geometry: Geometry, group_count: int 
 def reshape_to_pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.float32]:
     """Return the pixels, (images, rows of all groups, height, width), of sums (images, positions, groups, rows)."""
     image_count, position_count = sums.shape[:2]
-    rows = sums.reshape(image_count, position_count, -1).transpose(0, 2, 1)
-    shaped = np.ascontiguousarray(rows).reshape(image_count, -1, *geometry.output)
-    return cast("npt.NDArray[np.float32]", shaped)
+    row_sums = sums.reshape(image_count, position_count, -1).transpose(0, 2, 1)
+    pixels = np.ascontiguousarray(row_sums).reshape(image_count, -1, *geometry.output)
+    return cast("npt.NDArray[np.float32]", pixels)
 
 
 def quantise_activations(values: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
@@ -247,12 +247,12 @@ def log_softmax(results: Sequence[int] | Integers, *, is_misprinted: bool = Fals
         raise InputError(
             f"log-softmax takes the integers of one image, not {integers.dtype} of shape {integers.shape}"
         )
-    shifted = integers.astype(np.int64) + (len(EXPONENTIALS) - 1 - int(integers.max()))
+    shifted_results = integers.astype(np.int64) + (len(EXPONENTIALS) - 1 - int(integers.max()))
     table = np.array(EXPONENTIALS)
     if is_misprinted:
         table[10] = MISPRINTED_EXPONENTIAL
-    total = table[shifted[shifted >= 0]].sum()
-    return np.asarray(shifted - np.log(total), np.float64)
+    total = table[shifted_results[shifted_results >= 0]].sum()
+    return np.asarray(shifted_results - np.log(total), np.float64)
 
 
 def _shift(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

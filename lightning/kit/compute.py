@@ -179,9 +179,9 @@ def _connect(device: Any) -> Any:
     return connect(device)
 
 
-def _make_reader(device: Any, calibration: Calibration, window: int | None) -> TableReader:
+def _make_reader(device: Any, calibration: Calibration, window_length: int | None) -> TableReader:
     channel_0, channel_1, channel_2, channel_3 = (modulator.channel for modulator in calibration.modulators)
-    length = Window().length if window is None else window
+    length = Window().length if window_length is None else window_length
     return TableReader(
         device,
         channels=(channel_0, channel_1, channel_2, channel_3),

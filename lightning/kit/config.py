@@ -69,9 +69,9 @@ class Configuration(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         name = _resolve_key(key)
-        kind, _, index = name.rpartition("_")
-        if kind in _FIELD_BY_PREFIX:
-            return getattr(self._settings, _FIELD_BY_PREFIX[kind])[int(index)]
+        prefix, _, index = name.rpartition("_")
+        if prefix in _FIELD_BY_PREFIX:
+            return getattr(self._settings, _FIELD_BY_PREFIX[prefix])[int(index)]
         value = getattr(self._settings, name)
         return list(value) if isinstance(value, tuple) else value
 
@@ -118,8 +118,8 @@ class Configuration(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         """Return the keys that differ from the defaults."""
-        plain = Configuration()
-        changed = {key: self[key] for key in self if self[key] != plain[key]}
+        default_config = Configuration()
+        changed = {key: self[key] for key in self if self[key] != default_config[key]}
         return f"Configuration({changed})"
 
 
@@ -145,12 +145,12 @@ def _resolve_key(key: object) -> str:
 
 def _write_setting(settings: Settings, key: str, value: Any) -> Settings:
     name = _resolve_key(key)
-    kind, _, index = name.rpartition("_")
-    if kind == "dac":
+    prefix, _, index = name.rpartition("_")
+    if prefix == "dac":
         return settings.with_value(int(index), check_integer(key, value, 0, MAX_VALUE))
-    if kind == "word":
+    if prefix == "word":
         return settings.with_word(int(index), check_integer(key, value, 0, MAX_WORD))
-    if kind == "channel":
+    if prefix == "channel":
         return _set_channels(settings, {name: value})
     return replace(settings, **{name: value})
 

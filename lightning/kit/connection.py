@@ -79,8 +79,11 @@ def find_schemes() -> dict[str, EntryPoint]:
     """Return the entry point of each scheme. Other packages cannot replace built-in schemes."""
     from importlib.metadata import EntryPoint
 
-    other_schemes = {entry.name: entry for entry in entry_points(group=GROUP)}
-    return {**other_schemes, **{name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()}}
+    other_entry_points = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {
+        **other_entry_points,
+        **{name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()},
+    }
 
 
 def _connect(entry_point: EntryPoint, address: str) -> Any:

@@ -161,7 +161,7 @@ def compute_words(settings: Settings, calibration: Calibration | None) -> tuple[
     >>> compute_words(Settings(values=(255, 51, 0, 0)), None)
     (20000, 4000, 0, 0)
     """
-    values = {
+    value_by_generator = {
         channel: settings.values[modulator]
         for modulator, channel in settings.channel_by_modulator.items()
         if settings.values[modulator] is not None
@@ -169,7 +169,9 @@ def compute_words(settings: Settings, calibration: Calibration | None) -> tuple[
     word_by_generator = (
         {}
         if calibration is None
-        else calibration.encode({channel: value for channel, value in values.items() if value is not None})
+        else calibration.encode(
+            {channel: value for channel, value in value_by_generator.items() if value is not None}
+        )
     )
     words = []
     for modulator, (value, word) in enumerate(zip(settings.values, settings.words, strict=True)):

@@ -80,7 +80,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Check every field and convert it to plain numbers."""
-        checked_values = {name: check(getattr(self, name)) for name, check in CHECK_BY_FIELD.items()}
+        checked_values = {name: convert(getattr(self, name)) for name, convert in CHECK_BY_FIELD.items()}
         for name, value in checked_values.items():
             object.__setattr__(self, name, value)
         for modulator, (value, word) in enumerate(zip(self.values, self.words, strict=True)):
@@ -117,13 +117,13 @@ class Settings:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings for a file, as lists and numbers by field name."""
-        pairs = ((setting.name, getattr(self, setting.name)) for setting in fields(self))
+        pairs = ((settings_field.name, getattr(self, settings_field.name)) for settings_field in fields(self))
         return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Settings:
         """Return the settings that `as_dict` converted. Raise `UnknownKey` for a name that is not a field."""
-        field_names = {setting.name for setting in fields(cls)}
+        field_names = {settings_field.name for settings_field in fields(cls)}
         for name in document:
             if name not in field_names:
                 raise UnknownKey(

@@ -194,15 +194,15 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
     Raise `WrongChannel` if the calibration's readout was not recorded, `OutOfRange` if the window lacks the plateau or
     the idle line, or a sample is not finite.
     """
-    index = _find_readout_index(waveform, calibration)
-    samples = waveform[index].mean(axis=0)[0]
+    readout_index = _find_readout_index(waveform, calibration)
+    samples = waveform[readout_index].mean(axis=0)[0]
     if not np.isfinite(samples).all():
         raise OutOfRange(
             f"{int((~np.isfinite(samples)).sum())} of {samples.size} samples are not finite",
             device=waveform.device.name,
             hint="Acquire again, or pass the samples unchanged",
         )
-    start, stop, idle_end, idle_start = _find_edges(waveform, calibration, index)
+    start, stop, idle_end, idle_start = _find_edges(waveform, calibration, readout_index)
     ticks = np.arange(samples.size)
     plateau_samples = samples[(ticks >= start) & (ticks < stop)]
     idle_samples = samples[(ticks < idle_end) | (ticks >= idle_start)]
@@ -236,29 +236,29 @@ def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
 
 
 def _find_edges(
-    waveform: Waveform, calibration: Calibration, index: int
+    waveform: Waveform, calibration: Calibration, readout_index: int
 ) -> tuple[float, float, float, float]:
     """Return (start of the plateau, its end, end of the idle line before the pulse, its start after the pulse)."""
     origin, timing = waveform.origin, calibration.timing
-    offset = origin.trigger_ns / timing.tick_ns
-    scale = timing.tick_ns / origin.tick_ns[index]
-    length = origin.pulse_ns / timing.tick_ns
+    trigger_ticks = origin.trigger_ns / timing.tick_ns
+    samples_per_tick = timing.tick_ns / origin.tick_ns[readout_index]
+    pulse_ticks = origin.pulse_ns / timing.tick_ns
     first_arrival, last_arrival = (
-        (min(timing.arrival) - offset) * scale,
-        (max(timing.arrival) - offset) * scale,
+        (min(timing.arrival) - trigger_ticks) * samples_per_tick,
+        (max(timing.arrival) - trigger_ticks) * samples_per_tick,
     )
     return (
         last_arrival + SETTLE_TICKS,
-        first_arrival + length * scale - SETTLE_TICKS,
+        first_arrival + pulse_ticks * samples_per_tick - SETTLE_TICKS,
         first_arrival - SETTLE_TICKS,
-        last_arrival + length * scale + SETTLE_TICKS,
+        last_arrival + pulse_ticks * samples_per_tick + SETTLE_TICKS,
     )
 
 
 def _read_values(waveform: Waveform) -> dict[int, int]:
     """Return the value of each generator. Raise `OutOfRange` for a generator with a bare gain word."""
     settings = waveform.origin.settings
-    values = {}
+    operand_by_channel = {}
     for modulator, channel in settings.channel_by_modulator.items():
         value = settings.values[modulator]
         if value is None:
@@ -270,8 +270,8 @@ def _read_values(waveform: Waveform) -> dict[int, int]:
                 device=waveform.device.name,
                 hint=f"Set dac_{modulator} (0..255) instead of word_{modulator}",
             )
-        values[channel] = value
-    return values
+        operand_by_channel[channel] = value
+    return operand_by_channel
 
 
 def _check_waveform(waveform: Any) -> Waveform:

@@ -67,15 +67,15 @@ class Outbox:
     """A sender of requests, numbered from `first_request`. A request holds the next row, in `fragments` datagrams."""
 
     def __init__(
-        self, sender: socket.socket, model: int, rows: Rows, first_request: int, deadline_us: int = 0
+        self, client: socket.socket, model: int, rows: Rows, first_request_number: int, deadline_us: int = 0
     ) -> None:
         datatype = Datatype.UINT8 if rows.dtype == np.uint8 else Datatype.FLOAT32
         self._library = load_system_library()
-        self._descriptor = sender.fileno()
+        self._descriptor = client.fileno()
         self._rows = np.ascontiguousarray(
             rows.reshape(len(rows), -1), dtype=DTYPE_BY_DATATYPE[datatype]
         ).view(np.uint8)
-        self._first_request = first_request
+        self._first_request = first_request_number
         self.fragments_per_request = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
         self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_DTYPE)
         constant_fields = {
@@ -107,20 +107,20 @@ class Outbox:
         Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
         datagram_numbers = np.arange(first_datagram, first_datagram + min(datagram_count, DATAGRAMS_PER_CALL))
-        requests, fragments = np.divmod(datagram_numbers, self.fragments_per_request)
-        starts = fragments * MAX_PAYLOAD_BYTES
+        request_indices, fragment_indices = np.divmod(datagram_numbers, self.fragments_per_request)
+        starts = fragment_indices * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
-        call_count = len(datagram_numbers)
-        self._headers["request"][:call_count] = self._first_request + requests
-        self._headers["fragment"][:call_count] = fragments
-        self._headers["length"][:call_count] = lengths
-        rows = requests % len(self._rows)
-        self._iovecs["base"][:call_count, 1] = (
-            find_memory_address(self._rows) + rows * self._rows.shape[1] + starts
+        message_count = len(datagram_numbers)
+        self._headers["request"][:message_count] = self._first_request + request_indices
+        self._headers["fragment"][:message_count] = fragment_indices
+        self._headers["length"][:message_count] = lengths
+        row_indices = request_indices % len(self._rows)
+        self._iovecs["base"][:message_count, 1] = (
+            find_memory_address(self._rows) + row_indices * self._rows.shape[1] + starts
         )
-        self._iovecs["length"][:call_count, 1] = lengths
+        self._iovecs["length"][:message_count, 1] = lengths
         accepted_count: int = self._library.sendmmsg(
-            self._descriptor, self._messages_address, call_count, socket.MSG_DONTWAIT
+            self._descriptor, self._messages_address, message_count, socket.MSG_DONTWAIT
         )
         return max(accepted_count, 0)
 
@@ -187,12 +187,12 @@ class _LoadRun:
     """A load in progress."""
 
     def __init__(
-        self, client: socket.socket, outbox: Outbox, due_times_ns: Nanoseconds, first_request: int
+        self, client: socket.socket, outbox: Outbox, due_times_ns: Nanoseconds, first_request_number: int
     ) -> None:
         self.socket = client
         self.outbox = outbox
         self.due_ns = due_times_ns
-        self.first_request = first_request
+        self.first_request = first_request_number
         self.inbox = Inbox(client, DATAGRAMS_PER_CALL)
         self.headers = np.ndarray(
             (DATAGRAMS_PER_CALL,), HEADER_DTYPE, self.inbox.slot_bytes, strides=(SLOT_BYTES,)
@@ -207,8 +207,8 @@ class _LoadRun:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
         fragments_per_request = self.outbox.fragments_per_request
         datagram_count, sent_count = len(self.due_ns) * fragments_per_request, 0
-        due_times_ns = np.repeat(self.due_ns, fragments_per_request).tolist()
-        end_ns = (due_times_ns[-1] if due_times_ns else 0) + GRACE_NS
+        datagram_due_times_ns = np.repeat(self.due_ns, fragments_per_request).tolist()
+        end_ns = (datagram_due_times_ns[-1] if datagram_due_times_ns else 0) + GRACE_NS
         start_ns = clock_ns()
         while True:
             elapsed_ns = clock_ns() - start_ns
@@ -216,7 +216,7 @@ class _LoadRun:
             while (
                 ready_count < datagram_count
                 and ready_count - sent_count < DATAGRAMS_PER_CALL
-                and due_times_ns[ready_count] <= elapsed_ns
+                and datagram_due_times_ns[ready_count] <= elapsed_ns
             ):
                 ready_count += 1
             if ready_count > sent_count:
@@ -231,12 +231,17 @@ class _LoadRun:
                     hint="Give the address of a running server",
                 )
             if not received_count:
-                self._wait((due_times_ns[sent_count] if sent_count < datagram_count else end_ns) - elapsed_ns)
+                self._wait(
+                    (datagram_due_times_ns[sent_count] if sent_count < datagram_count else end_ns)
+                    - elapsed_ns
+                )
 
     def _send(self, sent_count: int, count: int, elapsed_ns: int) -> int:
         accepted_count = self.outbox.send(sent_count, count)
-        requests = np.arange(sent_count, sent_count + accepted_count) // self.outbox.fragments_per_request
-        self.lag_ns[requests] = elapsed_ns - self.due_ns[requests]
+        request_indices = (
+            np.arange(sent_count, sent_count + accepted_count) // self.outbox.fragments_per_request
+        )
+        self.lag_ns[request_indices] = elapsed_ns - self.due_ns[request_indices]
         return accepted_count
 
     def _receive(self, start_ns: int) -> int:

@@ -52,7 +52,7 @@ def echo_datagrams(server: socket.socket, stop_descriptor: int) -> None:
     It receives many datagrams at a time, because the echo must be faster than the generator.
     """
     inbox = Inbox(server, 64)
-    buffer_address, senders_address = (
+    buffer_pointer, first_sender_pointer = (
         find_memory_address(inbox.slot_bytes),
         find_memory_address(inbox.sender_addresses),
     )
@@ -60,13 +60,13 @@ def echo_datagrams(server: socket.socket, stop_descriptor: int) -> None:
     while stop_descriptor not in select.select(descriptors, [], [])[0]:
         while count := inbox.receive():
             for slot, length in enumerate(inbox.list_lengths(count)):
-                sender_address = senders_address + slot * ADDRESS_BYTES
+                sender_pointer = first_sender_pointer + slot * ADDRESS_BYTES
                 inbox.library.sendto(
                     inbox.file_descriptor,
-                    buffer_address + slot * SLOT_BYTES,
+                    buffer_pointer + slot * SLOT_BYTES,
                     length,
                     socket.MSG_DONTWAIT,
-                    sender_address,
+                    sender_pointer,
                     ADDRESS_BYTES,
                 )
 

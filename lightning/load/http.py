@@ -65,13 +65,13 @@ def drive_http(
 
 def read_metadata(target: Target, model: str) -> Any:
     """Return the metadata of a model from the server. Raise `LoadError` if the server lacks the model."""
-    status, content = _send_request(target, "GET", f"/v2/models/{model}")
+    status, metadata = _send_request(target, "GET", f"/v2/models/{model}")
     if status != http.client.OK:
         raise LoadError(
             f"{target.url} has no model {model!r} (status {status})",
             hint="Give the name of a model that the server has loaded",
         )
-    return content
+    return metadata
 
 
 def find_only_model(target: Target) -> str:
@@ -249,20 +249,27 @@ def send_on_time(
 
 def _run_load(load_run: _LoadRun, grace_ns: int) -> None:
     due_times_ns = load_run.due_times_ns.tolist()
-    request_count, next_request = len(due_times_ns), 0
+    request_count, next_request_number = len(due_times_ns), 0
     end_ns = (due_times_ns[-1] if due_times_ns else 0) + grace_ns
     poll, idle_connections = load_run.poller.poll, load_run.idle_connections
     while True:
         elapsed_ns = clock_ns() - load_run.start_ns
-        while next_request < request_count and due_times_ns[next_request] <= elapsed_ns and idle_connections:
-            load_run.send(next_request)
-            next_request += 1
+        while (
+            next_request_number < request_count
+            and due_times_ns[next_request_number] <= elapsed_ns
+            and idle_connections
+        ):
+            load_run.send(next_request_number)
+            next_request_number += 1
         if elapsed_ns > end_ns or (
-            next_request == request_count and len(idle_connections) == len(load_run.connection_by_descriptor)
+            next_request_number == request_count
+            and len(idle_connections) == len(load_run.connection_by_descriptor)
         ):
             return
         next_event_ns = (
-            due_times_ns[next_request] if next_request < request_count and idle_connections else end_ns
+            due_times_ns[next_request_number]
+            if next_request_number < request_count and idle_connections
+            else end_ns
         )
         for descriptor, _ in poll(_compute_sleep_s(next_event_ns - elapsed_ns)):
             if descriptor in load_run.connection_by_descriptor:

@@ -48,7 +48,7 @@ def parse_input(metadata: Any) -> ModelInput:
     """
     try:
         (entry,) = metadata["inputs"]
-        name, datatype, axes = (
+        name, datatype, shape = (
             str(entry["name"]),
             str(entry["datatype"]),
             [int(length) for length in entry["shape"]],
@@ -58,12 +58,12 @@ def parse_input(metadata: Any) -> ModelInput:
             f"the model's metadata does not name exactly one input tensor ({metadata!r:.200})",
             hint="Use a model with one input",
         ) from error
-    if datatype not in DTYPE_BY_DATATYPE or any(length < 1 for length in axes[1:]):
+    if datatype not in DTYPE_BY_DATATYPE or any(length < 1 for length in shape[1:]):
         raise LoadError(
-            f"input {name!r} is {datatype} {axes}, for which no data can be generated",
+            f"input {name!r} is {datatype} {shape}, for which no data can be generated",
             hint="Use models with numeric inputs and a fixed shape after the batch axis",
         )
-    return ModelInput(name, datatype, tuple(axes[1:]))
+    return ModelInput(name, datatype, tuple(shape[1:]))
 
 
 def encode_requests(
@@ -75,8 +75,8 @@ def encode_requests(
     requests = []
     for row in rows:
         headers, content = make_body(model_input, row.astype(DTYPE_BY_DATATYPE[model_input.datatype])[None])
-        header = f"{start_lines}{headers}Content-Length: {len(content)}\r\n\r\n"
-        requests.append(header.encode() + content)
+        request_head = f"{start_lines}{headers}Content-Length: {len(content)}\r\n\r\n"
+        requests.append(request_head.encode() + content)
     return requests
 
 
@@ -99,9 +99,11 @@ def _make_binary_body(model_input: ModelInput, tensor: Rows) -> tuple[str, bytes
         "parameters": {"binary_data_size": tensor.nbytes},
     }
     document = {"inputs": [tensor_entry], "parameters": {"binary_data_output": True}}
-    header = json.dumps(document, separators=(",", ":")).encode()
-    headers = f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(header)}\r\n"
-    return headers, header + np.ascontiguousarray(tensor).tobytes()
+    json_document = json.dumps(document, separators=(",", ":")).encode()
+    headers = (
+        f"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: {len(json_document)}\r\n"
+    )
+    return headers, json_document + np.ascontiguousarray(tensor).tobytes()
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,8 @@ def find_message_length(buffer: bytes) -> int | None:
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None
-    if length := _LENGTH.search(buffer, 0, start):
-        end = start + int(length[1])
+    if length_match := _LENGTH.search(buffer, 0, start):
+        end = start + int(length_match[1])
     elif _CHUNKED.search(buffer, 0, start):
         last_chunk = buffer.find(b"0\r\n\r\n", start)
         end = last_chunk + 5 if last_chunk >= 0 else len(buffer) + 1

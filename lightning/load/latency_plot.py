@@ -29,9 +29,9 @@ def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
     empty and say so.
     """
     has_answers = any(outcome.answered for outcome in outcomes)
-    has_rates = has_answers and len(outcomes) > 1
-    figure = make_figure(11.5 if has_rates else 7.2, 5.6)
-    grid = figure.add_gridspec(2, 2 if has_rates else 1, height_ratios=(1, 1.4))
+    has_several_rates = has_answers and len(outcomes) > 1
+    figure = make_figure(11.5 if has_several_rates else 7.2, 5.6)
+    grid = figure.add_gridspec(2, 2 if has_several_rates else 1, height_ratios=(1, 1.4))
     upper_axes, lower_axes = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
         _draw_distribution(upper_axes, lower_axes, outcome, SERIES_COLOURS[number % len(SERIES_COLOURS)])
@@ -47,7 +47,7 @@ def plot_latencies(outcomes: Sequence[Outcome], description: str) -> Plot:
         add_legend(lower_axes, loc="lower left")
     else:
         _mark_unanswered(upper_axes, lower_axes)
-    if has_rates:
+    if has_several_rates:
         _draw_over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
     add_heading(figure, "Latency under open-loop load", description, is_simulated=False)
     return figure
@@ -75,9 +75,9 @@ def _draw_distribution(upper_axes: Any, lower_axes: Any, outcome: Outcome, colou
         return
     histogram = make_log_histogram(values)
     upper_axes.stairs(100 * histogram.counts / len(values), histogram.edges, color=colour, linewidth=1.4)
-    name = f"{outcome.rate:,.0f}/s: p99 {outcome.compute_percentile_us(99):,.0f} µs"
+    label = f"{outcome.rate:,.0f}/s: p99 {outcome.compute_percentile_us(99):,.0f} µs"
     slower_shares = 1 - np.arange(len(values)) / len(values)
-    lower_axes.step(values, slower_shares, where="post", color=colour, linewidth=1.4, label=name)
+    lower_axes.step(values, slower_shares, where="post", color=colour, linewidth=1.4, label=label)
 
 
 def _draw_over_rates(upper_axes: Any, lower_axes: Any, outcomes: Sequence[Outcome]) -> None:

@@ -159,15 +159,15 @@ def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
     """Return an error if no request of any load was answered, else None."""
     if any(outcome.answered for outcome in outcomes):
         return None
-    refusal_counts = Counter[str]()
+    total_refusal_counts = Counter[str]()
     for outcome in outcomes:
-        refusal_counts.update(outcome.refused)
-    reasons = [f"{count:,} were refused with {name}" for name, count in refusal_counts.most_common()]
-    lost_count = sum(outcome.lost for outcome in outcomes)
-    reasons += [f"{lost_count:,} got no answer"] if lost_count else []
+        total_refusal_counts.update(outcome.refused)
+    reasons = [f"{count:,} were refused with {name}" for name, count in total_refusal_counts.most_common()]
+    total_lost_count = sum(outcome.lost for outcome in outcomes)
+    reasons += [f"{total_lost_count:,} got no answer"] if total_lost_count else []
     hint = (
-        HINT_BY_REFUSAL.get(refusal_counts.most_common(1)[0][0])
-        if refusal_counts
+        HINT_BY_REFUSAL.get(total_refusal_counts.most_common(1)[0][0])
+        if total_refusal_counts
         else "Check that a server listens there"
     )
     return LoadError(
@@ -207,8 +207,8 @@ def make_log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
     if not len(values):
         return Histogram(np.array([1.0]), np.zeros(0, dtype=np.int64))
     # Despite rounding errors, 1e-9 puts a power of ten into the bucket that begins with it.
-    buckets = np.floor(np.log10(np.maximum(values, 0.1)) * BUCKETS_PER_DECADE + 1e-9).astype(np.int64)
-    first_bucket = int(buckets.min())
-    counts = np.bincount(buckets - first_bucket)
+    bucket_indices = np.floor(np.log10(np.maximum(values, 0.1)) * BUCKETS_PER_DECADE + 1e-9).astype(np.int64)
+    first_bucket = int(bucket_indices.min())
+    counts = np.bincount(bucket_indices - first_bucket)
     edges = 10.0 ** (np.arange(first_bucket, first_bucket + len(counts) + 1) / BUCKETS_PER_DECADE)
     return Histogram(edges, counts.astype(np.int64))

@@ -27,7 +27,7 @@ def draw_schedule(rate_per_s: float, duration_s: float, seed: int) -> Nanosecond
         )
     rng = np.random.default_rng(seed)
     expected_count = rate_per_s * duration_s
-    due_times_ns = np.cumsum(
+    due_times_s = np.cumsum(
         rng.exponential(1 / rate_per_s, size=int(expected_count + 8 * expected_count**0.5 + 16))
     )
-    return np.asarray(due_times_ns[due_times_ns < duration_s] * 1e9).astype(np.int64)
+    return np.asarray(due_times_s[due_times_s < duration_s] * 1e9).astype(np.int64)

@@ -56,7 +56,7 @@ class Operation:
             if array is not None and kind
         }
         try:
-            return [np.asarray(results) for results in _open_session(self)(feeds)]
+            return [np.asarray(output) for output in _open_session(self)(feeds)]
         except Exception as error:  # the runtimes raise errors of their own, of many classes
             reason = _shorten(str(error))
             raise NetworkError(
@@ -95,8 +95,8 @@ def compute_electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -
             array if shape is None else array[sample].reshape(shape)
             for array, shape in zip(inputs, shapes, strict=True)
         )
-        feeds = [next(arrays) if kind else None for kind in operation.kinds]
-        results[sample] = operation.run(feeds)[attributes["place"]].reshape(attributes["shape"])
+        sample_inputs = [next(arrays) if kind else None for kind in operation.kinds]
+        results[sample] = operation.run(sample_inputs)[attributes["place"]].reshape(attributes["shape"])
     return results
 
 

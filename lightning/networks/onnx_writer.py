@@ -36,8 +36,12 @@ def to_onnx(network: Network) -> Any:
         graph.add_constant(network.constants[name], name)
     input_info = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
     output_info = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
-    proto = helper.make_graph(graph.nodes, network.name, [input_info], [output_info], graph.initialisers)
-    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    graph_proto = helper.make_graph(
+        graph.nodes, network.name, [input_info], [output_info], graph.initialisers
+    )
+    model = helper.make_model(
+        graph_proto, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION
+    )
     helper.set_model_props(model, format_metadata(network.preprocessing))
     return model
 
@@ -54,8 +58,8 @@ class _Graph:
         return name
 
     def add(self, operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        proto = self.onnx.helper.make_node(operation, inputs, [output], name=output, **attributes)
-        self.nodes.append(proto)
+        node_proto = self.onnx.helper.make_node(operation, inputs, [output], name=output, **attributes)
+        self.nodes.append(node_proto)
         return output
 
     def get_rank(self, tensor: str) -> int:

@@ -55,10 +55,10 @@ def extract_patches(
     """
     image_count, channels, height, width = images.shape
     output_height, output_width = compute_output_size((height, width), kernel, strides, pads, dilations)
-    image = pad_image(images, pads)
-    image_stride, channel_stride, row_stride, column_stride = image.strides
+    padded_images = pad_image(images, pads)
+    image_stride, channel_stride, row_stride, column_stride = padded_images.strides
     windows = np.lib.stride_tricks.as_strided(
-        image,
+        padded_images,
         (image_count, output_height, output_width, channels, *kernel),
         (
             image_stride,

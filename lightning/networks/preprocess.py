@@ -122,13 +122,19 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
         names = ", ".join(port.name for port in ports)
         given_names = ", ".join(sorted(arrays)) or "none"
         raise InputError(f"{network.name} takes the inputs {names}, but the data have {given_names}")
-    samples = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
-    if len({len(part) for part in samples}) > 1:
-        lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, samples, strict=True))
+    samples_by_port = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
+    if len({len(port_samples) for port_samples in samples_by_port}) > 1:
+        lengths = ", ".join(
+            f"{port.name} {len(port_samples)}"
+            for port, port_samples in zip(ports, samples_by_port, strict=True)
+        )
         raise InputError(f"inputs of {network.name} have different numbers of samples: {lengths}")
-    if len(samples) == 1:
-        return samples[0].reshape(len(samples[0]), *network.input_shape)
-    return np.concatenate([part.reshape(len(part), -1).astype(np.float32) for part in samples], axis=1)
+    if len(samples_by_port) == 1:
+        return samples_by_port[0].reshape(len(samples_by_port[0]), *network.input_shape)
+    return np.concatenate(
+        [port_samples.reshape(len(port_samples), -1).astype(np.float32) for port_samples in samples_by_port],
+        axis=1,
+    )
 
 
 def _check_samples(network: Network, port: Port, array: Array) -> Array:

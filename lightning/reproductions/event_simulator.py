@@ -85,9 +85,9 @@ def draw_arrivals(request_count: int, rate_gbps: float, seed: int) -> tuple[Arri
     """
     generator = np.random.default_rng(seed)
     time_ns, arrivals = 0.0, []
-    for model in generator.integers(len(MODELS), size=request_count):
-        time_ns += generator.exponential(MODELS[model].request_bytes * 8 / rate_gbps)
-        arrivals.append(Arrival(int(model), time_ns))
+    for model_index in generator.integers(len(MODELS), size=request_count):
+        time_ns += generator.exponential(MODELS[model_index].request_bytes * 8 / rate_gbps)
+        arrivals.append(Arrival(int(model_index), time_ns))
     return tuple(arrivals)
 
 
@@ -201,13 +201,13 @@ def _add_load(
         range_count = _cut_range_compiled(first_cores, free_cycles, range_count, end_core)
     kept_range_count = 0
     for index in range(range_count):
-        value = free_cycles[index]
+        free_cycle = free_cycles[index]
         if first_core <= first_cores[index] < end_core:
-            value = max(value, start_cycle) + cycles
-            last_cycle = max(last_cycle, value)
-        if kept_range_count and free_cycles[kept_range_count - 1] == value:
+            free_cycle = max(free_cycle, start_cycle) + cycles
+            last_cycle = max(last_cycle, free_cycle)
+        if kept_range_count and free_cycles[kept_range_count - 1] == free_cycle:
             continue
-        first_cores[kept_range_count], free_cycles[kept_range_count] = first_cores[index], value
+        first_cores[kept_range_count], free_cycles[kept_range_count] = first_cores[index], free_cycle
         kept_range_count += 1
     return kept_range_count, last_cycle
 

@@ -55,9 +55,9 @@ def _make_chain(layers: Sequence[tuple[int, int]]) -> tuple[Layer, ...]:
 
 
 def _make_convolution_shape(
-    input_channels: int, kernel: int, output_channels: int, size: int
+    input_channels: int, kernel: int, output_channels: int, output_size: int
 ) -> tuple[int, int]:
-    return kernel * kernel, input_channels * output_channels * size * size
+    return kernel * kernel, input_channels * output_channels * output_size * output_size
 
 
 def _make_alexnet() -> tuple[Layer, ...]:
@@ -119,18 +119,22 @@ def _make_transformer(
     for _ in range(block_count):
         head_outputs = []
         for _ in range(head_count):
-            first_layer = len(layers)
+            first_layer_index = len(layers)
             layers += [Layer(width, products_per_head, predecessors)] * 3
             layers.append(
-                Layer(width // head_count, token_count * token_count, (first_layer, first_layer + 1))
+                Layer(
+                    width // head_count, token_count * token_count, (first_layer_index, first_layer_index + 1)
+                )
             )
-            layers.append(Layer(token_count, products_per_head, (first_layer + 2, first_layer + 3)))
-            head_outputs.append(first_layer + 4)
-        first_layer = len(layers)
+            layers.append(
+                Layer(token_count, products_per_head, (first_layer_index + 2, first_layer_index + 3))
+            )
+            head_outputs.append(first_layer_index + 4)
+        first_layer_index = len(layers)
         layers.append(Layer(width, token_count * width, tuple(head_outputs)))
-        layers.append(Layer(width, token_count * 4 * width, (first_layer,)))
-        layers.append(Layer(4 * width, token_count * width, (first_layer + 1,)))
-        predecessors = (first_layer + 2,)
+        layers.append(Layer(width, token_count * 4 * width, (first_layer_index,)))
+        layers.append(Layer(4 * width, token_count * width, (first_layer_index + 1,)))
+        predecessors = (first_layer_index + 2,)
     if vocabulary_size:
         layers.append(Layer(width, token_count * vocabulary_size, predecessors))
     return tuple(layers)
@@ -145,11 +149,11 @@ _EMBEDDING_TABLE_ROWS = (
 
 def _make_dlrm() -> tuple[Layer, ...]:
     embedding_layers = [Layer(rows, 64) for rows in _EMBEDDING_TABLE_ROWS]
-    first_layer = len(embedding_layers)
-    bottom = [Layer(13, 512), Layer(512, 256, (first_layer,)), Layer(256, 64, (first_layer + 1,))]
-    top = [Layer(415, 512, (*range(first_layer), first_layer + 2))]
+    first_layer_index = len(embedding_layers)
+    bottom = [Layer(13, 512), Layer(512, 256, (first_layer_index,)), Layer(256, 64, (first_layer_index + 1,))]
+    top = [Layer(415, 512, (*range(first_layer_index), first_layer_index + 2))]
     top += [
-        Layer(*shape, (first_layer + 3 + index,))
+        Layer(*shape, (first_layer_index + 3 + index,))
         for index, shape in enumerate(((512, 512), (512, 256), (256, 1)))
     ]
     return (*embedding_layers, *bottom, *top)

@@ -21,18 +21,20 @@ _QUANTITY = re.compile(r"serve time of (\S+) over Lightning's at (\S+) Gbit/s, (
 
 def plot_serve_times(rows: Sequence[Row]) -> Plot:
     """Plot the rows of figure 4, with a line for each processor. Dashed lines are the published ratios."""
-    lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    points_by_processor: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in rows:
         if match := _QUANTITY.fullmatch(row.quantity):
-            lines.setdefault(match[1], {}).setdefault(match[3], []).append((float(match[2]), row.ours))
+            points_by_processor.setdefault(match[1], {}).setdefault(match[3], []).append(
+                (float(match[2]), row.ours)
+            )
     figure = make_figure(7.2, 4.4)
     axes = figure.add_subplot()
-    published = [
+    plotted_processors = [
         (name, points_by_statistic)
-        for name, points_by_statistic in lines.items()
+        for name, points_by_statistic in points_by_processor.items()
         if name in PUBLISHED_SERVE_TIME_RATIOS
     ]
-    for (name, by_statistic), colour in zip(published, SERIES_COLOURS, strict=False):
+    for (name, by_statistic), colour in zip(plotted_processors, SERIES_COLOURS, strict=False):
         for (statistic, points), marker in zip(by_statistic.items(), "o^", strict=True):
             label = f"{name}, {statistic}"
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, label=label)

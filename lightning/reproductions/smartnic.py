@@ -82,12 +82,12 @@ def reproduce(scale: ReproductionScale, report: Callable[[str], None]) -> tuple[
             report("cycles of LeNet-300-100 in the RTL of the smartNIC")
             rows += _measure_rtl_cycles()
     report(TITLE_BY_FIGURE[2])
-    traces = _simulate_traces(scale, SPEED_GBPS)
-    rows += [*_compare_serve_times(traces), *_compare_energies(traces)]
+    times_by_trace = _simulate_traces(scale, SPEED_GBPS)
+    rows += [*_compare_serve_times(times_by_trace), *_compare_energies(times_by_trace)]
     for speed_gbps in scale.sweep_gbps:
         report(f"{TITLE_BY_FIGURE[4]}: {speed_gbps:g} Gbit/s")
         rows += _compare_ratios_at_speed(
-            speed_gbps, traces if speed_gbps == SPEED_GBPS else _simulate_traces(scale, speed_gbps)
+            speed_gbps, times_by_trace if speed_gbps == SPEED_GBPS else _simulate_traces(scale, speed_gbps)
         )
     return tuple(rows)
 
@@ -176,24 +176,27 @@ def _simulate_traces(scale: ReproductionScale, speed_gbps: float) -> list[ServeT
     return [{processor.name: simulate(processor, trace) for processor in PROCESSORS} for trace in traces]
 
 
-def _compute_ratios(traces: Sequence[ServeTimes], processor: str) -> list[list[float]]:
+def _compute_ratios(times_by_trace: Sequence[ServeTimes], processor: str) -> list[list[float]]:
     """Return the serve times of a processor over Lightning's, by network, for each trace."""
-    return [[ns / times[LIGHTNING.name][name] for name, ns in times[processor].items()] for times in traces]
+    return [
+        [ns / times[LIGHTNING.name][name] for name, ns in times[processor].items()]
+        for times in times_by_trace
+    ]
 
 
-def _compare_serve_times(traces: Sequence[ServeTimes]) -> Iterator[Row]:
+def _compare_serve_times(times_by_trace: Sequence[ServeTimes]) -> Iterator[Row]:
     """Yield the mean serve times, and their ratios to Lightning's: mean and largest over networks."""
     for processor in PROCESSORS:
         for model in MODELS:
             times = [
                 trace_times[processor.name][model.name]
-                for trace_times in traces
+                for trace_times in times_by_trace
                 if model.name in trace_times[processor.name]
             ]
             if times:
                 yield Row(2, f"serve time of {model.name} on {processor.name}, ms", None, fmean(times) / 1e6)
     for name, published in PUBLISHED_SERVE_TIME_RATIOS.items():
-        ratios = _compute_ratios(traces, name)
+        ratios = _compute_ratios(times_by_trace, name)
         quantity = f"serve time of {name} over Lightning's"
         yield Row(
             2,
@@ -211,10 +214,10 @@ def _compare_serve_times(traces: Sequence[ServeTimes]) -> Iterator[Row]:
         )
 
 
-def _compare_ratios_at_speed(speed_gbps: float, traces: Sequence[ServeTimes]) -> Iterator[Row]:
+def _compare_ratios_at_speed(speed_gbps: float, times_by_trace: Sequence[ServeTimes]) -> Iterator[Row]:
     for processor in PROCESSORS[1:]:
         ratios, quantity = (
-            _compute_ratios(traces, processor.name),
+            _compute_ratios(times_by_trace, processor.name),
             f"serve time of {processor.name} over Lightning's",
         )
         yield Row(
@@ -225,25 +228,29 @@ def _compare_ratios_at_speed(speed_gbps: float, traces: Sequence[ServeTimes]) ->
         )
 
 
-def _compare_energies(traces: Sequence[ServeTimes]) -> Iterator[Row]:
+def _compare_energies(times_by_trace: Sequence[ServeTimes]) -> Iterator[Row]:
     """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
-    cores = {processor.name: processor.core_count for processor in PROCESSORS} | {
+    core_counts = {processor.name: processor.core_count for processor in PROCESSORS} | {
         LIGHTNING.name: ENERGY_CORE_COUNT
     }
     power_per_core_ghz = {
-        processor.name: POWER_W_BY_PROCESSOR[processor.name] / (cores[processor.name] * processor.clock_ghz)
+        processor.name: POWER_W_BY_PROCESSOR[processor.name]
+        / (core_counts[processor.name] * processor.clock_ghz)
         for processor in PROCESSORS
         if processor.name in POWER_W_BY_PROCESSOR
     }
     for name, published in PUBLISHED_ENERGY_RATIOS.items():
-        recalled = " (recalled)" if name != "A100" else ""
-        powers = f"{POWER_W_BY_PROCESSOR[name]:g} W{recalled} and {POWER_W_BY_PROCESSOR[LIGHTNING.name]:g} W"
+        recalled_mark = " (recalled)" if name != "A100" else ""
+        powers_text = (
+            f"{POWER_W_BY_PROCESSOR[name]:g} W{recalled_mark} and {POWER_W_BY_PROCESSOR[LIGHTNING.name]:g} W"
+        )
         yield Row(
             3,
             f"energy of {name} over Lightning's, products alone",
             published,
             power_per_core_ghz[name] / power_per_core_ghz[LIGHTNING.name],
-            f"power over products a second, as the released script computes it; {powers}, {ENERGY_CORE_COUNT} cores",
+            f"power over products a second, as the released script computes it; {powers_text}, {ENERGY_CORE_COUNT}"
+            " cores",
         )
         yield Row(
             3,
@@ -251,6 +258,6 @@ def _compare_energies(traces: Sequence[ServeTimes]) -> Iterator[Row]:
             published,
             POWER_W_BY_PROCESSOR[name]
             / POWER_W_BY_PROCESSOR[LIGHTNING.name]
-            * fmean(map(fmean, _compute_ratios(traces, name))),
-            f"{powers}; serve times of figure 2, with {LIGHTNING.core_count} cores",
+            * fmean(map(fmean, _compute_ratios(times_by_trace, name))),
+            f"{powers_text}; serve times of figure 2, with {LIGHTNING.core_count} cores",
         )

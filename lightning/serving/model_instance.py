@@ -143,12 +143,12 @@ class ModelInstance:
         if image_count <= piece_size:
             with self.lock:
                 return self.executor.run(inputs, keys)
-        pieces, key_array = [], np.asarray(keys)
+        piece_answers, key_array = [], np.asarray(keys)
         for start in range(0, image_count, piece_size):
             with self.lock:
-                piece = slice(start, start + piece_size)
-                pieces.append(self.executor.run(inputs[piece], key_array[piece]))
-        return join_answers(pieces)
+                piece_slice = slice(start, start + piece_size)
+                piece_answers.append(self.executor.run(inputs[piece_slice], key_array[piece_slice]))
+        return join_answers(piece_answers)
 
     def warm(self) -> None:
         """Compile all kernels for contiguous read-only arrays, as requests have them, and time an image."""
@@ -170,9 +170,9 @@ class ModelInstance:
         shape = (image_count, *self.raw_shape)
         pixels = np.full(shape, WARM_UP_VALUE, datatype).tobytes()
         inputs, keys = np.frombuffer(pixels, datatype).reshape(shape), np.zeros(image_count, np.uint64)
-        started = time.perf_counter()
+        start_s = time.perf_counter()
         self.run(inputs, keys)
-        return time.perf_counter() - started
+        return time.perf_counter() - start_s
 
     def close(self) -> None:
         """Close the executor and its thread, which must be idle.
@@ -191,9 +191,11 @@ class ModelInstance:
             self.executor.close()
 
 
-def join_answers(pieces: list[Answers]) -> Answers:
+def join_answers(piece_answers: list[Answers]) -> Answers:
     """Join the answers to the pieces of a batch."""
     counters = Counter[str]()
-    for piece in pieces:
+    for piece in piece_answers:
         counters.update(piece.counters)
-    return Answers(np.concatenate([piece.scores for piece in pieces]), pieces[0].cycles, dict(counters))
+    return Answers(
+        np.concatenate([piece.scores for piece in piece_answers]), piece_answers[0].cycles, dict(counters)
+    )

@@ -134,16 +134,16 @@ def _parse_interface(text: str) -> IPv4Interface:
 
 
 def _parse_mac(text: str) -> str:
-    digits = text.lower().split(":")
-    if len(digits) != 6 or not all(
-        len(octet) == 2 and set(octet) <= set("0123456789abcdef") for octet in digits
+    octets = text.lower().split(":")
+    if len(octets) != 6 or not all(
+        len(octet_text) == 2 and set(octet_text) <= set("0123456789abcdef") for octet_text in octets
     ):
         raise AddressError(f"{text!r} is not a MAC address", hint="Write for example 02:00:00:00:00:02")
-    if int(digits[0], 16) & 1 or set(digits) == {"00"}:
+    if int(octets[0], 16) & 1 or set(octets) == {"00"}:
         raise AddressError(
             f"{text} is a multicast or all-zero MAC address", hint="Write for example 02:00:00:00:00:02"
         )
-    return ":".join(digits)
+    return ":".join(octets)
 
 
 def _parse_number(key: str, text: str) -> int:
@@ -245,11 +245,11 @@ def make_request(settings: Settings, image: bytes) -> bytes:
     return make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
 
 
-def decode_request_answer(request: RequestTrace) -> DecodedAnswer:
+def decode_request_answer(request_trace: RequestTrace) -> DecodedAnswer:
     """Return the answer to a request. Raise `PacketError` for a refusal."""
     from fpga.smartnic.frames import get_payload
 
-    return decode_answer(parse(get_payload(request.answer)).payload)
+    return decode_answer(parse(get_payload(request_trace.answer)).payload)
 
 
 def _make_settings(nic_address: NicAddress, *, noise: bool) -> Settings:

@@ -62,11 +62,11 @@ class Repository:
 
     def __init__(
         self,
-        open_model: Callable[[CompiledModel], Executor],
+        open_executor: Callable[[CompiledModel], Executor],
         directory: str | Path | None = None,
         make_origin: Callable[[CompiledModel], Mapping[str, Any]] = lambda _: {},
     ) -> None:
-        self._open_executor = open_model
+        self._open_executor = open_executor
         self._make_origin = make_origin
         self._directory = None if directory is None else Path(directory)
         self._fields_lock = threading.Lock()  # protects all fields below; never held while a model is loaded

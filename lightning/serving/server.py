@@ -158,11 +158,11 @@ class Server(http_server.Server):
     """A uvicorn server that returns normally after a signal."""
 
     def __init__(
-        self, infer: Infer, report_ready: Callable[[], None], read_packets: ReadPackets | None = None
+        self, infer: Infer, report_ready: Callable[[], None], read_packet_counts: ReadPackets | None = None
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                http_server.HeadAsGet(Service(infer, read_packets)),
+                http_server.HeadAsGet(Service(infer, read_packet_counts)),
                 loop="uvloop",
                 http="httptools",
                 ws="none",

@@ -70,10 +70,10 @@ class Comparison:
             f"{name:22}{100 * row.float32:9.2f}{100 * row.exact:9.2f}{100 * row.noisy:9.2f}"
             for name, row in rows
         ]
-        origin = (
+        conditions = (
             f"{self.noise.place}, sigma {self.noise.sigma:.3g}, {self.epochs} epochs each, seed {self.seed}"
         )
-        return "\n".join([*lines, f"gain {100 * self.gain:+.2f} points ({origin})"])
+        return "\n".join([*lines, f"gain {100 * self.gain:+.2f} points ({conditions})"])
 
 
 def fine_tune(

@@ -61,15 +61,15 @@ def fit(
     global generator is preserved.
     """
     schedule = schedule or Schedule()
-    trained = copy.deepcopy(module).train()
+    trained_module = copy.deepcopy(module).train()
     x = torch.from_numpy(np.array(inputs, np.float32))
     y = torch.from_numpy(np.array(labels))
-    with torch.random.fork_rng(devices=[]), _make_emulation(trained, emulation, seed):
+    with torch.random.fork_rng(devices=[]), _make_emulation(trained_module, emulation, seed):
         torch.manual_seed(seed)
         if schedule.frozen_statistics:
-            _freeze_statistics(trained)
-        _train(trained, x, y, schedule, seed)
-    return trained.eval()
+            _freeze_statistics(trained_module)
+        _train(trained_module, x, y, schedule, seed)
+    return trained_module.eval()
 
 
 def _make_emulation(module: Any, emulation: Emulation | None, seed: int) -> Any:

@@ -157,14 +157,14 @@ class PhotonicForward:
 
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
-        step = self.activation_range.compute_step(activations, is_learning=self.layer.training)
-        row_steps = self._compute_weight_scale()
-        steps = round_to_steps(activations, step)
-        weight_steps = row_steps.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
-        weights = round_to_steps(self.layer.weight, weight_steps)
+        activation_scale = self.activation_range.compute_step(activations, is_learning=self.layer.training)
+        row_scales = self._compute_weight_scale()
+        steps = round_to_steps(activations, activation_scale)
+        weight_scales = row_scales.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
+        weights = round_to_steps(self.layer.weight, weight_scales)
         sums = self._multiply(steps, weights) / 256
         noisy_sums = sums + self._draw_noise(sums.detach(), steps.detach(), weights.detach())
-        results = noisy_sums * (256 * step) * self._align_with_results(row_steps)
+        results = noisy_sums * (256 * activation_scale) * self._align_with_results(row_scales)
         return results if self.layer.bias is None else results + self._align_with_results(self.layer.bias)
 
     def _compute_weight_scale(self) -> Tensor:
@@ -201,15 +201,15 @@ class PhotonicForward:
         """Return the noise of sums x, sign(x) * ||x| + n| - x, in units where the largest sum of an image is 255."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL_VALUE
-        step = largest.reshape(-1, *[1] * (sums.ndim - 1))
-        level = sums.abs() / step
+        unit = largest.reshape(-1, *[1] * (sums.ndim - 1))
+        level = sums.abs() / unit
         deviation = (noise.compute_variance(level) / noise.average).sqrt()
-        noisy = (level + noise.mean + deviation * draws).abs()
-        return sums.sign() * noisy * step - sums
+        noisy_level = (level + noise.mean + deviation * draws).abs()
+        return sums.sign() * noisy_level * unit - sums
 
     def _find_noise_moments(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         noise, pass_count = self.emulation.noise, 2 if self.activation_range.is_signed else 1
-        readouts, net_signs = count_readouts(
+        readouts, net_readouts = count_readouts(
             weights.flatten(1),
             sends_zeros=noise.place_properties.sends_zeros,
             wavelength_count=self.emulation.options.hardware.wavelengths,
@@ -218,7 +218,7 @@ class PhotonicForward:
         mean = (
             torch.zeros(())
             if self.activation_range.is_signed
-            else noise.mean * self._align_with_results(net_signs)
+            else noise.mean * self._align_with_results(net_readouts)
         )
         constant, *light_coefficients = noise.coefficients
         variance = constant * pass_count * self._align_with_results(readouts)
@@ -243,10 +243,10 @@ class ForeignProductCheck(overrides.TorchFunctionMode):  # type: ignore[misc, na
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
         """Call a function of torch. If it computes sums of products, check its arguments first."""
-        options = dict(named or {})
+        keywords = dict(named or {})
         if getattr(function, "__name__", "") in PRODUCT_FUNCTIONS:
-            self._check_layer((*arguments, *options.values()))
-        return function(*arguments, **options)
+            self._check_layer((*arguments, *keywords.values()))
+        return function(*arguments, **keywords)
 
     def _check_layer(self, factors: Sequence[Any]) -> None:
         for factor in factors:
@@ -296,14 +296,14 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
     """
     layers = find_photonic_layers(module)
     generator = torch.Generator().manual_seed(seed)
-    joint_scale = (
+    common_scale = (
         JointScale(tuple(layers.values()), emulation.raw_level)
         if emulation.options.scheme == "published"
         else None
     )
     for index, layer in enumerate(layers.values()):
-        layer_range = joint_scale.find_range(index) if joint_scale else FixedRange(emulation.percentile)
-        layer.forward = PhotonicForward(layer, layer_range, emulation, generator, joint_scale)
+        layer_range = common_scale.find_range(index) if common_scale else FixedRange(emulation.percentile)
+        layer.forward = PhotonicForward(layer, layer_range, emulation, generator, common_scale)
     foreign_parameters = find_foreign_parameters(module, layers)
     try:
         with ForeignProductCheck(foreign_parameters) if foreign_parameters else nullcontext():

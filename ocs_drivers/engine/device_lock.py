@@ -31,8 +31,8 @@ LOCK_DIRECTORY_VARIABLE = "LIGHTBED_LOCK_DIR"
 
 def find_lock_directory() -> Path:
     """Return the directory of lock files, shared by all users of the machine; create it on first use."""
-    configured = os.environ.get(LOCK_DIRECTORY_VARIABLE)
-    directory = Path(configured) if configured else _find_shared_folder() / "ocs_drivers"
+    configured_path = os.environ.get(LOCK_DIRECTORY_VARIABLE)
+    directory = Path(configured_path) if configured_path else _find_shared_folder() / "ocs_drivers"
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o1777)
@@ -41,9 +41,9 @@ def find_lock_directory() -> Path:
 
 def _find_shared_folder() -> Path:
     """Return a directory in which every user may create files, so that root and other users share the locks."""
-    shared = Path("/run/lock")
-    open_to_all = shared.is_dir() and shared.stat().st_mode & stat.S_IWOTH
-    return shared if open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
+    lock_folder = Path("/run/lock")
+    is_open_to_all = lock_folder.is_dir() and lock_folder.stat().st_mode & stat.S_IWOTH
+    return lock_folder if is_open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
 
 
 def make_lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
@@ -54,14 +54,16 @@ def make_lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[s
     >>> make_lock_names("polatis+scpi://127.0.0.1:5025?poll_s=1", "Polatis", "0123")
     ('polatis+scpi://127.0.0.1:5025', 'Polatis 0123 at 127.0.0.1')
     """
-    text = address.partition("?")[0]
+    bare_address = address.partition("?")[0]
     try:
-        parsed = parse_address(text)
+        parsed_address = parse_address(bare_address)
     except AddressError:
-        return (text,)
-    location = os.path.realpath(parsed.path) if parsed.path else _resolve_host(parsed.host)
-    port = "" if parsed.port is None else f":{parsed.port}"
-    location_name = f"{parsed.scheme}://{location}{port}"
+        return (bare_address,)
+    location = (
+        os.path.realpath(parsed_address.path) if parsed_address.path else _resolve_host(parsed_address.host)
+    )
+    port = "" if parsed_address.port is None else f":{parsed_address.port}"
+    location_name = f"{parsed_address.scheme}://{location}{port}"
     return (location_name, f"{vendor} {serial} at {location}") if serial else (location_name,)
 
 
@@ -75,8 +77,8 @@ def _resolve_host(host: str) -> str:
 
 def make_lock_path(lock_name: str) -> Path:
     """Return the lock file of a device address: readable, and distinct for distinct addresses."""
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", lock_name)[:80].strip("-")
-    return find_lock_directory() / f"{readable}-{sha256(lock_name.encode()).hexdigest()[:8]}.lock"
+    readable_name = re.sub(r"[^A-Za-z0-9.]+", "-", lock_name)[:80].strip("-")
+    return find_lock_directory() / f"{readable_name}-{sha256(lock_name.encode()).hexdigest()[:8]}.lock"
 
 
 class _NameLock:

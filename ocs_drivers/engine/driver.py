@@ -278,9 +278,9 @@ class SwitchDriver(ABC):
     def _query_circuits_once(self, query: Callable[[], _T]) -> _T:
         session = self._session
         with session.lock():
-            events = session.event_count
+            event_count = session.event_count
             answer = query()
-            self._counters_at_last_read = events, session.connection_count
+            self._counters_at_last_read = event_count, session.connection_count
         return answer
 
     @contextmanager
@@ -290,21 +290,21 @@ class SwitchDriver(ABC):
         The queries of one read share a connection: after a reconnection reports may be missing, so the caller repeats
         the read.
         """
-        connections = self._session.connection_count
+        connection_count = self._session.connection_count
         yield
-        if self._session.connection_count != connections:
+        if self._session.connection_count != connection_count:
             raise make_connection_lost(self._address, "it was replaced between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
         """Return `pairs` as circuits. Raise `ProtocolDesync` if this switch cannot have these circuits."""
         try:
-            connections = CrossConnects(pairs)
-            planning.check_target(connections, None, self.capabilities)
+            circuits = CrossConnects(pairs)
+            planning.check_target(circuits, None, self.capabilities)
         except (ValueError, OcsError) as error:
             raise ProtocolDesync(
                 f"the device reports impossible circuits for this switch: {error}", received=received
             ) from error
-        return connections
+        return circuits
 
     def _retry(self, query: Callable[[], _T]) -> _T:
         """Return the result of `query`. Repeat it after a broken connection or invalid data, so it must be a read."""
@@ -391,10 +391,10 @@ class SwitchDriver(ABC):
     def _needs_read(self, step: Step) -> bool:
         """Return True if the device must be read before a step: a change was reported, or may have been missed."""
         del step
-        events, connections = self._counters_at_last_read
-        if self._session.connection_count != connections:
+        event_count, connection_count = self._counters_at_last_read
+        if self._session.connection_count != connection_count:
             return True
-        new_events = self.events(events) if self._session.event_count > events else ()
+        new_events = self.events(event_count) if self._session.event_count > event_count else ()
         return any(self._reports_change(event) for event in new_events)
 
     def _reports_change(self, event: Event) -> bool:

@@ -91,17 +91,17 @@ def check_target(
 
 
 def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: str) -> None:
-    channel_count = capabilities.bank_outputs
-    if channel_count is None:
+    outputs_per_bank = capabilities.bank_outputs
+    if outputs_per_bank is None:
         return
     for source, output in target.items():
-        first_output = capabilities.inputs + (source - 1) * channel_count + 1
-        if not first_output <= output < first_output + channel_count:
+        first_output = capabilities.inputs + (source - 1) * outputs_per_bank + 1
+        if not first_output <= output < first_output + outputs_per_bank:
             raise PortError(
                 f"input {source} cannot reach output {output}",
                 device=device,
                 ports=(source, output),
-                hint=f"Its bank has outputs {first_output}..{first_output + channel_count - 1}.",
+                hint=f"Its bank has outputs {first_output}..{first_output + outputs_per_bank - 1}.",
             )
 
 
@@ -219,8 +219,8 @@ def _omit_disconnects(
 
 def _find_moved_pairs(connections: CrossConnects, added_pairs: frozenset[Pair]) -> frozenset[Pair]:
     """Return the pairs that end because their input moves to another output."""
-    sources = {source for source, _ in added_pairs}
-    return frozenset(pair for pair in connections.items() if pair[0] in sources)
+    moved_inputs = {source for source, _ in added_pairs}
+    return frozenset(pair for pair in connections.items() if pair[0] in moved_inputs)
 
 
 def _plan_break_then_make(
@@ -231,15 +231,16 @@ def _plan_break_then_make(
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
     connections_before, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
-    for pairs in _group_commands(removed_pairs, snapshot.tied, is_bulk=capabilities.bulk_add):
-        connections_after = CrossConnects(connections_before.pairs - pairs.pairs)
-        steps.append(Step("remove", pairs, connections_before, connections_after, switch_time_s))
+    for command_circuits in _group_commands(removed_pairs, snapshot.tied, is_bulk=capabilities.bulk_add):
+        connections_after = CrossConnects(connections_before.pairs - command_circuits.pairs)
+        steps.append(Step("remove", command_circuits, connections_before, connections_after, switch_time_s))
         connections_before = connections_after
-    for pairs in _group_commands(added_pairs, frozenset(), is_bulk=capabilities.bulk_add):
+    for command_circuits in _group_commands(added_pairs, frozenset(), is_bulk=capabilities.bulk_add):
         connections_after = CrossConnects(
-            (connections_before.pairs - _find_moved_pairs(connections_before, pairs.pairs)) | pairs.pairs
+            (connections_before.pairs - _find_moved_pairs(connections_before, command_circuits.pairs))
+            | command_circuits.pairs
         )
-        steps.append(Step("add", pairs, connections_before, connections_after, switch_time_s))
+        steps.append(Step("add", command_circuits, connections_before, connections_after, switch_time_s))
         connections_before = connections_after
     return tuple(steps)
 

@@ -172,18 +172,18 @@ class StepExecution:
             )
         return StepEvent.ACCEPTED
 
-    def _make_stop_error(self, refusal: Exception) -> OcsError:
-        if isinstance(refusal, OcsError):
-            return refusal
+    def _make_stop_error(self, guard_error: Exception) -> OcsError:
+        if isinstance(guard_error, OcsError):
+            return guard_error
         stop_error = OcsError(
             (
                 "the caller stopped the step before its next command: "
-                f"{str(refusal) or type(refusal).__name__}"
+                f"{str(guard_error) or type(guard_error).__name__}"
             ),
             device=self._device,
             hint="Read the switch and plan again from its state.",
         )
-        stop_error.__cause__ = refusal
+        stop_error.__cause__ = guard_error
         return stop_error
 
     def _settle(self) -> StepEvent:
@@ -286,15 +286,15 @@ class ProgressLog:
 
     def sleep(self, seconds: float, pending_count: int = 0) -> None:
         """Wait between two queries; log a line whenever one is due."""
-        while (due_s := self._compute_wait_s()) < seconds:
-            self._clock.sleep(due_s)
-            seconds -= due_s
+        while (wait_s := self._compute_wait_s()) < seconds:
+            self._clock.sleep(wait_s)
+            seconds -= wait_s
             self._log(_describe_queue(pending_count))
         self._clock.sleep(seconds)
 
     def _compute_wait_s(self) -> float:
-        due_s = self._logged_s + LOG_INTERVAL_S - self._clock.now()
-        return due_s if due_s > LOG_TIME_TOLERANCE_S else 0.0
+        wait_s = self._logged_s + LOG_INTERVAL_S - self._clock.now()
+        return wait_s if wait_s > LOG_TIME_TOLERANCE_S else 0.0
 
     def _log(self, detail: str) -> None:
         if self._compute_wait_s():

@@ -96,8 +96,8 @@ class Decoder:
                 self._first_error = desync
         if self._first_error is not None:
             raise self._first_error
-        events, self._events = self._events, []
-        return events
+        tokens, self._events = self._events, []
+        return tokens
 
     def _decode_text(self, text: str) -> None:
         """Decode runs of plain text and colours at once, and everything else character by character, for speed."""
@@ -133,8 +133,8 @@ class Decoder:
         elif character == "\x1b":
             self._enter(_Context.ESCAPE)
         else:
-            second_half, self._skip_newline = self._skip_newline and character == "\n", character == "\r"
-            if not second_half:
+            is_crlf_end, self._skip_newline = self._skip_newline and character == "\n", character == "\r"
+            if not is_crlf_end:
                 self._decode_plain_character(character)
 
     def _decode_plain_character(self, character: str) -> None:

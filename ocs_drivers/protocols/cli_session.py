@@ -166,12 +166,12 @@ class CliSession(TransportSession):
     def _read_prompt(self, deadline: Deadline, *, has_sent_user: bool) -> str:
         """Return the next prompt. Keep lines before it as events, except the echo of the user name; continue pages."""
         while True:
-            event = self._read_event(deadline)
-            if isinstance(event, Line):
-                if not (has_sent_user and self._login and event.text == self._login.credentials.user):
-                    self._store_unsolicited_line(event.text)
-            elif not self._request_next_page(event, deadline):
-                return event.text
+            token = self._read_event(deadline)
+            if isinstance(token, Line):
+                if not (has_sent_user and self._login and token.text == self._login.credentials.user):
+                    self._store_unsolicited_line(token.text)
+            elif not self._request_next_page(token, deadline):
+                return token.text
 
     def _make_login_failed(self, credentials: Credentials) -> LoginFailed:
         return LoginFailed(
@@ -199,22 +199,22 @@ class CliSession(TransportSession):
     def _await_echo(self, command: str, deadline: Deadline) -> None:
         """Skip output from before the device received the command, including another prompt."""
         while True:
-            event = self._read_event(deadline)
-            if isinstance(event, Prompt):
-                self._check_logged_in(event)
-            elif _is_echo(event.text, command):
+            token = self._read_event(deadline)
+            if isinstance(token, Prompt):
+                self._check_logged_in(token)
+            elif _is_echo(token.text, command):
                 return
             else:
-                self._store_unsolicited_line(event.text)
+                self._store_unsolicited_line(token.text)
 
     def _read_line(self, deadline: Deadline) -> str | None:
         """Return the next line of a reply; None at its end."""
         while True:
-            event = self._read_event(deadline)
-            if isinstance(event, Line):
-                return event.text
-            self._check_logged_in(event)
-            if not self._request_next_page(event, deadline):
+            token = self._read_event(deadline)
+            if isinstance(token, Line):
+                return token.text
+            self._check_logged_in(token)
+            if not self._request_next_page(token, deadline):
                 return None
 
     def _request_next_page(self, prompt: Prompt, deadline: Deadline) -> bool:
@@ -258,10 +258,10 @@ class CliSession(TransportSession):
         except TransportError:
             self._transport.close()
         while self._pending_events:
-            event = self._pending_events.popleft()
-            if isinstance(event, Line):
-                self._store_unsolicited_line(event.text)
-            elif self._is_login_prompt(event):
+            token = self._pending_events.popleft()
+            if isinstance(token, Line):
+                self._store_unsolicited_line(token.text)
+            elif self._is_login_prompt(token):
                 self._transport.close()
 
     def _store_unsolicited_line(self, line: str) -> None:

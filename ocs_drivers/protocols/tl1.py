@@ -191,8 +191,8 @@ class Decoder:
         except ProtocolDesync as error:
             self._first_error = error
             raise
-        events, self._events = self._events, []
-        return events
+        messages, self._events = self._events, []
+        return messages
 
     def _start_block(self) -> None:
         self._part = _BlockPart.HEADER
@@ -305,8 +305,8 @@ def _is_header(line: str) -> bool:
     return len(parts) >= 3 and _DATE_AND_TIME.fullmatch(" ".join(parts[-2:])) is not None
 
 
-def _make_event(identification: re.Match[str], text: list[str], *, has_more: bool) -> Tl1Event:
-    lines, comments = _split_text(text)
+def _make_event(identification: re.Match[str], text_lines: list[str], *, has_more: bool) -> Tl1Event:
+    lines, comments = _split_text(text_lines)
     if identification.re is _REPORT:
         verb = " ".join(identification["verb"].split())
         return AutonomousMessage(identification["alarm"], identification["tag"], verb, lines, comments)
@@ -317,11 +317,11 @@ def _make_event(identification: re.Match[str], text: list[str], *, has_more: boo
     return Reply(identification["tag"], completion, code, lines, comments, has_more)
 
 
-def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split_text(text_lines: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the text lines without quotes, and the comments without `/*` and `*/`."""
     lines: list[str] = []
     comments: list[str] = []
-    for line in text:
+    for line in text_lines:
         tokens = list(_QUOTED_OR_COMMENT.finditer(line))
         comments += [" ".join(token[2].split()) for token in tokens if token[2] is not None]
         visible_text = _QUOTED_OR_COMMENT.sub(

@@ -270,14 +270,14 @@ class Tl1Session(TransportSession):
 
     def _decode(self, data: bytes) -> None:
         wire.log_received(self._device, data)
-        for event in self._decoder.feed(data):
-            if isinstance(event, tl1.Reply):
-                self._replies.append(event)
-            elif isinstance(event, tl1.AutonomousMessage):
-                self._store_event(event.verb, event.lines)
-            elif event.code in {"NA", "NG", "RL"}:
-                refusal = f"refused with {event.code} before it was read"
-                self._replies.append(tl1.Reply(event.tag, "DENY", event.code, (), (refusal,)))
+        for message in self._decoder.feed(data):
+            if isinstance(message, tl1.Reply):
+                self._replies.append(message)
+            elif isinstance(message, tl1.AutonomousMessage):
+                self._store_event(message.verb, message.lines)
+            elif message.code in {"NA", "NG", "RL"}:
+                refusal = f"refused with {message.code} before it was read"
+                self._replies.append(tl1.Reply(message.tag, "DENY", message.code, (), (refusal,)))
 
 
 def _format_denial(reply: tl1.Reply) -> str:

@@ -100,8 +100,8 @@ class SwitchContract(OnFreePorts):
         assert all(number == info.number for number, info in ports.items())
 
     def test_power_monitors_are_told(self, switch: OpticalSwitch) -> None:
-        monitored = any(info.has_power_monitor for info in switch.ports().values())
-        assert monitored == switch.capabilities.power_monitor
+        has_monitors = any(info.has_power_monitor for info in switch.ports().values())
+        assert has_monitors == switch.capabilities.power_monitor
 
     # -- planning is pure
 
@@ -122,9 +122,9 @@ class SwitchContract(OnFreePorts):
         self, switch: OpticalSwitch, free: FreePorts
     ) -> None:
         kinds = [step.kind for step in switch.plan(free.make_full_pairs(1), free.make_full_pairs())]
-        commands = 1 if switch.capabilities.bulk_add else len(free.make_full_pairs())
-        in_turn = ["remove"] * commands + ["add"] * commands
-        assert kinds == (["replace"] if switch.capabilities.atomic_whole else in_turn)
+        command_count = 1 if switch.capabilities.bulk_add else len(free.make_full_pairs())
+        removals_then_additions = ["remove"] * command_count + ["add"] * command_count
+        assert kinds == (["replace"] if switch.capabilities.atomic_whole else removals_then_additions)
 
     def test_break_before_make_within_the_scope(self, switch: OpticalSwitch, free: FreePorts) -> None:
         current = free.make_pairs(1, 2, 3)

@@ -87,8 +87,8 @@ def compute_digest(content: Mapping[str, Any]) -> str:
     >>> compute_digest({"a": 1}) == compute_digest({"a": 1, "sha256": "anything"})
     True
     """
-    signed_content = {key: value for key, value in content.items() if key != "sha256"}
-    text = json.dumps(signed_content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    hashed_content = {key: value for key, value in content.items() if key != "sha256"}
+    text = json.dumps(hashed_content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()
 
 
@@ -203,12 +203,12 @@ def control(request: pytest.FixtureRequest) -> Iterator[Control]:
     if address is None:
         pytest.skip("a real switch has no faults to set: no --switch-control")
     host, _, port = address.removeprefix("tcp://").rpartition(":")
-    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rw") as lines:
+    with socket.create_connection((host, int(port)), 10) as connection, connection.makefile("rw") as stream:
 
         def ask(verb: str, **fields: Any) -> dict[str, Any]:
-            lines.write(json.dumps({"do": verb, **fields}) + "\n")
-            lines.flush()
-            reply: dict[str, Any] = json.loads(lines.readline())
+            stream.write(json.dumps({"do": verb, **fields}) + "\n")
+            stream.flush()
+            reply: dict[str, Any] = json.loads(stream.readline())
             assert reply["ok"], reply
             return reply
 

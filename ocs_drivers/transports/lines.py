@@ -70,14 +70,14 @@ def make_http_line(address: Address, *, port: int, tls_port: int) -> Transport:
         return make_tcp_line(address, port)
     from ocs_drivers.transports.tls import TlsTransport
 
-    line = TlsTransport(
+    transport = TlsTransport(
         address.host,
         address.port or tls_port,
         device=str(address),
         ca=address.options.get("ca"),
         insecure=_is_option_set(address, "insecure"),
     )
-    return record(line, str(address))
+    return record(transport, str(address))
 
 
 def _is_option_set(address: Address, option: str) -> bool:
@@ -91,7 +91,7 @@ def make_ssh_line(address: Address, default_port: int, credentials: Credentials)
     """Return an interactive shell over SSH (extra `ssh`); the option `key` of the address names a private key file."""
     from ocs_drivers.transports.ssh import SshTransport
 
-    line = SshTransport(
+    transport = SshTransport(
         address.host,
         address.port or default_port,
         device=str(address),
@@ -99,4 +99,4 @@ def make_ssh_line(address: Address, default_port: int, credentials: Credentials)
         key_file=address.options.get("key"),
         known_hosts=address.options.get("known_hosts"),
     )
-    return record(line, str(address))
+    return record(transport, str(address))

@@ -123,9 +123,9 @@ class TelnetTransport:
 
     def has_input(self) -> bool:
         """Return True if `receive` would not wait; answer pending negotiations."""
-        negotiations = Deadline(LONGEST_NEGOTIATION_S)
+        deadline = Deadline(LONGEST_NEGOTIATION_S)
         try:
-            while not self._text and self._transport.has_input() and not negotiations.is_over:
+            while not self._text and self._transport.has_input() and not deadline.is_over:
                 self._process(Deadline(0))
         except ConnectionLost:
             return True  # the next `receive` raises it

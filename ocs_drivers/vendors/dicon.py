@@ -57,13 +57,18 @@ def serial_switch(
     return _make_switch(address, make_serial_line(address, DEFAULT_BAUD), timeout_s)
 
 
-def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
-    banks, channels = read_size(address)
-    commands = COMMANDS
+def _make_switch(address: Address, transport: Transport, timeout_s: float) -> BankSwitch:
+    bank_count, channel_count = read_size(address)
+    command_set = COMMANDS
     if read_flag(address, "open_state", default=False):
-        commands = replace(commands, open_state=OPEN_STATE)
+        command_set = replace(command_set, open_state=OPEN_STATE)
     if not read_flag(address, "identity", default=True):
-        commands = replace(commands, identity="")
+        command_set = replace(command_set, identity="")
     return BankSwitch(
-        str(address), line, commands, bank_count=banks, channel_count=channels, timeout_s=timeout_s
+        str(address),
+        transport,
+        command_set,
+        bank_count=bank_count,
+        channel_count=channel_count,
+        timeout_s=timeout_s,
     )

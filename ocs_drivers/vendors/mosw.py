@@ -36,9 +36,14 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
-    banks, channels = read_size(address.check_options("banks", "channels"))
+    bank_count, channel_count = read_size(address.check_options("banks", "channels"))
     address = address.with_port(SCPI_PORT)
-    line = make_visa_line(address, SCPI_PORT)
+    transport = make_visa_line(address, SCPI_PORT)
     return BankSwitch(
-        str(address), line, COMMANDS, bank_count=banks, channel_count=channels, timeout_s=timeout_s
+        str(address),
+        transport,
+        COMMANDS,
+        bank_count=bank_count,
+        channel_count=channel_count,
+        timeout_s=timeout_s,
     )

@@ -88,12 +88,17 @@ def serial_switch(
     return _make_switch(address, make_serial_line(address, find_preset(address).baud_rate), timeout_s)
 
 
-def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
-    banks, channels = read_size(address)
-    commands = read_commands(address)
-    check_banks_addressable(commands, banks, address)
+def _make_switch(address: Address, transport: Transport, timeout_s: float) -> BankSwitch:
+    bank_count, channel_count = read_size(address)
+    command_set = read_commands(address)
+    check_banks_addressable(command_set, bank_count, address)
     return BankSwitch(
-        str(address), line, commands, bank_count=banks, channel_count=channels, timeout_s=timeout_s
+        str(address),
+        transport,
+        command_set,
+        bank_count=bank_count,
+        channel_count=channel_count,
+        timeout_s=timeout_s,
     )
 
 
@@ -101,9 +106,9 @@ def read_commands(address: Address) -> CommandSet:
     """Return the commands of the address's preset, overridden by its options. Raise `AddressError`."""
     options = address.options
     overrides = {field: options[option] for option, field in _FIELDS_BY_OPTION.items() if option in options}
-    commands = replace(find_preset(address).commands, terminator=_find_line_end(address))
+    command_set = replace(find_preset(address).commands, terminator=_find_line_end(address))
     try:
-        return replace(commands, **overrides)  # type: ignore[arg-type]
+        return replace(command_set, **overrides)  # type: ignore[arg-type]
     except ValueError as error:
         raise AddressError(
             f"cannot use these commands: {error}",

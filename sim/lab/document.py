@@ -146,7 +146,7 @@ def _parse_switch(index: int, entry: Mapping[str, Any]) -> SwitchDocument:
         raise _make_document_error(
             ("switches", index, "kind"), f"there is no simulated switch family {family!r}", hint
         )
-    frontends = {
+    address_by_scheme = {
         scheme: _parse_address(text, *location)
         for scheme, text, location in _find_frontends(entry, ("switches", index))
     }
@@ -155,7 +155,7 @@ def _parse_switch(index: int, entry: Mapping[str, Any]) -> SwitchDocument:
         family=family,
         input_count=entry["inputs"],
         output_count=entry["outputs"],
-        frontends=frontends,
+        frontends=address_by_scheme,
         control_address=_parse_address(entry["control"], "switches", index, "control"),
         switch_time_s=entry.get("switch_time_s", _POLATIS_SWITCH_TIME_S if family == "polatis" else None),
         speed=entry.get("speed", 1.0),
@@ -213,9 +213,9 @@ def _check_unique(entries: Iterable[tuple[DocumentPath, object]], noun: str) -> 
 
 
 def _check_names(document: Document) -> None:
-    hosts = [(("hosts", index, "name"), host.name) for index, host in enumerate(document.hosts)]
-    boards = [(("boards", index, "name"), board.name) for index, board in enumerate(document.boards)]
-    _check_unique([*hosts, *boards], "host")
+    host_names = [(("hosts", index, "name"), host.name) for index, host in enumerate(document.hosts)]
+    board_names = [(("boards", index, "name"), board.name) for index, board in enumerate(document.boards)]
+    _check_unique([*host_names, *board_names], "host")
     _check_unique(
         ((("switches", index, "name"), switch.name) for index, switch in enumerate(document.switches)),
         "switch",
@@ -231,14 +231,14 @@ def _check_names(document: Document) -> None:
         for nic_index, nic in enumerate(host.nic_names):
             _check_not_reserved(("hosts", index, "nics", nic_index, "name"), nic, _RESERVED_NICS)
     for index, board in enumerate(document.boards):
-        ports = [
+        port_names = [
             (("boards", index, "ports", port_index, "name"), port.name)
             for port_index, port in enumerate(board.ports)
         ]
-        _check_unique(ports, "port")
-        for port_location, name in ports:
+        _check_unique(port_names, "port")
+        for port_location, name in port_names:
             _check_not_reserved(port_location, name, ("lo",))
-    for location, name in [*hosts, *boards]:
+    for location, name in [*host_names, *board_names]:
         _check_not_reserved(location, name, _RESERVED_HOSTS)
     for index, switch in enumerate(document.switches):
         _check_not_reserved(("switches", index, "name"), switch.name, ("plant",))
@@ -307,11 +307,11 @@ def _check_addresses(document: Document) -> None:
             for scheme, _, location in _find_frontends(entry, ("switches", index))
         ]
         listener_addresses.append((("switches", index, "control"), switch.control_address))
-    hosts = [
+    host_ips = [
         (("hosts", index, "management"), host.management_address.host)
         for index, host in enumerate(document.hosts)
     ]
-    for location, ip in [*((location, address.host) for location, address in listener_addresses), *hosts]:
+    for location, ip in [*((location, address.host) for location, address in listener_addresses), *host_ips]:
         if ip not in document.subnet:
             raise _make_document_error(
                 location, f"{ip} is outside {document.subnet}", "Use an address of `management`"
@@ -325,4 +325,4 @@ def _check_addresses(document: Document) -> None:
     location_by_ip = {address.host: location for location, address in listener_addresses} | {
         document.root_address: ("management",)
     }
-    _check_unique([*((location, ip) for ip, location in location_by_ip.items()), *hosts], "address")
+    _check_unique([*((location, ip) for ip, location in location_by_ip.items()), *host_ips], "address")

@@ -134,11 +134,11 @@ def remove_debris(lab_ids: Iterable[str] | None = None) -> tuple[str, ...]:
     debris_ids = {lab.id for lab in find_labs() if lab.state == "debris"}
     if lab_ids is not None:
         debris_ids &= set(lab_ids)
-    removed_labs = tuple(lab_id for lab_id in sorted(debris_ids) if _remove_if_free(lab_id))
+    removed_ids = tuple(lab_id for lab_id in sorted(debris_ids) if _remove_if_free(lab_id))
     for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.try_acquire(name)):
             claim.release()
-    return removed_labs
+    return removed_ids
 
 
 def _remove_if_free(lab_id: str) -> bool:

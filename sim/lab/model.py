@@ -100,10 +100,10 @@ class Document:
     @property
     def twin_addresses(self) -> tuple[IPv4Address, ...]:
         """Distinct addresses that the twins need in the management namespace."""
-        listeners = [self.control_address.host]
+        ip_addresses = [self.control_address.host]
         for switch in self.switches:
-            listeners += [address.host for address in (*switch.frontends.values(), switch.control_address)]
-        return tuple(sorted(set(listeners) - {self.root_address}))
+            ip_addresses += [address.host for address in (*switch.frontends.values(), switch.control_address)]
+        return tuple(sorted(set(ip_addresses) - {self.root_address}))
 
 
 class LabError(LightbedError):

@@ -114,8 +114,8 @@ async def start_lab(document: Document, stack: AsyncExitStack) -> RunningLab:
     for spec in specs:
         interface_watch = InterfaceWatch(spec.namespace, spec.name, spec.nics, plant.update_interfaces)
         stack.callback(interface_watch.close)
-    boards = await _light_boards(document, twin_by_label, plant, stack)
-    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root_reason, boards)
+    board_nics = await _light_boards(document, twin_by_label, plant, stack)
+    return RunningLab(document, lab_id, time.monotonic() - start_s, shared_root_reason, board_nics)
 
 
 def _check_kernel_hosts(document: Document) -> dict[str, str]:
@@ -217,7 +217,7 @@ async def _light_boards(
     }
     if has_process_by_label:
         plant.update_interfaces(has_process_by_label)
-    documents = await asyncio.gather(*(twin.await_ready() for twin in twin_by_label.values()))
+    nics = await asyncio.gather(*(twin.await_ready() for twin in twin_by_label.values()))
 
     async def watch(label: str, twin: BoardTwin) -> None:
         await twin.await_end()
@@ -225,7 +225,7 @@ async def _light_boards(
 
     for label, twin in twin_by_label.items():
         stack.callback(asyncio.create_task(watch(label, twin)).cancel)
-    nic_by_label = dict(zip(twin_by_label, documents, strict=True))
+    nic_by_label = dict(zip(twin_by_label, nics, strict=True))
     return {
         board.name: {
             port.name: nic_by_label[label]
@@ -248,15 +248,17 @@ async def _start_hosts(
     keys = make_keys([spec.name for spec in specs], tools)
     mounts = parse_mounts(Path("/proc/self/mountinfo").read_text("utf-8"))
     check_device_nodes()
-    refusal = probe_own_root(mounts, tools)
-    own_root_script = () if refusal else make_root_script(mounts)
+    shared_root_reason = probe_own_root(mounts, tools)
+    own_root_script = () if shared_root_reason else make_root_script(mounts)
 
-    control = document.control_address
+    control_address = document.control_address
 
     async def boot(spec: HostSpec) -> None:
         etc_files = make_etc_files(spec, specs, passwd_text, shell_path)
         ssh_files = make_ssh_files(spec, specs, keys, document.authorized_key)
-        ethtool_script = make_ethtool_script(spec.name, spec.nics, str(control.host), control.port)
+        ethtool_script = make_ethtool_script(
+            spec.name, spec.nics, str(control_address.host), control_address.port
+        )
         script = make_boot_script(
             spec, etc_files, ssh_files, tools, own_root_script, {"ethtool": ethtool_script}
         )
@@ -267,7 +269,7 @@ async def _start_hosts(
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
-    return refusal
+    return shared_root_reason
 
 
 async def _start_devices(
@@ -275,11 +277,11 @@ async def _start_devices(
 ) -> Plant:
     """Start the plant with its control socket, and the switch twins, on the addresses of the document."""
     plant = Plant(document.raw_document, renderers)
-    control = ControlServer(
+    control_server = ControlServer(
         {**make_plant_verbs(plant), **make_transceiver_verb(plant, document.represents_gbps)}
     )
-    await control.serve(_listen(document, namespace, document.control_address))
-    stack.push_async_callback(control.close)
+    await control_server.serve(_listen(document, namespace, document.control_address))
+    stack.push_async_callback(control_server.close)
     for switch in document.switches:
         twin = make_switch_twin(switch, plant)
         addresses = {"control": switch.control_address, **list_addresses(twin, switch)}
@@ -341,14 +343,14 @@ def build_management_network(document: Document, names: LabNames) -> None:
     """Create the bridge with the addresses of the twins, a port for each host, and the link to this machine."""
     netns.set_sysctls(names.management_namespace, _IPV6_OFF)
     netns.run_batch("ip", _make_bridge_commands(document, names), names.management_namespace)
-    root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
+    root_link, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
     lines = [
-        f"link add {root} type veth peer name uplink netns {names.management_namespace}",
-        f"addr add {address} dev {root}",
+        f"link add {root_link} type veth peer name uplink netns {names.management_namespace}",
+        f"addr add {address} dev {root_link}",
     ]
     netns.run_batch("ip", lines)
-    netns.write_sysctl(f"ipv6/conf/{root}/disable_ipv6", 1)
-    netns.run_batch("ip", [f"link set {root} up"])
+    netns.write_sysctl(f"ipv6/conf/{root_link}/disable_ipv6", 1)
+    netns.run_batch("ip", [f"link set {root_link} up"])
     netns.run_batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management_namespace)
 
 

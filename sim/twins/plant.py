@@ -96,7 +96,7 @@ class Plant:
         `output_by_input` has the circuits that pass light, and `attenuators` maps outputs to attenuators.
         """
         self._lit_circuits[switch] = _LitCircuits(
-            {output: source for source, output in output_by_input.items()}, dict(attenuators or {})
+            {output: input_port for input_port, output in output_by_input.items()}, dict(attenuators or {})
         )
         self._render()
 
@@ -194,18 +194,20 @@ class Plant:
 
     def _compute_output_dbm(self, switch: str, output: int) -> float:
         circuits = self._lit_circuits.get(switch, _NO_CIRCUITS)
-        source = circuits.input_by_output.get(output)
-        if source is None:
+        input_port = circuits.input_by_output.get(output)
+        if input_port is None:
             return -math.inf
         insertion_loss_db = self._insertion_loss_db.get(switch, DEFAULT_INSERTION_LOSS_DB)
         attenuator = circuits.attenuators.get(output, _NO_ATTENUATION)
-        return attenuator.compute_output_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
+        return attenuator.compute_output_dbm(self._compute_input_dbm(switch, input_port) - insertion_loss_db)
 
     def _find_light_path(self, receive_fibre: Fibre) -> LightPath | None:
         switch, output = self._fibres.find_switch_port(receive_fibre)
-        source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
-        transmit_fibre = self._fibres.find_fibre_at_port(switch, source) if source is not None else None
-        if source is None or transmit_fibre is None or transmit_fibre.direction != "transmit":
+        input_port = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
+        transmit_fibre = (
+            self._fibres.find_fibre_at_port(switch, input_port) if input_port is not None else None
+        )
+        if input_port is None or transmit_fibre is None or transmit_fibre.direction != "transmit":
             return None
         received_dbm = attenuate_dbm(
             self._compute_output_dbm(switch, output), [self._fibres.compute_loss_db(receive_fibre)], -math.inf
@@ -215,7 +217,7 @@ class Plant:
             transmitter=transmit_fibre.nic,
             receiver=receive_fibre.nic,
             switch=switch,
-            input_port=source,
+            input_port=input_port,
             output_port=output,
             power_dbm=power_dbm,
             loss_db=self.transmit_power_dbm - power_dbm,

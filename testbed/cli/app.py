@@ -37,7 +37,7 @@ def build_app() -> CommandGroup:
         name="testbed",
         help="Patch an optical direct-connect testbed, real or simulated, and measure collectives on it.",
         package="testbed.cli",
-        table={name: line for name, line in COMMANDS.items() if " " not in name},
+        table={name: entry for name, entry in COMMANDS.items() if " " not in name},
         register=_register,
     )
 

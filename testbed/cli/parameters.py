@@ -99,8 +99,8 @@ def add_command(app: typer.Typer, name: str) -> None:
     If the table declares a command with the group's own name, it runs when no command of the group is named.
     """
     command_type = load_command(name)
-    names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
-    if command_type is not None and not names:
+    command_names = [words.removeprefix(f"{name} ") for words in COMMANDS if words.startswith(f"{name} ")]
+    if command_type is not None and not command_names:
         command_class = (
             _CommandWithProgram
             if any(field.option.follows_dashes for field in list_fields(command_type))
@@ -113,7 +113,9 @@ def add_command(app: typer.Typer, name: str) -> None:
             context_settings=_get_context_settings(command_type),
         )(make_callback(name, command_type))
         return
-    command_by_name = {command_name: _load_declaration(f"{name} {command_name}") for command_name in names}
+    command_by_name = {
+        command_name: _load_declaration(f"{name} {command_name}") for command_name in command_names
+    }
     group_fields = {
         field.name: field
         for group_command in command_by_name.values()
@@ -122,7 +124,10 @@ def add_command(app: typer.Typer, name: str) -> None:
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=command_type is None and not group_fields)
     if group_fields:
-        group.info.cls, group.info.epilog = _OptionsAnywhere, command_by_name[names[0]].make_group_epilog()
+        group.info.cls, group.info.epilog = (
+            _OptionsAnywhere,
+            command_by_name[command_names[0]].make_group_epilog(),
+        )
         group.callback()(_make_storing_callback([_make_parameter(field) for field in group_fields.values()]))
     elif command_type is not None:
         group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, command_type)))
@@ -159,7 +164,7 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
     The command runs on the service of `--server`, or in this process. A command with a field `every`, in seconds, is
     repeated until it is interrupted.
     """
-    passed_on_fields = [field.name for field in list_fields(command_type) if field.option.takes_rest]
+    passed_on_names = [field.name for field in list_fields(command_type) if field.option.takes_rest]
     # Typer passes the defaults of these parameters although their `expose_value` is False.
     shared_names = {parameter.name for parameter in _make_shared_parameters(command_type)}
 
@@ -169,7 +174,7 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
             value_by_name = _split_words(command_type, value_by_name)
         if "context" in value_by_name:
             context = value_by_name.pop("context")
-            value_by_name |= (context.obj or {}) | dict.fromkeys(passed_on_fields, context.args)
+            value_by_name |= (context.obj or {}) | dict.fromkeys(passed_on_names, context.args)
         as_json = value_by_name.pop("as_json", False)
         # A command that needs no lab may have its own option `lab_file`, which stays among its options.
         lab_file = (
@@ -179,9 +184,9 @@ def make_callback(command_name: str, command_type: type[Command[Any]]) -> Callba
         runs_dir, as_csv = value_by_name.pop("runs_dir", DEFAULT_RUNS), value_by_name.get("as_csv", False)
         if as_json and as_csv:
             raise typer.BadParameter("give --csv or --json, not both")
-        tuple_fields = {field.name for field in list_fields(command_type) if field.has_many_values}
+        tuple_field_names = {field.name for field in list_fields(command_type) if field.has_many_values}
         options = {
-            name: tuple(value or ()) if name in tuple_fields else value
+            name: tuple(value or ()) if name in tuple_field_names else value
             for name, value in value_by_name.items()
         }
         command = command_type(**options)
@@ -308,12 +313,14 @@ def _make_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.Param
     ]
     if len(fields) < len(list_fields(command_type)):
         yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
-    lab = list(_make_lab_parameter(command_type))
+    lab_parameters = list(_make_lab_parameter(command_type))
     arguments = [_make_parameter(field) for field in fields if field.option.is_argument]
     if command_type.needs == "lab by option":
         yield from _make_word_parameters(command_type)
     else:
-        yield from [*arguments, *lab] if command_type.is_lab_last else [*lab, *arguments]
+        yield from (
+            [*arguments, *lab_parameters] if command_type.is_lab_last else [*lab_parameters, *arguments]
+        )
     yield from (_make_parameter(field) for field in fields if not field.option.is_argument)
     if command_type.has_runs_dir:
         yield _make_keyword_parameter("runs_dir", RUNS_DIR, DEFAULT_RUNS)
@@ -363,19 +370,19 @@ def _make_word_parameters(command_type: type[Command[Any]]) -> Iterator[inspect.
     description = "; ".join(
         ["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in help_texts)]
     )
-    words = typer.Argument(
+    words_argument = typer.Argument(
         metavar=f"[LAB] {metavars}", help=f"{description}.", autocompletion=completion.complete_lab_files
     )
     yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
-    yield _make_keyword_parameter("words", Annotated[list[str], words], inspect.Parameter.empty)
-    lab = typer.Option(
+    yield _make_keyword_parameter("words", Annotated[list[str], words_argument], inspect.Parameter.empty)
+    lab_option = typer.Option(
         "--lab",
         metavar="LAB",
         help="Lab file.",
         envvar="LIGHTBED_LAB",
         autocompletion=completion.complete_lab_files,
     )
-    yield _make_keyword_parameter("lab_file", Annotated[Path, lab], DEFAULT_LAB)
+    yield _make_keyword_parameter("lab_file", Annotated[Path, lab_option], DEFAULT_LAB)
 
 
 def _split_words(command_type: type[Command[Any]], value_by_name: dict[str, Any]) -> dict[str, Any]:
@@ -426,12 +433,12 @@ def _make_parameter(field: Field) -> inspect.Parameter:
     return _make_keyword_parameter(field.name, Annotated[annotation, parameter], default)
 
 
-def _make_parser(text: TextConverter) -> Callable[[str], Any]:
+def _make_parser(converter: TextConverter) -> Callable[[str], Any]:
     """Return the parser of an option. It raises `typer.BadParameter`; typer adds the option's name to the message."""
 
     def parse(value: str) -> Any:
         try:
-            return text.parse(value)
+            return converter.parse(value)
         except UsageError as error:
             raise typer.BadParameter(str(error)) from error
 

@@ -78,12 +78,12 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     lease_options = [f"--lease={lease_id}"] if lease_id else []
     earlier_operation = find_earlier_operation(run, runs_dir) if run.attempts > 1 else None
     if earlier_operation is not None:
-        epochs = [
+        intents = [
             intent for intent in load_intents(runs_dir, run.lab) if intent.operation == earlier_operation.id
         ]
-        if any(intent.state == "verified" for intent in epochs):
+        if any(intent.state == "verified" for intent in intents):
             return _print_verified(earlier_operation, runs_dir)
-        if epochs or any(step.row["intent_at"] for step in earlier_operation.steps):
+        if intents or any(step.row["intent_at"] for step in earlier_operation.steps):
             return _resume_operation(request, earlier_operation, lab_files[run.lab], runs_dir, lease_options)
     try:
         if_match = getattr(request, "if_match", "")

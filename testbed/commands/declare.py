@@ -140,9 +140,9 @@ def input_file_option(sentence: str, /, *names: str, **settings: Any) -> Option:
     return Option(help=sentence, names=names, metavar="FILE", reads=True, **settings)
 
 
-def output_file_option(file: str, sentence: str, /, *names: str, **settings: Any) -> Option:
-    """Return an option that names a file to write. `file` is the file's name among the files of a service's run."""
-    return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | settings))
+def output_file_option(file_name: str, sentence: str, /, *names: str, **settings: Any) -> Option:
+    """Return an option that names a file to write, called `file_name` among the files of a service's run."""
+    return Option(help=sentence, names=names, writes=file_name, **({"metavar": "FILE"} | settings))
 
 
 @dataclass(frozen=True)

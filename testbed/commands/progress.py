@@ -96,9 +96,9 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 
 
 @contextmanager
-def report_progress(report: ProgressCallback | None) -> Iterator[None]:
-    """Report the progress of commands in the block to `report`, or on standard error if `report` is None."""
-    previous_callback = _progress_callback.set(report)
+def report_progress(callback: ProgressCallback | None) -> Iterator[None]:
+    """Report the progress of commands in the block to `callback`, or on standard error if `callback` is None."""
+    previous_callback = _progress_callback.set(callback)
     try:
         yield
     finally:
@@ -108,9 +108,9 @@ def report_progress(report: ProgressCallback | None) -> Iterator[None]:
 @contextmanager
 def narrate() -> Iterator[Narrator]:
     """Provide a narrator: the function of `report_progress`, else a live bar on a terminal, else plain lines."""
-    call = _progress_callback.get()
-    if call is not None:
-        yield CallbackNarrator(call)
+    callback = _progress_callback.get()
+    if callback is not None:
+        yield CallbackNarrator(callback)
         return
     if not sys.stderr.isatty():
         yield PlainNarrator()

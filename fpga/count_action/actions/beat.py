@@ -47,39 +47,41 @@ class Beat(Kind):
             "ends": end_values or (),
         }
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         end_actions = [candidate for candidate in module.actions if candidate.part_of == action.output]
         if action.merges:
             names = [end_action.output.removeprefix(f"{action.output}_") for end_action in end_actions]
             words = ["merge", *([f"with {' and '.join(names)}"] if end_actions else [])]
-            width, signed = count_bits(*texts.graph.compute_merged_interval(action))
+            width, signed = count_bits(*text_writer.graph.compute_merged_interval(action))
         else:
-            words = ["stream", ", ".join(texts.write_ref_ranges(action.refs, ".data"))]
-            sources = [texts.graph.find_source(ref) for ref in action.refs]
+            words = ["stream", ", ".join(text_writer.write_ref_ranges(action.refs, ".data"))]
+            sample_shapes = [text_writer.graph.find_source(ref) for ref in action.refs]
             width, signed = (
-                compute_beat_width(source.width for source in sources),
-                is_beat_signed(source.signed for source in sources),
+                compute_beat_width(source.width for source in sample_shapes),
+                is_beat_signed(source.signed for source in sample_shapes),
             )
         words += [f"width {action.width}"] if action.width != width else []
         words += ["signed" if action.signed else "unsigned"] if action.signed != signed else []
         if not action.merges:
             words += [
-                f"{word} {texts.write_value(end.refs[0])}"
+                f"{word} {text_writer.write_value(end.refs[0])}"
                 for word, end in zip(("last", "keep"), end_actions, strict=False)
             ]
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        sources = samples()
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
+        sample_shapes = get_sample_shapes()
         width, signed = (
-            compute_beat_width(source.width for source in sources),
-            is_beat_signed(source.signed for source in sources),
+            compute_beat_width(source.width for source in sample_shapes),
+            is_beat_signed(source.signed for source in sample_shapes),
         )
-        lanes = sum(source.lanes for source in sources)
+        lanes = sum(source.lanes for source in sample_shapes)
         if action.verb == "merge":
-            intervals = [get_bit_interval(source.width, signed=source.signed) for source in sources]
+            intervals = [get_bit_interval(source.width, signed=source.signed) for source in sample_shapes]
             width, signed = count_bits(min(low for low, _ in intervals), max(high for _, high in intervals))
-            lanes = sources[0].lanes
+            lanes = sample_shapes[0].lanes
         return Shape(
             lanes,
             width if action.width is None else action.width,
@@ -112,23 +114,26 @@ class Beat(Kind):
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         return hardware.write_beat(module, action, hardware.write_samples(action))
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         yield make_beat_check(
-            proof, module, action, concatenate(proof.resize_sample(ref, action.width) for ref in action.refs)
+            expressions,
+            module,
+            action,
+            concatenate(expressions.resize_sample(ref, action.width) for ref in action.refs),
         )
 
 
-def make_beat_check(proof: ProofExpressions, module: Module, action: Action, data: str) -> Check:
+def make_beat_check(expressions: ProofExpressions, module: Module, action: Action, data: str) -> Check:
     """Return the check that a beat is sent with `data` when its count fires."""
     name = f"{module.name}_{action.output}"
     ports = {
         **CLOCK_CONNECTIONS,
-        "fire_i": proof.write_fire(module, action.on),
+        "fire_i": expressions.write_fire(module, action.on),
         "data_i": data,
         "ready_i": f"ready_{name}",
         "valid_o": f"{name}_valid_o",
         "data_o": f"{name}_data_o",
         "stalled_o": f"{name}_valid_o[0] && !ready_{name}",
     }
-    parameters = {"Width": proof.find_beat_width(module, action), "Alone": write_bit(False)}
+    parameters = {"Width": expressions.find_beat_width(module, action), "Alone": write_bit(False)}
     return Check("count_action_beat", module.name, action.output, parameters, ports)

@@ -17,7 +17,7 @@ class ClearCount(Kind):
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"cleared": parts[0], "words": {"wins": parts[1] is not None}}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         owner, name = action.clears or ("", "")
         return f"clear {name}" if owner == module.name else f"clear {owner}.{name}"
 

@@ -52,10 +52,10 @@ class Emit(Kind):
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         *samples, shift, width, sign, name = parts
-        words: dict[str, Any] = {}
+        keyword_values: dict[str, Any] = {}
         if rule == "emit_extreme":
             reduction, *samples, index = samples
-            words = {"reduction": reduction, "with_index": index is not None}
+            keyword_values = {"reduction": reduction, "with_index": index is not None}
         return {
             "verb": "emit",
             "name": name,
@@ -63,25 +63,30 @@ class Emit(Kind):
             "width": width,
             "sign": sign and sign.signed,
             "numbers": {"shift": shift},
-            "words": words,
+            "words": keyword_values,
         }
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
-        sign = " + " if action.reduction == "sum" else ", "
-        words = [f"emit {action.reduction}", sign.join(texts.write_ref_ranges(action.refs, ".data"))]
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
+        separator = " + " if action.reduction == "sum" else ", "
+        words = [
+            f"emit {action.reduction}",
+            separator.join(text_writer.write_ref_ranges(action.refs, ".data")),
+        ]
         words += ["with index"] if action.with_index else []
         words += [f"shift {action.shift}"] if action.shift else []
         words += [f"width {action.width}"] if action.width != EMIT_WIDTH else []
-        if action.signed != is_beat_signed(texts.graph.find_source(ref).signed for ref in action.refs):
+        if action.signed != is_beat_signed(text_writer.graph.find_source(ref).signed for ref in action.refs):
             words.append("signed" if action.signed else "unsigned")
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        sources = samples()
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
+        sample_shapes = get_sample_shapes()
         return Shape(
             2 if action.words.get("with_index") else 1,
             EMIT_WIDTH if action.width is None else action.width,
-            is_beat_signed(source.signed for source in sources) if action.sign is None else action.sign,
+            is_beat_signed(source.signed for source in sample_shapes) if action.sign is None else action.sign,
         )
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -171,13 +176,13 @@ class Emit(Kind):
             )
 
     def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
-        extreme, has_best, index, counted_number = (
+        extreme, has_extreme, index, sample_count = (
             statements.find_register(module, action, register_suffix)
             for register_suffix in _list_register_suffixes(action)
         )
         sample, is_counted = (statements.find_register(module, action, letter) for letter in "zu")
         if not module.count(action.on).accumulates:
-            yield from (f"{name} = 0" for name in (extreme, has_best, index, counted_number))
+            yield from (f"{name} = 0" for name in (extreme, has_extreme, index, sample_count))
         for ref in action.refs:
             move_conditions = [
                 condition
@@ -192,29 +197,31 @@ class Emit(Kind):
             relation = f"{sample} > {extreme}" if action.reduction == "max" else f"{extreme} > {sample}"
             updates = [
                 f"{extreme} = {sample}",
-                f"{index} = {counted_number} & {_make_mask(action)}",
-                f"{has_best} = 1",
+                f"{index} = {sample_count} & {_make_mask(action)}",
+                f"{has_extreme} = 1",
             ]
-            yield write_if(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
-            yield f"{counted_number} = {counted_number} + {is_counted}"
+            yield write_if(f"{is_counted} & (({has_extreme} ^ 1) | ({relation}))", updates)
+            yield f"{sample_count} = {sample_count} + {is_counted}"
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        total = statements.find_register(module, action, "a")
+        accumulator = statements.find_register(module, action, "a")
         accumulates = module.count(action.on).accumulates
         if action.reduction != "sum":
-            samples = [f"({total} >> {action.shift} & {_make_mask(action)})"]
+            samples = [f"({accumulator} >> {action.shift} & {_make_mask(action)})"]
             samples += [statements.find_register(module, action, "k")] if action.with_index else []
             yield from statements.write_beat(module, action, samples)
         else:
             if not accumulates:
-                yield f"{total} = {_make_total(statements, action)}"
-            value = statements.write_number(total, action.width, signed=action.signed)
-            shifted_value = f"{value} >> {action.shift} & {_make_mask(action)}" if action.shift else total
+                yield f"{accumulator} = {_make_total(statements, action)}"
+            value = statements.write_number(accumulator, action.width, signed=action.signed)
+            shifted_value = (
+                f"{value} >> {action.shift} & {_make_mask(action)}" if action.shift else accumulator
+            )
             yield from statements.write_beat(module, action, [shifted_value])
         if accumulates:
             yield from (
-                f"{statements.find_register(module, action, register_suffix)} = 0"
-                for register_suffix in _list_register_suffixes(action)
+                f"{statements.find_register(module, action, letter)} = 0"
+                for letter in _list_register_suffixes(action)
             )
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
@@ -224,7 +231,7 @@ class Emit(Kind):
             "take_i": hardware.write_counted_mask(module, action),
         }
         parameters: dict[str, object] = {"Samples": len(action.refs)}
-        common_connections = {
+        common_parameters = {
             "Width": action.width,
             "Accumulate": hardware.write_bit(module.count(action.on).accumulates),
             "Shift": action.shift,
@@ -235,7 +242,7 @@ class Emit(Kind):
             parameters |= {
                 "SampleWidth": width,
                 "SampleSigned": hardware.write_bit(signed),
-                **common_connections,
+                **common_parameters,
             }
             ports |= {"samples_i": hardware.write_samples(action, width), "sum_o": f"{name}_sum"}
             yield hardware.declare_wire(f"{name}_sum", action.width)
@@ -243,7 +250,7 @@ class Emit(Kind):
             yield from hardware.write_beat(module, action, f"{name}_sum")
             return
         parameters |= {
-            **common_connections,
+            **common_parameters,
             "Minimum": hardware.write_bit(action.reduction == "min"),
             "WithIndex": hardware.write_bit(action.with_index),
         }
@@ -252,15 +259,18 @@ class Emit(Kind):
         yield from hardware.write_block("count_action_extreme", f"u_{name}_extreme", parameters, ports)
         yield from hardware.write_beat(module, action, f"{name}_extreme")
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of the sum or extreme sample, and the check of the beat.
 
         The value of a level count is checked only when it fires: no beat moves in any other cycle.
         """
         count = module.count(action.on)
-        fire = proof.write_fire(module, count.name)
-        name, wire = f"{module.name}_{action.output}", "sum" if action.reduction == "sum" else "extreme"
-        bit_count = action.width if wire == "sum" else proof.find_beat_width(module, action)
+        fire = expressions.write_fire(module, count.name)
+        name, block_suffix = (
+            f"{module.name}_{action.output}",
+            "sum" if action.reduction == "sum" else "extreme",
+        )
+        bit_count = action.width if block_suffix == "sum" else expressions.find_beat_width(module, action)
         parameters = {
             "Samples": len(action.refs),
             "Width": action.width,
@@ -270,19 +280,19 @@ class Emit(Kind):
         }
         ports: dict[str, object] = {
             **CLOCK_CONNECTIONS,
-            "clear_i": f"{fire} || {proof.write_clear(module, count)}",
+            "clear_i": f"{fire} || {expressions.write_clear(module, count)}",
             "take_i": concatenate(
-                f"({proof.write_counted_condition(module, count, ref)})" for ref in action.refs
+                f"({expressions.write_counted_condition(module, count, ref)})" for ref in action.refs
             ),
-            "samples_i": concatenate(proof.resize_sample(ref, action.width) for ref in action.refs),
+            "samples_i": concatenate(expressions.resize_sample(ref, action.width) for ref in action.refs),
             "check_i": TRUE if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
         declarations = [
             f"logic [{bit_count - 1}:0] expected_{name};",
-            declare_hidden_wire(f"{name}_{wire}", bit_count),
+            declare_hidden_wire(f"{name}_{block_suffix}", bit_count),
         ]
-        if wire == "sum":
+        if block_suffix == "sum":
             parameters |= {"SampleWidth": action.width}
             ports |= {"sum_o": f"\\dut.{name}_sum ", "terms_i": f"\\dut.u_{name}_sum.terms "}
             declarations.append(declare_hidden_wire(f"u_{name}_sum.terms", len(action.refs) * action.width))
@@ -300,13 +310,13 @@ class Emit(Kind):
                 "counted_i": ("counted_q", action.width),
             }
         for port, (register, width) in registers.items():
-            path = f"u_{name}_{wire}.{register}"
+            path = f"u_{name}_{block_suffix}.{register}"
             ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
             declarations += [declare_hidden_wire(path, width)] if count.accumulates else []
         yield Check(
-            f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(declarations)
+            f"count_action_{block_suffix}", module.name, action.output, parameters, ports, tuple(declarations)
         )
-        yield make_beat_check(proof, module, action, f"expected_{name}")
+        yield make_beat_check(expressions, module, action, f"expected_{name}")
 
 
 def _list_register_suffixes(action: Action) -> str:
@@ -325,7 +335,7 @@ def _make_total(statements: Statements, action: Action, initial_sum: str = "") -
             statements.write_sample(ref)
         )
     parts = [initial_sum] if initial_sum else []
-    for moves, samples in samples_by_condition.items():
-        total = " + ".join(samples)
-        parts.append(total if moves == "1" else f"(({total}) & -({moves}))")
+    for move_condition, samples in samples_by_condition.items():
+        partial_sum = " + ".join(samples)
+        parts.append(partial_sum if move_condition == "1" else f"(({partial_sum}) & -({move_condition}))")
     return f"({' + '.join(parts)}) & {_make_mask(action)}"

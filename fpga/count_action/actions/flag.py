@@ -24,7 +24,7 @@ class Pulse(Kind):
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"name": parts[0]}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         return f"pulse {action.output}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -45,10 +45,10 @@ class Pulse(Kind):
         }
         return hardware.write_block("count_action_flag", f"u_{name}_flag", {}, ports)
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         ports = {
             **CLOCK_CONNECTIONS,
-            "set_i": proof.write_any_fire(module, [action]),
+            "set_i": expressions.write_any_fire(module, [action]),
             "clear_i": TRUE,
             "flag_o": f"{module.name}_{action.output}_o",
         }
@@ -97,14 +97,14 @@ class Flag(Kind):
         )
         return hardware.write_block("count_action_flag", f"u_{name}_flag", parameters, ports)
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         drivers = [candidate for candidate in module.actions if candidate.output == action.output]
         clear_actions = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
         set_actions = [driver for driver in drivers if driver.kind is not ActionKind.CLEAR_FLAG]
         ports = {
             **CLOCK_CONNECTIONS,
-            "set_i": proof.write_any_fire(module, set_actions),
-            "clear_i": proof.write_any_fire(module, clear_actions),
+            "set_i": expressions.write_any_fire(module, set_actions),
+            "clear_i": expressions.write_any_fire(module, clear_actions),
             "flag_o": f"{module.name}_{action.output}_o",
         }
         clear_wins = any(clear_action.wins for clear_action in clear_actions)
@@ -123,7 +123,7 @@ class SetFlag(Flag):
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         return {"name": parts[0], "words": {"wins": parts[1] is not None}}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         return f"set {action.output}{' wins' if action.wins else ''}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -177,7 +177,7 @@ class ClearFlag(Flag):
     kind = ActionKind.CLEAR_FLAG
     can_set_output = False
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         return f"clear {action.output}{' wins' if action.wins else ''}"
 
     def describe(self, action: Action, name: str) -> str:

@@ -72,13 +72,13 @@ class TextWriter(Protocol):
 class Edge(Protocol):
     """The cycle before a clock edge, in the reference simulator."""
 
-    def fires(self, module: Module, count: str) -> bool:
+    def fires(self, module: Module, count_name: str) -> bool:
         """Return whether a count fires (R1)."""
 
-    def restarts(self, module: Module, count: str) -> bool:
+    def restarts(self, module: Module, count_name: str) -> bool:
         """Return whether a count discards its value: it fires, is cleared, or is a level count."""
 
-    def is_counting(self, module: Module, count: str) -> bool:
+    def is_counting(self, module: Module, count_name: str) -> bool:
         """Return whether a count is enabled and its module is not stalled."""
 
     def are_beats_moving(self, ref: Ref) -> bool:
@@ -195,12 +195,17 @@ class Kind:
         """
         raise NotImplementedError
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         """Return the verb with its operands, in the syntax that `parse` reads."""
         raise NotImplementedError
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        """Return the output's shape. Call `samples` only if needed: it raises `SourceError` if streams form a cycle."""
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
+        """Return the output's shape.
+
+        Call `get_sample_shapes` only if needed: it raises `SourceError` if streams form a cycle.
+        """
         return Shape(1, 1, signed=False)
 
     # Checks
@@ -263,6 +268,6 @@ class Kind:
         """Yield the SystemVerilog that drives an output; `action` is the first of its drivers."""
         raise NotImplementedError
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield the checks of an output; `action` is the first of its drivers."""
         raise NotImplementedError

@@ -56,9 +56,11 @@ def compute_address_width(word_count: int) -> int:
     return max(1, (word_count - 1).bit_length())
 
 
-def make_load_inputs(module: str, memory: str, word_count: int, width: int) -> tuple[Signal, Signal, Signal]:
+def make_load_inputs(
+    module_name: str, memory_name: str, word_count: int, width: int
+) -> tuple[Signal, Signal, Signal]:
     """Return the external inputs through which a driver loads a memory: load, address and word."""
-    name, part_of = f"{module}_{memory}", f"{module}.{memory}"
+    name, part_of = f"{module_name}_{memory_name}", f"{module_name}.{memory_name}"
     address = Signal(
         f"{name}_address", SignalKind.NUMBER, width=compute_address_width(word_count), part_of=part_of
     )
@@ -69,11 +71,13 @@ def make_load_inputs(module: str, memory: str, word_count: int, width: int) -> t
     )
 
 
-def make_memory(module: str, memory: str, word_count: int, width: int) -> tuple[Action, tuple[Signal, ...]]:
+def make_memory(
+    module_name: str, memory_name: str, word_count: int, width: int
+) -> tuple[Action, tuple[Signal, ...]]:
     """Return the declaration of a memory, and the external inputs that it needs."""
-    inputs = make_load_inputs(module, memory, word_count, width)
+    inputs = make_load_inputs(module_name, memory_name, word_count, width)
     refs = tuple(Ref(signal.name) for signal in inputs)
-    return Action(ActionKind.MEMORY, "", memory, refs, width, words=word_count), inputs
+    return Action(ActionKind.MEMORY, "", memory_name, refs, width, words=word_count), inputs
 
 
 def list_memories(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
@@ -83,13 +87,13 @@ def list_memories(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
     )
 
 
-def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
+def find_memory(datapath: Datapath, module_name: str, memory_name: str) -> Action:
     """Return the declaration of a memory. Raise KeyError if there is none."""
     for owner, action in list_memories(datapath):
-        if (owner.name, action.output) == (module, memory):
+        if (owner.name, action.output) == (module_name, memory_name):
             return action
     memory_names = ", ".join(f"{owner.name}.{action.output}" for owner, action in list_memories(datapath))
-    raise KeyError(f"no memory {module}.{memory}; there are: {memory_names or 'none'}")
+    raise KeyError(f"no memory {module_name}.{memory_name}; there are: {memory_names or 'none'}")
 
 
 def list_stores(module: Module, memory: Action) -> list[Action]:
@@ -118,13 +122,15 @@ class Memory(Kind):
     register = "the word at the address that the driver has written"
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
-        name, words, width = parts
-        return {"name": name, "width": width, "numbers": {"words": words}}
+        name, word_count, width = parts
+        return {"name": name, "width": width, "numbers": {"words": word_count}}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         return f"memory {action.output}: {action.words} of {action.width} bits"
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
         return Shape(1, action.width or 1, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -153,8 +159,8 @@ class Memory(Kind):
                 hint = f"Write `read {memory.output}[ADDRESS] as NAME`, or remove it."
                 yield make_diagnostic(memory.location, message, hint)
             for read in reads[1:]:
-                first_read = f"; the first is at {reads[0].location}" if reads[0].location else ""
-                message = f"memory {name} has two reads, and one word can be read per cycle{first_read}"
+                first_read_text = f"; the first is at {reads[0].location}" if reads[0].location else ""
+                message = f"memory {name} has two reads, and one word can be read per cycle{first_read_text}"
                 choice_text = f"read {memory.output}[a if first else b] as NAME"
                 hint = f"Select the address in one read, `{choice_text}`, or declare a second memory."
                 yield make_diagnostic(read.location, message, hint)
@@ -172,7 +178,7 @@ class Memory(Kind):
         return {}
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
-        words: Mapping[int, int] = edge.read_action_state(module, action.output)
+        words_by_address: Mapping[int, int] = edge.read_action_state(module, action.output)
         load, address, word = action.refs
         if edge.read_sample(load):
             word_address, value = edge.read_sample(address), edge.read_sample(word)
@@ -186,11 +192,11 @@ class Memory(Kind):
                 None,
             )
             if store is None:
-                return words
+                return words_by_address
             word_address, value = edge.read_sample(store.refs[1]), edge.read_sample(store.refs[0])
         if not 0 <= word_address < action.words:
-            return words
-        return {**words, word_address: value & (1 << action.width) - 1}
+            return words_by_address
+        return {**words_by_address, word_address: value & (1 << action.width) - 1}
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         load, address, _ = action.refs
@@ -198,8 +204,8 @@ class Memory(Kind):
             edge.fires(module, store.on) for store in list_stores(module, action)
         ):
             return None
-        words: Mapping[int, int] = edge.read_action_state(module, action.output)
-        return words.get(edge.read_sample(address), 0)
+        words_by_address: Mapping[int, int] = edge.read_action_state(module, action.output)
+        return words_by_address.get(edge.read_sample(address), 0)
 
     def count_array_words(self, action: Action) -> int:
         return action.words
@@ -245,28 +251,30 @@ class Memory(Kind):
             list_stores(module, action),
             find_read(module, action),
         )
-        bits = compute_address_width(action.words)
+        address_width = compute_address_width(action.words)
         load, address, word = action.refs
-        is_inside, word_address, value = hardware.write_bit(0), f"{bits}'d0", f"{action.width}'d0"
+        is_inside, word_address, value = hardware.write_bit(0), f"{address_width}'d0", f"{action.width}'d0"
         for store in reversed(stores):
-            choice = (
+            store_inputs = (
                 hardware.write_range_check(store.refs[1], action.words),
-                hardware.resize_sample(store.refs[1], bits),
+                hardware.resize_sample(store.refs[1], address_width),
                 hardware.resize_sample(store.refs[0], action.width),
             )
             if store is stores[-1]:
-                is_inside, word_address, value = choice
+                is_inside, word_address, value = store_inputs
             else:
                 fire = hardware.write_fire(module, store)
                 is_inside, word_address, value = (
                     f"{fire} ? {chosen} : {alternative}"
-                    for chosen, alternative in zip(choice, (is_inside, word_address, value), strict=True)
+                    for chosen, alternative in zip(
+                        store_inputs, (is_inside, word_address, value), strict=True
+                    )
                 )
-        number = f"{name}_unused"
+        number_wire = f"{name}_unused"
         if read is None:
-            yield hardware.declare_wire(number, action.width)
+            yield hardware.declare_wire(number_wire, action.width)
         else:
-            number = f"{module.name}_{read.output}_o"
+            number_wire = f"{module.name}_{read.output}_o"
         ports = {
             "store_i": hardware.write_any_fire(module, stores),
             "store_inside_i": is_inside,
@@ -274,76 +282,88 @@ class Memory(Kind):
             "store_word_i": value,
             "load_i": hardware.resize_sample(load, 1),
             "load_inside_i": hardware.write_range_check(address, action.words),
-            "load_address_i": hardware.resize_sample(address, bits),
+            "load_address_i": hardware.resize_sample(address, address_width),
             "load_word_i": hardware.resize_sample(word, action.width),
             "loaded_o": f"{name}_o",
             "read_i": hardware.write_bit(0) if read is None else hardware.write_fire(module, read),
             "read_inside_i": hardware.write_bit(0)
             if read is None
             else hardware.write_range_check(read.refs[0], action.words),
-            "read_address_i": f"{bits}'d0" if read is None else hardware.resize_sample(read.refs[0], bits),
-            "number_o": number,
+            "read_address_i": f"{address_width}'d0"
+            if read is None
+            else hardware.resize_sample(read.refs[0], address_width),
+            "number_o": number_wire,
         }
-        parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
+        parameters = {"Words": action.words, "Width": action.width, "AddressWidth": address_width}
         yield from hardware.write_block("count_action_memory", f"u_{name}_memory", parameters, ports)
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of a memory. It watches one word, whose address the prover chooses."""
-        name, bits = f"{module.name}_{action.output}", (action.words - 1).bit_length()
-        users = [candidate for candidate in module.actions if candidate.memory == action.output]
-        writes = [user for user in users if user.kind is ActionKind.STORE_WORD]
-        reads = [user for user in users if user.kind is ActionKind.READ]
+        name, address_width = f"{module.name}_{action.output}", (action.words - 1).bit_length()
+        memory_actions = [candidate for candidate in module.actions if candidate.memory == action.output]
+        writes = [user for user in memory_actions if user.kind is ActionKind.STORE_WORD]
+        reads = [user for user in memory_actions if user.kind is ActionKind.READ]
 
         def split_address(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
-            exact_bits = proof.resize_sample(ref, _EXACT_BITS)
+            exact_address = expressions.resize_sample(ref, _EXACT_BITS)
             # The comparison is unsigned, so a negative address is too large.
-            return f"({exact_bits} < {_EXACT_BITS}'d{action.words})", proof.resize_sample(ref, bits)
+            return f"({exact_address} < {_EXACT_BITS}'d{action.words})", expressions.resize_sample(
+                ref, address_width
+            )
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
-            fires = (proof.write_fire(module, write.on) for write in writes)
+            fires = (expressions.write_fire(module, write.on) for write in writes)
             return (
                 "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
             )
 
         store_addresses = [split_address(write.refs[1]) for write in writes]
         read_ports = [
-            (proof.write_fire(module, read_action.on), *split_address(read_action.refs[0]))
+            (expressions.write_fire(module, read_action.on), *split_address(read_action.refs[0]))
             for read_action in reads
         ]
-        numbers = [f"{module.name}_{read.output}_o" for read in reads]
+        number_wires = [f"{module.name}_{read.output}_o" for read in reads]
         load_inside, load_address = split_address(action.refs[1])
-        read_fire, read_inside, read_address = read_ports[0] if read_ports else (FALSE, FALSE, f"{bits}'d0")
+        read_fire, read_inside, read_address = (
+            read_ports[0] if read_ports else (FALSE, FALSE, f"{address_width}'d0")
+        )
         hidden_names = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
             **CLOCK_CONNECTIONS,
-            "store_i": proof.write_any_fire(module, writes),
+            "store_i": expressions.write_any_fire(module, writes),
             "store_inside_i": select((inside for inside, _ in store_addresses), FALSE),
-            "store_address_i": select((address for _, address in store_addresses), f"{bits}'d0"),
+            "store_address_i": select((address for _, address in store_addresses), f"{address_width}'d0"),
             "store_word_i": select(
-                (proof.resize_sample(write.refs[0], action.width) for write in writes), f"{action.width}'d0"
+                (expressions.resize_sample(write.refs[0], action.width) for write in writes),
+                f"{action.width}'d0",
             ),
-            "load_i": proof.resize_sample(action.refs[0], 1),
+            "load_i": expressions.resize_sample(action.refs[0], 1),
             "load_inside_i": load_inside,
             "load_address_i": load_address,
-            "load_word_i": proof.resize_sample(action.refs[2], action.width),
+            "load_word_i": expressions.resize_sample(action.refs[2], action.width),
             "loaded_o": f"{name}_o",
             "read_i": read_fire,
             "read_inside_i": read_inside,
             "read_address_i": read_address,
-            "number_o": numbers[0] if numbers else f"\\dut.{name}_unused ",
+            "number_o": number_wires[0] if number_wires else f"\\dut.{name}_unused ",
             "watch_i": f"\\dut.{hidden_names[0]} ",
             "watched_i": f"\\dut.{hidden_names[1]} ",
         }
-        parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
+        parameters = {"Words": action.words, "Width": action.width, "AddressWidth": address_width}
         declarations = (
-            declare_hidden_wire(hidden_names[0], bits),
+            declare_hidden_wire(hidden_names[0], address_width),
             declare_hidden_wire(hidden_names[1], action.width),
         )
-        unread = () if numbers else (declare_hidden_wire(f"{name}_unused", action.width),)
+        unread_declarations = () if number_wires else (declare_hidden_wire(f"{name}_unused", action.width),)
         yield Check(
-            "count_action_memory", module.name, action.output, parameters, ports, (*declarations, *unread)
+            "count_action_memory",
+            module.name,
+            action.output,
+            parameters,
+            ports,
+            (*declarations, *unread_declarations),
         )
 
 
@@ -378,11 +398,11 @@ class StoreWord(_WordAccess):
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         value, memory, address, ranked = parts
-        words = {"memory": str(memory), "ranked": ranked is not None}
-        return {"samples": (value, address), "words": words}
+        keyword_values = {"memory": str(memory), "ranked": ranked is not None}
+        return {"samples": (value, address), "words": keyword_values}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
-        value, address = (texts.write_sample(ref) for ref in action.refs)
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
+        value, address = (text_writer.write_sample(ref) for ref in action.refs)
         return f"store {value} in {action.memory}[{address}]{' by priority' if action.ranked else ''}"
 
     def describe(self, action: Action, name: str) -> str:
@@ -402,10 +422,12 @@ class Read(_WordAccess):
         memory, address, name = parts
         return {"name": name, "samples": (address,), "words": {"memory": str(memory)}}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
-        return f"read {action.memory}[{texts.write_sample(action.refs[0])}] as {action.output}"
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
+        return f"read {action.memory}[{text_writer.write_sample(action.refs[0])}] as {action.output}"
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
         return Shape(1, action.width or 1, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
@@ -422,8 +444,8 @@ class Read(_WordAccess):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        words: Mapping[int, int] = edge.read_action_state(module, action.memory)
-        return words.get(edge.read_sample(action.refs[0]), 0)
+        words_by_address: Mapping[int, int] = edge.read_action_state(module, action.memory)
+        return words_by_address.get(edge.read_sample(action.refs[0]), 0)
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name, memory = statements.find_register(module, action), module.map_outputs()[action.memory]
@@ -434,6 +456,6 @@ class Read(_WordAccess):
         """Yield nothing: the block of the memory drives the number."""
         return iter(())
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         """Yield nothing: the check of the memory covers the number."""
         return iter(())

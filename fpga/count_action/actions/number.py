@@ -35,11 +35,13 @@ class Advance(Kind):
         name, modulo, width = parts
         return {"name": name, "width": width, "numbers": {"modulo": modulo}}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
-        width = "" if action.width == compute_number_width(action.modulo) else f" width {action.width}"
-        return f"advance {action.output} modulo {action.modulo}{width}"
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
+        width_text = "" if action.width == compute_number_width(action.modulo) else f" width {action.width}"
+        return f"advance {action.output} modulo {action.modulo}{width_text}"
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
         width = compute_number_width(action.numbers["modulo"]) if action.width is None else action.width
         return Shape(1, width, signed=False)
 
@@ -76,11 +78,11 @@ class Advance(Kind):
         ports = {"advance_i": hardware.write_fire(module, action), "number_o": f"{name}_o"}
         return hardware.write_block("count_action_advance", f"u_{name}_advance", parameters, ports)
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         parameters = {"Width": action.width, "Last": f"{action.width}'d{action.modulo - 1}"}
         ports = {
             **CLOCK_CONNECTIONS,
-            "advance_i": proof.write_fire(module, action.on),
+            "advance_i": expressions.write_fire(module, action.on),
             "number_o": f"{module.name}_{action.output}_o",
         }
         yield Check("count_action_advance", module.name, action.output, parameters, ports)
@@ -99,19 +101,21 @@ class Store(Kind):
         value, width, name, ranked = parts
         return {"name": name, "samples": (value,), "width": width, "words": {"ranked": ranked is not None}}
 
-    def write(self, texts: TextWriter, module: Module, action: Action) -> str:
+    def write(self, text_writer: TextWriter, module: Module, action: Action) -> str:
         (ref,) = action.refs
         order_text = " by priority" if action.ranked else ""
-        return f"store {texts.write_sample(ref)} width {action.width} as {action.output}{order_text}"
+        return f"store {text_writer.write_sample(ref)} width {action.width} as {action.output}{order_text}"
 
-    def compute_shape(self, action: UnresolvedAction, samples: Callable[[], Sequence[Shape]]) -> Shape:
+    def compute_shape(
+        self, action: UnresolvedAction, get_sample_shapes: Callable[[], Sequence[Shape]]
+    ) -> Shape:
         """Return the shape of the stored number; `keep` of a stream has one bit per lane (R18)."""
         if action.width is not None:
             return Shape(1, action.width, signed=False)
         width = (
-            sum(sample.lanes for sample in samples())
+            sum(sample.lanes for sample in get_sample_shapes())
             if action.part_of
-            else compute_beat_width(sample.width for sample in samples())
+            else compute_beat_width(sample.width for sample in get_sample_shapes())
         )
         return Shape(1, width, signed=False)
 
@@ -129,8 +133,8 @@ class Store(Kind):
         for module in graph.datapath.modules:
             for action in module.list_actions(ActionKind.STORE):
                 if action.part_of and action.output == f"{action.part_of}_last":
-                    source = graph.find_source(action.refs[0])
-                    if source.signed or source.width > 1:
+                    shape = graph.find_source(action.refs[0])
+                    if shape.signed or shape.width > 1:
                         message = f"the `last` of {quote(action.part_of)} has values besides 0 and 1 (R18)"
                         yield make_diagnostic(action.location, message, "Store a condition, such as `!= 0`.")
 
@@ -167,16 +171,16 @@ class Store(Kind):
         }
         return hardware.write_block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
 
-    def prove(self, proof: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
+    def prove(self, expressions: ProofExpressions, module: Module, action: Action) -> Iterator[Check]:
         stores = [store for store in module.actions if store.output == action.output]
-        value = "".join(
-            f"{proof.write_fire(module, store.on)} ? {proof.resize_sample(store.refs[0], action.width)} : "
+        store_choices = "".join(
+            f"{expressions.write_fire(module, store.on)} ? {expressions.resize_sample(store.refs[0], action.width)} : "
             for store in stores
         )
         ports = {
             **CLOCK_CONNECTIONS,
-            "fire_i": proof.write_any_fire(module, stores),
-            "data_i": f"{value}{action.width}'d0",
+            "fire_i": expressions.write_any_fire(module, stores),
+            "data_i": f"{store_choices}{action.width}'d0",
             "number_o": f"{module.name}_{action.output}_o",
         }
         yield Check("count_action_store", module.name, action.output, {"Width": action.width}, ports)
@@ -185,10 +189,11 @@ class Store(Kind):
 def _find_store_conflicts(stores: list[Action]) -> Diagnostics:
     """Yield an error for each store that does not state its priority, or whose width differs from the first (R18)."""
     name, first_store = quote(stores[0].output), stores[0]
-    first_location = f", first at {first_store.location}" if first_store.location else ""
+    first_location_text = f", first at {first_store.location}" if first_store.location else ""
     for store in stores:
         if not store.ranked or store.part_of:
-            message = f"number {name} has {len(stores)} stores{first_location}, and this one does not say which wins"
+            stores_text = f"{len(stores)} stores{first_location_text}"
+            message = f"number {name} has {stores_text}, and this one does not say which wins"
             yield make_diagnostic(
                 store.location,
                 message,

@@ -60,7 +60,7 @@ def concatenate(expressions: Iterable[str]) -> str:
 class ProofExpressions(Protocol):
     """Expressions over the ports of a top, independent of the code that generates the top."""
 
-    def write_fire(self, module: Module, count: str) -> str:
+    def write_fire(self, module: Module, count_name: str) -> str:
         """Return the condition that a count fires."""
 
     def write_any_fire(self, module: Module, actions: Iterable[Action]) -> str:

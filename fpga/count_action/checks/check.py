@@ -52,9 +52,9 @@ from fpga.count_action.verilog.text import KEYWORDS
 
 def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
     """Return the errors of a datapath; if there are none, it can be simulated, built and proven."""
-    problems = tuple(_PartChecker(datapath).find_problems())
-    if problems:
-        return problems
+    part_errors = tuple(_PartChecker(datapath).find_problems())
+    if part_errors:
+        return part_errors
     return (*_find_name_clashes(datapath), *find_broken_rules(Graph(datapath))) or tuple(
         _find_port_clashes(datapath)
     )
@@ -122,11 +122,11 @@ class _PartChecker:
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
             yield make_diagnostic(module.location, f"module {quote(module.name)} counts nothing", hint)
-        counts = [("count", count.name, count.location) for count in module.counts]
-        outputs = [
+        named_counts = [("count", count.name, count.location) for count in module.counts]
+        named_outputs = [
             (KINDS[action.kind].noun, name, action.location) for name, action in module.map_outputs().items()
         ]
-        yield from find_duplicates([*counts, *outputs])
+        yield from find_duplicates([*named_counts, *named_outputs])
         yield from find_duplicates([("target", target.name, target.location) for target in module.targets])
         for target in module.targets:
             yield from _find_target_errors(target)
@@ -192,9 +192,9 @@ class _PartChecker:
             return
         elif self._graph.drivers[ref.module, ref.name][0][1].kind is ActionKind.MEMORY:
             yield make_diagnostic(location, *explain_memory_in_formula(ref.name))
-        source = self._graph.find_source(ref)
-        yield from find_range_error(f"index of {ref.name}", ref.index, 0, source.size - 1, location)
-        yield from find_range_error(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, location)
+        shape = self._graph.find_source(ref)
+        yield from find_range_error(f"index of {ref.name}", ref.index, 0, shape.size - 1, location)
+        yield from find_range_error(f"lane of {ref.name}", ref.lane, 0, max(shape.lanes, 1) - 1, location)
 
     def _find_action_errors(self, module: Module, action: Action) -> Diagnostics:
         names = [count.name for count in module.counts]
@@ -207,8 +207,8 @@ class _PartChecker:
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.location)
             max_width = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
-            noun = f"width of {kind.noun} {quote(action.output)}"
-            yield from find_range_error(noun, action.width, 1, max_width, action.location)
+            description = f"width of {kind.noun} {quote(action.output)}"
+            yield from find_range_error(description, action.width, 1, max_width, action.location)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
             yield from self._find_clear_errors(action)
         yield from kind.find_problems(self.datapath, action)

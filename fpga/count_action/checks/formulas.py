@@ -32,12 +32,12 @@ from fpga.count_action.model import (
 RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 
-def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
-    """Yield the errors of the formulas of a module; `check_ref` yields the errors of a reference to a signal."""
+def find_formula_errors(graph: Graph, module: Module, find_ref_errors: RefCheck) -> Diagnostics:
+    """Yield the errors of the formulas of a module; `find_ref_errors` yields the errors of a reference to a signal."""
     for value in (*module.values, *(claim.holds for claim in module.claims)):
         errors = [
             *_find_operator_errors(value),
-            *_find_reference_errors(graph.datapath, module, value, check_ref),
+            *_find_reference_errors(graph.datapath, module, value, find_ref_errors),
         ]
         yield from errors
         if not errors:
@@ -133,7 +133,7 @@ _OPERAND_COUNTS: dict[str, range] = {
 
 
 def _find_reference_errors(
-    datapath: Datapath, module: Module, value: Operand, check_ref: RefCheck
+    datapath: Datapath, module: Module, value: Operand, find_ref_errors: RefCheck
 ) -> Diagnostics:
     for operator, ref in list_leaves(value):
         if is_formula_ref(ref):
@@ -149,7 +149,7 @@ def _find_reference_errors(
                     ref.location or module.location, message, suggest_name(ref.name, stored_names)
                 )
         else:
-            yield from check_ref(ref, module.location)
+            yield from find_ref_errors(ref, module.location)
 
 
 def _list_stored_names(owner: Module, operator: str) -> list[str]:

@@ -49,8 +49,8 @@ def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
         if len(drivers) == 1 or (len(output_groups) == 1 and output_groups != {""}):
             continue
         first_action, second_action = drivers[0][1], drivers[1][1]
-        first_location = f", the other one at {first_action.location}" if first_action.location else ""
-        message = f"output {quote(output)} of module {quote(name)} has two drivers{first_location} (R9)"
+        first_location_text = f", the other one at {first_action.location}" if first_action.location else ""
+        message = f"output {quote(output)} of module {quote(name)} has two drivers{first_location_text} (R9)"
         word_text = "as " if second_action.kind.drives is SignalKind.STREAM else ""
         yield make_diagnostic(
             second_action.location, message, f"Give this one another name: `{word_text}{output}_2`."
@@ -135,12 +135,12 @@ def describe_ref(ref: Ref) -> str:
 
 
 def _find_unreachable_targets(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    largest = max(compute_max_increment(graph, count), compute_max_decrement(graph, count))
+    max_change = max(compute_max_increment(graph, count), compute_max_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
-    if largest > capacity:
-        needed_bits = largest.bit_length()
-        message = f"count {name} has {count.width} bits and can go up by {largest} in one cycle (R10)"
+    if max_change > capacity:
+        needed_bits = max_change.bit_length()
+        message = f"count {name} has {count.width} bits and can go up by {max_change} in one cycle (R10)"
         yield make_diagnostic(
             count.location,
             message,
@@ -149,7 +149,7 @@ def _find_unreachable_targets(graph: Graph, module: Module, count: Count) -> Dia
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:
-        yield from _find_unreachable_target(count, target, largest)
+        yield from _find_unreachable_target(count, target, max_change)
 
 
 def _find_unreachable_target(count: Count, target: Target, max_increment: int) -> Diagnostics:
@@ -187,11 +187,11 @@ def compute_max_decrement(graph: Graph, count: Count) -> int:
 
 
 def _find_max_term(graph: Graph, term: Ref) -> int:
-    source = graph.find_source(term)
-    if source.kind is not SignalKind.NUMBER:
+    shape = graph.find_source(term)
+    if shape.kind is not SignalKind.NUMBER:
         return 1
     driver = None if term.module is None else graph.drivers[term.module, term.name][0][1]
-    return 2**source.width - 1 if driver is None else KINDS[driver.kind].compute_largest(driver)
+    return 2**shape.width - 1 if driver is None else KINDS[driver.kind].compute_largest(driver)
 
 
 def _find_dead_counts(graph: Graph) -> Diagnostics:
@@ -299,10 +299,10 @@ def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -
 
 def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
     count = module.count(action.on)
-    lanes = {graph.find_source(term).lanes for term in count.terms}
-    is_valid = bool(count.order) and len(lanes) == 1
+    lane_counts = {graph.find_source(term).lanes for term in count.terms}
+    is_valid = bool(count.order) and len(lane_counts) == 1
     if is_valid:
-        samples = arbitration.select_samples(count, module.name, lanes.pop())
+        samples = arbitration.select_samples(count, module.name, lane_counts.pop())
         is_valid = [module.value(ref) for ref in action.refs] == samples
     if not is_valid:
         message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"

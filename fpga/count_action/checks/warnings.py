@@ -84,11 +84,11 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     # Rivals can take the beats of other streams (R26).
     exclusive_streams = [ref for ref in streams if get_stream_key(ref) not in rival_streams]
     if len(exclusive_streams) + count.constant > reset and not target.at_least:
-        waiting_counts = ", ".join(
+        waiting_streams = ", ".join(
             _describe_stream(graph, ref) for ref in exclusive_streams[: reset - count.constant + 1]
         )
         message = (
-            f"level count {name} never fires again once beats of {waiting_counts} wait together: "
+            f"level count {name} never fires again once beats of {waiting_streams} wait together: "
             f"the sum is above its target {reset}, and waiting beats stay (R7)"
         )
         yield make_diagnostic(
@@ -119,14 +119,14 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
     The terms that are left do not reach the target of such a count.
     """
     for rival in graph.find_rivals(module, count):
-        streams = {get_stream_key(term) for term in rival.terms}
+        rival_streams = {get_stream_key(term) for term in rival.terms}
         is_unconditional = not rival.gate and not rival.order and rival.aim is None and not rival.constant
         takes_all = (
             is_unconditional
-            and len(streams) == len(rival.terms) == 1
+            and len(rival_streams) == len(rival.terms) == 1
             and module.target(rival.target).reset == 1
         )
-        largest_increment = compute_max_increment(graph, count) - len(streams)
+        largest_increment = compute_max_increment(graph, count) - len(rival_streams)
         min_target = 1 if count.aim is not None else module.target(count.target).reset
         if takes_all and not count.order and largest_increment < min_target:
             message = (
@@ -176,9 +176,9 @@ def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
 def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
         for action in (candidate for candidate in module.actions if candidate.on):
-            streams = {get_stream_key(term) for term in module.count(action.on).counted}
+            counted_streams = {get_stream_key(term) for term in module.count(action.on).counted}
             for ref in (stream for sample in action.refs for stream in graph.find_streams(sample)):
-                if get_stream_key(ref) not in streams:
+                if get_stream_key(ref) not in counted_streams:
                     name = quote(action.output or action.memory)
                     message = (
                         f"{name} sends samples of {quote(describe_ref(ref))}, whose beats"

@@ -13,11 +13,11 @@ from fpga.count_action.language.syntax import ArbitrationText, CountText
 
 
 def check_arbitration(
-    text: CountText, arbitration: ArbitrationText, streams: list[FlatReference], constant: int
+    count_text: CountText, arbitration: ArbitrationText, streams: list[FlatReference], constant: int
 ) -> None:
     """Raise `SourceError` if a count cannot choose among its terms."""
     order_text = f"`by {arbitration.order}`"
-    if text.accumulates:
+    if count_text.accumulates:
         message = f"{order_text} in a count over cycles, which takes every beat at once (R7)"
         hint = "Remove `over cycles`, and count the merged stream in a module of its own."
         raise SourceError(arbitration.location, message, hint)

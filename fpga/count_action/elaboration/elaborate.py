@@ -99,77 +99,84 @@ class Elaborator(FormulaElaborator):
                 module.claims.append(self._elaborate_claim(claim, values, len(module.claims)))
         return module
 
-    def _elaborate_claim(self, text: ClaimText, values: Values, index: int) -> FlatClaim:
+    def _elaborate_claim(self, claim_text: ClaimText, values: Values, index: int) -> FlatClaim:
         """Return a claim; a lone name or number becomes the claim that it is not 0."""
-        (formula,) = self._expand_operand(text.operand, values)
+        (formula,) = self._expand_operand(claim_text.operand, values)
         if not isinstance(formula, FlatFormula):
-            formula = FlatFormula("!=", (formula, 0), text.operand.location)
+            formula = FlatFormula("!=", (formula, 0), claim_text.operand.location)
         return FlatClaim(
-            text.kind, text.name or _make_default_name("property", index), formula, text.location
+            claim_text.kind,
+            claim_text.name or _make_default_name("property", index),
+            formula,
+            claim_text.location,
         )
 
     def elaborate_inputs(self, input_texts: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
         inputs = []
-        for text in input_texts:
+        for input_text in input_texts:
             with self.report.catch_errors():
-                inputs += _make_inputs(text, values)
+                inputs += _make_inputs(input_text, values)
         return inputs
 
-    def _elaborate_count(self, text: CountText, values: Values, index: int) -> FlatCount:
-        self._check_item_limit(text.location)
+    def _elaborate_count(self, count_text: CountText, values: Values, index: int) -> FlatCount:
+        self._check_item_limit(count_text.location)
         references_by_sign: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
-        for term in text.terms:
+        for term in count_text.terms:
             for index_values in self._expand_index_values(term, values):
                 if is_signal(term.value, index_values):
                     assert isinstance(term.value, Reference)
                     references_by_sign[term.sign].append(flatten_reference(term.value, index_values))
                 else:
                     constant += term.sign * evaluate(term.value, index_values)
-        bound = self._elaborate_bound(text, values)
-        if not text.accumulates and (constant < 0 or references_by_sign[-1] or bound):
+        bound = self._elaborate_bound(count_text, values)
+        if not count_text.accumulates and (constant < 0 or references_by_sign[-1] or bound):
             message = "a level count cannot go down or have a bound, because it stores no value (R17)"
-            raise SourceError(text.location, message, "Write `over cycles`, or remove `-` and `at most`.")
-        if text.arbitration:
-            check_arbitration(text, text.arbitration, references_by_sign[1], constant)
-        target, target_formula = self._elaborate_target(text, values)
+            raise SourceError(
+                count_text.location, message, "Write `over cycles`, or remove `-` and `at most`."
+            )
+        if count_text.arbitration:
+            check_arbitration(count_text, count_text.arbitration, references_by_sign[1], constant)
+        target, target_formula = self._elaborate_target(count_text, values)
         return FlatCount(
-            name=_expand_label(text.label, values) or _make_default_name("count", index),
-            kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
+            name=_expand_label(count_text.label, values) or _make_default_name("count", index),
+            kind=CountKind.ACCUMULATE if count_text.accumulates else CountKind.LEVEL,
             terms=tuple(references_by_sign[1]),
             subtracted_terms=tuple(references_by_sign[-1]),
             constant=constant,
             conditions=tuple(
-                (holds, condition.is_negated)
-                for condition in text.conditions
-                for holds in self._expand_operand(condition.operand, values)
+                (operand, condition.is_negated)
+                for condition in count_text.conditions
+                for operand in self._expand_operand(condition.operand, values)
             ),
-            width=_evaluate_or_default(text.width, values, COUNT_WIDTH),
+            width=_evaluate_or_default(count_text.width, values, COUNT_WIDTH),
             bound=bound,
             target=target,
             target_formula=target_formula,
-            target_location=text.target.location if text.target else text.location,
-            location=text.label.location if text.label else text.location,
-            arbitration_order=text.arbitration.order if text.arbitration else "",
-            takes_whole_frames=text.arbitration is not None and text.arbitration.takes_whole_frames,
+            target_location=count_text.target.location if count_text.target else count_text.location,
+            location=count_text.label.location if count_text.label else count_text.location,
+            arbitration_order=count_text.arbitration.order if count_text.arbitration else "",
+            takes_whole_frames=count_text.arbitration is not None
+            and count_text.arbitration.takes_whole_frames,
         )
 
     def _elaborate_memory(
-        self, text: VerbText, module: str, values: Values
+        self, memory_text: VerbText, module_name: str, values: Values
     ) -> tuple[FlatAction, list[FlatInput]]:
         """Return a memory, and the inputs through which a driver loads it (R25)."""
-        assert text.name is not None
-        if text.name.index is not None:
-            message = f"memory {quote(text.name.name)} has elements"
-            raise SourceError(text.location, message, "Give each memory a name of its own.")
-        words, width = (
-            _evaluate_or_default(number, values, 0) for number in (text.numbers["words"], text.width)
+        assert memory_text.name is not None
+        if memory_text.name.index is not None:
+            message = f"memory {quote(memory_text.name.name)} has elements"
+            raise SourceError(memory_text.location, message, "Give each memory a name of its own.")
+        word_count, width = (
+            _evaluate_or_default(number, values, 0)
+            for number in (memory_text.numbers["words"], memory_text.width)
         )
-        if not (2 <= words <= MAX_WORDS and 1 <= width <= MAX_WIDTH):
-            message = f"memory {quote(text.name.name)} has {words} words of {width} bits"
+        if not (2 <= word_count <= MAX_WORDS and 1 <= width <= MAX_WIDTH):
+            message = f"memory {quote(memory_text.name.name)} has {word_count} words of {width} bits"
             hint = f"2 to {MAX_WORDS} words of 1 to {MAX_WIDTH} bits are possible."
-            raise SourceError(text.location, message, hint)
+            raise SourceError(memory_text.location, message, hint)
         inputs = [
             FlatInput(
                 signal.name,
@@ -178,57 +185,78 @@ class Elaborator(FormulaElaborator):
                 1,
                 signal.width,
                 signed=False,
-                location=text.location,
+                location=memory_text.location,
                 part_of=signal.part_of,
             )
-            for signal in make_load_inputs(module, text.name.name, words, width)
+            for signal in make_load_inputs(module_name, memory_text.name.name, word_count, width)
         ]
-        refs = tuple(FlatReference(signal.name, None, None, "", None, text.location) for signal in inputs)
+        load_references = tuple(
+            FlatReference(signal.name, None, None, "", None, memory_text.location) for signal in inputs
+        )
         memory = FlatAction(
-            verb=text.verb, name=text.name.name, count_name="", count_location=text.location, samples=refs, width=width,
-            sign=None, cleared_reference=None, location=text.location, numbers={"words": words},
+            verb=memory_text.verb,
+            name=memory_text.name.name,
+            count_name="",
+            count_location=memory_text.location,
+            samples=load_references,
+            width=width,
+            sign=None, cleared_reference=None, location=memory_text.location, numbers={"words": word_count},
         )  # fmt: skip
         return memory, inputs
 
     def _elaborate_action(
-        self, text: ActionText, values: Values, memories: Mapping[str, FlatAction]
+        self, action_text: ActionText, values: Values, memories: Mapping[str, FlatAction]
     ) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
-        self._check_item_limit(text.location)
-        verb = text.verb_text
-        samples = [sample for operand in verb.samples for sample in self._expand_operand(operand, values)]
-        sends_stream = VERBS[verb.verb].kind.drives is SignalKind.STREAM
-        width = None if verb.width is None else evaluate(verb.width, values)
-        if "memory" in verb.words:
-            name = verb.words["memory"]
+        self._check_item_limit(action_text.location)
+        verb_text = action_text.verb_text
+        samples = [
+            sample for operand in verb_text.samples for sample in self._expand_operand(operand, values)
+        ]
+        sends_stream = VERBS[verb_text.verb].kind.drives is SignalKind.STREAM
+        width = None if verb_text.width is None else evaluate(verb_text.width, values)
+        if "memory" in verb_text.words:
+            name = verb_text.words["memory"]
             if name not in memories:
                 hint = suggest_name(name, memories) or DECLARE_MEMORY
-                raise SourceError(verb.location, f"there is no memory {quote(name)} in this module", hint)
+                raise SourceError(
+                    verb_text.location, f"there is no memory {quote(name)} in this module", hint
+                )
             width = memories[name].width
-        elif verb.verb == "store" and verb.name is not None and verb.name.name in memories:
-            name = verb.name.name
+        elif verb_text.verb == "store" and verb_text.name is not None and verb_text.name.name in memories:
+            name = verb_text.name.name
             message = f"{quote(name)} is a memory, and `as` names a number"
-            raise SourceError(verb.name.location, message, f"Write `in {name}[ADDRESS]`.")
+            raise SourceError(verb_text.name.location, message, f"Write `in {name}[ADDRESS]`.")
         flat_action = FlatAction(
-            verb=verb.verb,
-            name=_expand_label(verb.name, values) or ("out" if sends_stream else ""),
-            count_name=_expand_label(text.count_label, values) or None,
-            count_location=text.count_label.location if text.count_label else text.location,
+            verb=verb_text.verb,
+            name=_expand_label(verb_text.name, values) or ("out" if sends_stream else ""),
+            count_name=_expand_label(action_text.count_label, values) or None,
+            count_location=action_text.count_label.location
+            if action_text.count_label
+            else action_text.location,
             samples=tuple(samples),
             width=width,
-            sign=verb.sign,
+            sign=verb_text.sign,
             numbers={
-                name: evaluate(number, values) for name, number in verb.numbers.items() if number is not None
+                name: evaluate(number, values)
+                for name, number in verb_text.numbers.items()
+                if number is not None
             },
-            words=verb.words,
-            cleared_reference=None if verb.cleared is None else flatten_reference(verb.cleared, values),
-            location=verb.location,
+            words=verb_text.words,
+            cleared_reference=None
+            if verb_text.cleared is None
+            else flatten_reference(verb_text.cleared, values),
+            location=verb_text.location,
         )
         end_signal_actions = [
             self._make_end_signal_action(flat_action, *end_signal, values)
-            for end_signal in zip(("last", "keep"), verb.ends, strict=False)
+            for end_signal in zip(("last", "keep"), verb_text.ends, strict=False)
         ]
-        return [flat_action, *end_signal_actions, *make_end_signal_actions(flat_action, verb.merged_ends)]
+        return [
+            flat_action,
+            *end_signal_actions,
+            *make_end_signal_actions(flat_action, verb_text.merged_ends),
+        ]
 
     def _make_end_signal_action(
         self, action: FlatAction, end_signal: str, operand: Operand, values: Values
@@ -265,52 +293,59 @@ def _evaluate_or_default(number: Number | None, values: Values, default: int) ->
     return default if number is None else evaluate(number, values)
 
 
-def _make_target(text: TargetText, values: Values, earlier_targets: list[FlatTarget]) -> FlatTarget:
-    reset = 0 if text.value is None else evaluate(text.value, values)
-    if text.value is not None and reset <= 0:
-        message = f"a target of {reset} is never reached (R3)"
-        raise SourceError(text.value.location, message, "Write `never` if that is intended.")
-    name = text.name
+def _make_target(target_text: TargetText, values: Values, earlier_targets: list[FlatTarget]) -> FlatTarget:
+    reset_value = 0 if target_text.value is None else evaluate(target_text.value, values)
+    if target_text.value is not None and reset_value <= 0:
+        message = f"a target of {reset_value} is never reached (R3)"
+        raise SourceError(target_text.value.location, message, "Write `never` if that is intended.")
+    name = target_text.name
     if (
         name is None
-        and isinstance(text.value, Reference)
-        and all(text.value.plain_name != earlier_target.name for earlier_target in earlier_targets)
+        and isinstance(target_text.value, Reference)
+        and all(target_text.value.plain_name != earlier_target.name for earlier_target in earlier_targets)
     ):
-        name = text.value.plain_name
+        name = target_text.value.plain_name
     name = name or _make_default_name("target", len(earlier_targets))
-    if text.carry and not text.at_least:
+    if target_text.carry and not target_text.at_least:
         message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
-        raise SourceError(text.location, message, "Write `at least`.")
-    width = None if text.width is None else evaluate(text.width, values)
-    return FlatTarget(name, reset, width, text.location, text.at_least, text.carry)
+        raise SourceError(target_text.location, message, "Write `at least`.")
+    width = None if target_text.width is None else evaluate(target_text.width, values)
+    return FlatTarget(name, reset_value, width, target_text.location, target_text.at_least, target_text.carry)
 
 
-def _make_inputs(text: InputText, values: Values) -> list[FlatInput]:
+def _make_inputs(input_text: InputText, values: Values) -> list[FlatInput]:
     """Return an input, and the flags for `last` and `keep` of its packets."""
-    span = evaluate_range(text.index_range, values) if text.index_range else None
-    lanes = _evaluate_or_default(text.lanes, values, 1)
-    width = _evaluate_or_default(text.width, values, 1)
+    span = evaluate_range(input_text.index_range, values) if input_text.index_range else None
+    lanes = _evaluate_or_default(input_text.lanes, values, 1)
+    width = _evaluate_or_default(input_text.width, values, 1)
     signal = FlatInput(
-        text.name, text.kind, span, lanes, width, text.signed, text.location, is_buffered=text.is_buffered
+        input_text.name,
+        input_text.kind,
+        span,
+        lanes,
+        width,
+        input_text.signed,
+        input_text.location,
+        is_buffered=input_text.is_buffered,
     )
-    if text.end_signals and span is not None:
-        message = f"{quote(text.name)} is several streams; only a single stream can have packets"
-        raise SourceError(text.location, message, "Give each stream a name of its own.")
-    if "keep" in text.end_signals and width % 8:
+    if input_text.end_signals and span is not None:
+        message = f"{quote(input_text.name)} is several streams; only a single stream can have packets"
+        raise SourceError(input_text.location, message, "Give each stream a name of its own.")
+    if "keep" in input_text.end_signals and width % 8:
         message = f"`keep` with lanes of {width} bits: AXI-Stream keeps whole bytes"
-        raise SourceError(text.location, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
+        raise SourceError(input_text.location, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
     spans = {"last": None, "keep": range(1, lanes + 1)}
     flags = (
         FlatInput(
-            f"{text.name}_{end}",
+            f"{input_text.name}_{end}",
             SignalKind.FLAG,
             spans[end],
             1,
             1,
             signed=False,
-            location=text.location,
-            part_of=text.name,
+            location=input_text.location,
+            part_of=input_text.name,
         )
-        for end in text.end_signals
+        for end in input_text.end_signals
     )
     return [signal, *flags]

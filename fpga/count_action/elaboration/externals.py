@@ -67,14 +67,14 @@ class ExternalInputs:
     def infer_signals(self, report: Report, other_names: Iterable[str]) -> None:
         """Determine the signal of every input. Warn of an undeclared input whose name may be a misspelling."""
         declared_names = [name for name, record in self._records.items() if record.declaration]
-        candidates = list(dict.fromkeys([*declared_names, *other_names]))
+        known_names = list(dict.fromkeys([*declared_names, *other_names]))
         # Only a generated text has very many names. It has no misspellings, and comparing its names would take long.
-        can_check_spelling = len(self._records) * (len(candidates) + len(self._records)) <= _MAX_COMPARISONS
+        can_check_spelling = len(self._records) * (len(known_names) + len(self._records)) <= _MAX_COMPARISONS
         for name, record in self._records.items():
             with report.catch_errors():
                 if record.declaration is None and can_check_spelling:
-                    _warn_if_misspelt(name, record, candidates, report)
-                candidates.append(name)
+                    _warn_if_misspelt(name, record, known_names, report)
+                known_names.append(name)
                 _resolve_input(name, record, report)
 
     def list_signals(self) -> tuple[Signal, ...]:
@@ -237,8 +237,8 @@ def _infer_extent(record: _InputRecord) -> tuple[int, int]:
     return first_index, len(check_span(first_index, max(indices), _find_location(record)))
 
 
-def _warn_if_misspelt(name: str, record: _InputRecord, candidates: list[str], report: Report) -> None:
-    similar_name = find_similar(name, candidates)
+def _warn_if_misspelt(name: str, record: _InputRecord, known_names: list[str], report: Report) -> None:
+    similar_name = find_similar(name, known_names)
     if similar_name and is_misspelling(name, similar_name):
         message = f"{quote(name)} is not declared, and is similar to {quote(similar_name)}"
         hint = (

@@ -126,13 +126,15 @@ class FormulaElaborator:
         (operand,) = self._expand_operand(number, values)
         return operand
 
-    def _elaborate_target(self, text: CountText, values: Values) -> tuple[str | None, FlatFormula | None]:
+    def _elaborate_target(
+        self, count_text: CountText, values: Values
+    ) -> tuple[str | None, FlatFormula | None]:
         """Return the name of the target in `to`, and the formula if `to` has one; None for a part that is absent."""
-        if text.target is None:
+        if count_text.target is None:
             return None, None
-        if isinstance(text.target, Reference) and text.target.plain_name is not None:
-            return text.target.plain_name, None
-        (formula,) = self._expand_operand(text.target, values)
+        if isinstance(count_text.target, Reference) and count_text.target.plain_name is not None:
+            return count_text.target.plain_name, None
+        (formula,) = self._expand_operand(count_text.target, values)
         first_signal = next(
             (reference for reference in list_references(formula) if reference.suffix == ""), None
         )
@@ -140,19 +142,21 @@ class FormulaElaborator:
         if not isinstance(formula, FlatFormula) or first_signal is None or not targets:
             message = "this is neither a target nor a formula of targets"
             raise SourceError(
-                text.target.location, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
+                count_text.target.location,
+                message,
+                "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`.",
             )
         return targets[0].label, formula
 
-    def _elaborate_bound(self, text: CountText, values: Values) -> FlatFormula | None:
+    def _elaborate_bound(self, count_text: CountText, values: Values) -> FlatFormula | None:
         """Return the bound of a count as a formula (a number or target alone is wrapped in `min`), or None."""
-        if text.bound is None:
+        if count_text.bound is None:
             return None
-        (formula,) = self._expand_operand(text.bound, values)
+        (formula,) = self._expand_operand(count_text.bound, values)
         return (
             formula
             if isinstance(formula, FlatFormula)
-            else FlatFormula("min", (formula,), text.bound.location)
+            else FlatFormula("min", (formula,), count_text.bound.location)
         )
 
     def _is_target(self, reference: FlatReference) -> bool:

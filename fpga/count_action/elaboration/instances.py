@@ -130,8 +130,8 @@ def _instantiate(
     index_values: Mapping[str, int],
     report: Report,
 ) -> Instance:
-    text = modules.get(use.module)
-    if text is None:
+    module_text = modules.get(use.module)
+    if module_text is None:
         hint = suggest_name(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
         raise SourceError(use.location, f"no module {quote(use.module)} in this file or its imports", hint)
     arguments: dict[str, int] = {}
@@ -148,7 +148,7 @@ def _instantiate(
     if use.instance.index is not None:
         name = f"{name}_{evaluate(use.instance.index, index_values)}"
     instance = replace(
-        _bind_parameters(text, name, arguments, wires, parameters, use.location, report),
+        _bind_parameters(module_text, name, arguments, wires, parameters, use.location, report),
         index_values=index_values,
     )
     for argument in use.arguments:
@@ -161,7 +161,7 @@ def _instantiate(
 
 
 def _bind_parameters(
-    text: ModuleText,
+    module_text: ModuleText,
     name: str,
     arguments: Mapping[str, int],
     wires: Mapping[str, WireText],
@@ -171,7 +171,7 @@ def _bind_parameters(
 ) -> Instance:
     given_values = {**parameters, **arguments}
     values: dict[str, int] = {}
-    for parameter in text.parameters:
+    for parameter in module_text.parameters:
         if parameter.name in values:
             raise SourceError(
                 parameter.location, f"parameter {quote(parameter.name)} is declared twice", "Remove one."
@@ -183,78 +183,82 @@ def _bind_parameters(
         else:
             raise SourceError(
                 parameter.location,
-                f"parameter {quote(parameter.name)} of module {quote(text.name)} has no value",
+                f"parameter {quote(parameter.name)} of module {quote(module_text.name)} has no value",
                 f"Give it one: -P {parameter.name}=16, or `{parameter.name} = 16` here.",
             )
-    for parameter_name, parameter_location in _infer_parameters(text).items():
+    for parameter_name, parameter_location in _infer_parameters(module_text).items():
         if parameter_name not in values:
             values[parameter_name] = given_values.get(parameter_name, DEFAULT_PARAMETER)
-            origin = "as given" if parameter_name in given_values else "by default"
-            value_text = f"{values[parameter_name]} {origin}"
+            origin_text = "as given" if parameter_name in given_values else "by default"
+            value_text = f"{values[parameter_name]} {origin_text}"
             message = f"{quote(parameter_name)} is assumed to be a parameter of {quote(name)}: {value_text}"
             report.inferences.append(make_diagnostic(parameter_location, message))
-            _warn_if_misspelt(parameter_name, text, values, parameter_location, report)
+            _warn_if_misspelt(parameter_name, module_text, values, parameter_location, report)
     for key, value in values.items():
         if abs(value) > MAX_MAGNITUDE:
             raise SourceError(
                 location, f"parameter {quote(key)} is {value}, which is too large", "Choose a smaller value."
             )
-    return Instance(name, text, values, wires, location)
+    return Instance(name, module_text, values, wires, location)
 
 
 def _warn_if_misspelt(
-    parameter_name: str, text: ModuleText, values: Mapping[str, int], location: Location, report: Report
+    parameter_name: str,
+    module_text: ModuleText,
+    values: Mapping[str, int],
+    location: Location,
+    report: Report,
 ) -> None:
     """Warn if an inferred parameter is similar to another parameter: it may be misspelt."""
-    similar_name = find_similar(parameter_name, [*values, *_infer_parameters(text)])
+    similar_name = find_similar(parameter_name, [*values, *_infer_parameters(module_text)])
     if similar_name and is_misspelling(parameter_name, similar_name):
         message = (
             f"{quote(parameter_name)} is assumed to be a parameter, and is similar to {quote(similar_name)}"
         )
         hint = (
             f"Write {quote(similar_name)} if that is intended; "
-            f"otherwise declare `module {text.name} ({parameter_name} = ...)`."
+            f"otherwise declare `module {module_text.name} ({parameter_name} = ...)`."
         )
         report.warnings.append(make_diagnostic(location, message, hint))
 
 
-def _infer_parameters(text: ModuleText) -> dict[str, Location]:
+def _infer_parameters(module_text: ModuleText) -> dict[str, Location]:
     """Return the undeclared parameters and their first uses. Such names are used only as bounds and constants."""
-    other_names = set(_find_other_names(text))
+    non_parameter_names = set(_find_other_names(module_text))
     parameters: dict[str, Location] = {}
-    for number in _find_constant_numbers(text):
+    for number in _find_constant_numbers(module_text):
         for name in list_names(number):
-            if name not in other_names:
+            if name not in non_parameter_names:
                 parameters.setdefault(name, number.location)
     return parameters
 
 
-def _find_constant_numbers(text: ModuleText) -> Iterator[Number]:
-    for input_text in text.inputs:
+def _find_constant_numbers(module_text: ModuleText) -> Iterator[Number]:
+    for input_text in module_text.inputs:
         if input_text.index_range:
             yield from (input_text.index_range.low, input_text.index_range.high)
-    for target in text.targets:
+    for target in module_text.targets:
         if target.value is not None:
             yield target.value
-    for memory in text.memories:
+    for memory in module_text.memories:
         yield from (number for number in memory.numbers.values() if number is not None)
-    for table in text.tables:
+    for table in module_text.tables:
         yield from (table.index_range.low, table.index_range.high)
         yield from (entry for entry in table.entries if entry is not None)
-    for index in _find_indices(text):
+    for index in _find_indices(module_text):
         yield from (index.low, index.high)
 
 
-def _find_indices(text: ModuleText) -> Iterator[Index]:
-    for count in text.counts:
+def _find_indices(module_text: ModuleText) -> Iterator[Index]:
+    for count in module_text.counts:
         yield from _skip_absent(count.index, *(term.index for term in count.terms))
         for condition in count.conditions:
             yield from list_indices(condition.operand)
-    for action in text.actions:
+    for action in module_text.actions:
         yield from _skip_absent(action.index)
         for sample in action.verb_text.samples:
             yield from list_indices(sample)
-    for claim in text.claims:
+    for claim in module_text.claims:
         yield from list_indices(claim.operand)
 
 
@@ -262,22 +266,22 @@ def _skip_absent(*indices: Index | None) -> Iterator[Index]:
     return (index for index in indices if index is not None)
 
 
-def _find_other_names(text: ModuleText) -> Iterator[str]:
+def _find_other_names(module_text: ModuleText) -> Iterator[str]:
     """Yield the names that cannot be parameters: indices, inputs, labels, and names in other numbers and terms."""
-    yield from (index.name for index in _find_indices(text))
-    for input_text in text.inputs:
+    yield from (index.name for index in _find_indices(module_text))
+    for input_text in module_text.inputs:
         yield input_text.name
         yield from list_names(input_text.width)
         yield from list_names(input_text.lanes)
-    for target in text.targets:
+    for target in module_text.targets:
         yield from list_names(target.width)
-    for memory in text.memories:
+    for memory in module_text.memories:
         yield from list_names(memory.width)
-    for count in text.counts:
+    for count in module_text.counts:
         yield from _find_names_of_count(count)
-    for action in text.actions:
+    for action in module_text.actions:
         yield from _find_names_of_action(action)
-    for claim in text.claims:
+    for claim in module_text.claims:
         yield from _find_reference_names(claim.operand)
 
 
@@ -293,14 +297,14 @@ def _find_names_of_count(count: CountText) -> Iterator[str]:
 
 
 def _find_names_of_action(action: ActionText) -> Iterator[str]:
-    verb = action.verb_text
-    for label in (action.count_label, verb.name):
+    verb_text = action.verb_text
+    for label in (action.count_label, verb_text.name):
         if label:
             yield label.name
             yield from list_names(label.index)
-    for sample in verb.samples:
+    for sample in verb_text.samples:
         yield from _find_reference_names(sample)
-    for number in (verb.width, verb.cleared, *verb.numbers.values()):
+    for number in (verb_text.width, verb_text.cleared, *verb_text.numbers.values()):
         yield from list_names(number)
 
 

@@ -86,12 +86,12 @@ class NameTable:
 
     def _check_input_in_hardware(self, module: FlatModule, reference: FlatReference) -> None:
         """Raise `SourceError` if only a property uses an input: a property adds no hardware, hence no port."""
-        target = self.resolve(module, reference)
-        if isinstance(target, FlatReference) and target.name not in self.external_inputs:
+        resolved_signal = self.resolve(module, reference)
+        if isinstance(resolved_signal, FlatReference) and resolved_signal.name not in self.external_inputs:
             message = f"a property reads {quote(str(reference))}, which nothing else uses"
             counts = self.count_names[module.name]
             hint = (
-                suggest_name(target.name, [*self.external_inputs.list_names(), *counts])
+                suggest_name(resolved_signal.name, [*self.external_inputs.list_names(), *counts])
                 or "Declare it in `inputs`."
             )
             raise SourceError(reference.location, message, hint)
@@ -147,18 +147,18 @@ class NameTable:
             )
 
     def _record_use(self, module: FlatModule, reference: FlatReference) -> None:
-        target = self.resolve(module, reference)
-        if isinstance(target, Output):
+        resolved_signal = self.resolve(module, reference)
+        if isinstance(resolved_signal, Output):
             if reference.lane is not None:
-                self._lanes_by_output.setdefault(target, set()).add(reference.lane)
+                self._lanes_by_output.setdefault(resolved_signal, set()).add(reference.lane)
             return
-        if target.name not in self._declared_names[module.name] | _find_wired_names(module):
-            self._check_has_no_other_driver(module, target)
-        self.external_inputs.record_use(target)
+        if resolved_signal.name not in self._declared_names[module.name] | _find_wired_names(module):
+            self._check_has_no_other_driver(module, resolved_signal)
+        self.external_inputs.record_use(resolved_signal)
 
     def _check_has_no_other_driver(self, module: FlatModule, reference: FlatReference) -> None:
         if reference.name in self.modules:
-            outputs = [driver.name for driver in self.drivers if driver.module == reference.name]
+            outputs = [output.name for output in self.drivers if output.module == reference.name]
             hint = f"Write {reference.name}.{outputs[0]}." if outputs else "It drives nothing."
             raise SourceError(reference.location, f"{quote(reference.name)} is a module, not a signal", hint)
         owner = self._module_by_output.get(reference.label)
@@ -303,8 +303,12 @@ class NameTable:
         """Return the number of lanes, hence bits, of `x.keep` used as a number; 0 for any other reference."""
         if reference.module is None or reference.name != "keep" or reference.index is not None:
             return 0
-        target = self.resolve(module, reference)
-        signal = None if isinstance(target, Output) else self.external_inputs.find_signal(target.name)
+        resolved_signal = self.resolve(module, reference)
+        signal = (
+            None
+            if isinstance(resolved_signal, Output)
+            else self.external_inputs.find_signal(resolved_signal.name)
+        )
         return signal.size if signal is not None and signal.size > 1 else 0
 
     def resolve_output(self, reference: FlatReference) -> Output:
@@ -328,7 +332,9 @@ class NameTable:
             return output
         if reference.label in self.count_names[reference.module]:
             raise _make_no_signal_error(reference)
-        outputs = [driver.name for driver in self.drivers if driver.module == reference.module]
+        outputs = [
+            other_output.name for other_output in self.drivers if other_output.module == reference.module
+        ]
         hint = suggest_name(reference.label, outputs) or "It drives nothing."
         raise SourceError(
             reference.location,
@@ -337,23 +343,23 @@ class NameTable:
         )
 
     def _follow_wire(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
-        target, wire = module.wires[reference.name]
-        if target.suffix:
-            message = f"a wire carries the whole stream, not `.{target.suffix}` alone"
-            raise SourceError(target.location, message, f"Remove `.{target.suffix}`.")
-        is_single = target.module is not None or target.index is not None
+        wired_reference, wire = module.wires[reference.name]
+        if wired_reference.suffix:
+            message = f"a wire carries the whole stream, not `.{wired_reference.suffix}` alone"
+            raise SourceError(wired_reference.location, message, f"Remove `.{wired_reference.suffix}`.")
+        is_single = wired_reference.module is not None or wired_reference.index is not None
         if is_single and reference.index not in {None, 0, 1}:
             message = (
-                f"{quote(reference.name)} is wired to {target}, a single signal,"
+                f"{quote(reference.name)} is wired to {wired_reference}, a single signal,"
                 f" but its element {reference.index} is used"
             )
             raise SourceError(
                 wire.location, message, "Wire it to an external input that has as many elements."
             )
-        if target.module is not None:
-            return self.resolve_output(target)
-        index = reference.index if target.index is None else target.index
-        return replace(reference, name=target.name, index=index)
+        if wired_reference.module is not None:
+            return self.resolve_output(wired_reference)
+        index = reference.index if wired_reference.index is None else wired_reference.index
+        return replace(reference, name=wired_reference.name, index=index)
 
 
 def _make_no_signal_error(reference: FlatReference) -> SourceError:

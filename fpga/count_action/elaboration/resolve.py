@@ -111,11 +111,11 @@ class Beats:
             raise SourceError(location, message, "Use an external stream for one of them.")
         return shape
 
-    def get_kind(self, target: Output | FlatReference) -> SignalKind:
+    def get_kind(self, resolved_signal: Output | FlatReference) -> SignalKind:
         """Return the kind of an output, or of an external input."""
-        if isinstance(target, Output):
-            return self._find_kind(target)
-        signal = self._names.external_inputs.find_signal(target.name)
+        if isinstance(resolved_signal, Output):
+            return self._find_kind(resolved_signal)
+        signal = self._names.external_inputs.find_signal(resolved_signal.name)
         assert signal is not None
         return signal.kind
 
@@ -153,8 +153,8 @@ class Beats:
             isinstance(operand, FlatReference)
             and self._names.find_stored_value(module, operand, in_formula=False) is None
         ):
-            source = self._find_source(module, operand)
-            return source if operand.lane is None else replace(source, lanes=1)
+            shape = self._find_source(module, operand)
+            return shape if operand.lane is None else replace(shape, lanes=1)
         width, signed = count_bits(*self.compute_interval(module, operand))
         return Shape(1, width, signed)
 
@@ -177,8 +177,8 @@ class Beats:
             return 0, 1
         if lanes := self._names.count_kept_lanes(module, operand):
             return get_bit_interval(lanes, signed=False)
-        source = self._find_source(module, operand)
-        return get_bit_interval(source.width, signed=source.signed)
+        shape = self._find_source(module, operand)
+        return get_bit_interval(shape.width, signed=shape.signed)
 
     def _count_lanes(self, module: FlatModule, operand: FlatOperand) -> int:
         """Return the number of values of an operand: several for all lanes of a beat."""
@@ -187,38 +187,47 @@ class Beats:
         return self._find_source(module, operand).lanes
 
     def _find_source(self, module: FlatModule, reference: FlatReference) -> Shape:
-        target = self._names.resolve(module, reference)
-        if isinstance(target, Output):
-            return self._find_shape(target)
-        signal = self._names.external_inputs.find_signal(target.name)
+        resolved_signal = self._names.resolve(module, reference)
+        if isinstance(resolved_signal, Output):
+            return self._find_shape(resolved_signal)
+        signal = self._names.external_inputs.find_signal(resolved_signal.name)
         assert signal is not None
         return Shape(signal.lanes, signal.width, signal.signed)
 
-    def make_refs(self, module: FlatModule, reference: FlatReference, context: Context) -> Iterator[Ref]:
+    def make_refs(self, module: FlatModule, reference: FlatReference, role: Context) -> Iterator[Ref]:
         """Yield the resolved references of a reference: several if it names all lanes of a beat."""
-        target = self._names.resolve(module, reference)
-        if isinstance(target, Output):
-            kind, index = self._find_kind(target), 0
-            name, owner, base = target.name, target.module, self._names.find_first_lane(target)
+        resolved_signal = self._names.resolve(module, reference)
+        if isinstance(resolved_signal, Output):
+            kind, index = self._find_kind(resolved_signal), 0
+            name, owner, first_lane = (
+                resolved_signal.name,
+                resolved_signal.module,
+                self._names.find_first_lane(resolved_signal),
+            )
         else:
-            signal = self._names.external_inputs.find_signal(target.name)
+            signal = self._names.external_inputs.find_signal(resolved_signal.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.external_inputs.get_element_index(target)
-            name, owner, base = target.name, None, self._names.external_inputs.find_first_lane(target.name)
-        _check_suffix(reference, kind, context)
-        if context != "sample" or kind is not SignalKind.STREAM:
+            kind, index = signal.kind, self._names.external_inputs.get_element_index(resolved_signal)
+            name, owner, first_lane = (
+                resolved_signal.name,
+                None,
+                self._names.external_inputs.find_first_lane(resolved_signal.name),
+            )
+        _check_suffix(reference, kind, role)
+        if role != "sample" or kind is not SignalKind.STREAM:
             yield Ref(name, owner, index, 0, reference.location)
             return
         lanes = self._find_source(module, reference).lanes
         if reference.lane is None:
             yield from (Ref(name, owner, index, lane, reference.location) for lane in range(lanes))
             return
-        if not base <= reference.lane < base + lanes:
-            message = f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, not {reference.lane}"
+        if not first_lane <= reference.lane < first_lane + lanes:
+            last_lane = first_lane + lanes - 1
+            message = f"{quote(str(reference))} has lanes {first_lane} to {last_lane}, not {reference.lane}"
             raise SourceError(
                 reference.location, message, "Declare the lanes: stream NAME of 16 lanes of 8 bits."
             )
-        yield Ref(name, owner, index, reference.lane - base, reference.location)
+        yield Ref(name, owner, index, reference.lane - first_lane, reference.location)
 
 
 def _find_stored_width(module: FlatModule, stored_value: StoredValue) -> int:
@@ -233,14 +242,14 @@ def _describe_shape(shape: Shape) -> str:
     return f"{lanes_text}{shape.width} bits{' signed' if shape.signed else ''}"
 
 
-def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
+def _check_suffix(reference: FlatReference, kind: SignalKind, role: Context) -> None:
     quoted_name = quote(str(reference))
     if kind is not SignalKind.STREAM:
         if reference.suffix:
             message = f"{quoted_name} is a {kind.value} and has no `.{reference.suffix}`"
             raise SourceError(reference.location, message, "Write its name alone, or declare it as a stream.")
         return
-    if context == "sample" and reference.suffix != "data":
+    if role == "sample" and reference.suffix != "data":
         message = f"{quoted_name} is a stream, and this position needs its samples"
         hint = f"Write {reference}.data."
         if reference.suffix == "valid":
@@ -249,7 +258,7 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
             )
             hint = f"Write {reference}.data for the samples, or `{reference}.valid == 1` for the bit."
         raise SourceError(reference.location, message, hint)
-    if context == "condition" and reference.suffix == "data":
+    if role == "condition" and reference.suffix == "data":
         lane = "" if reference.lane is None else f"[{reference.lane}]"
         sample = f"{reference}.data{lane}"
         message = f"{quote(sample)} is a sample, and a condition needs a comparison"
@@ -258,11 +267,11 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
             message,
             f"Write `{sample} != 0`, or {reference}.valid for whether there is a beat.",
         )
-    if context != "sample" and reference.suffix != "valid":
-        meaning = "counts its beats" if context == "sum" else "needs a bit"
+    if role != "sample" and reference.suffix != "valid":
+        meaning = "counts its beats" if role == "sum" else "needs a bit"
         raise SourceError(
             reference.location,
-            f"{quoted_name} is a stream, and `{_CLAUSE_WORDS[context]}` {meaning}",
+            f"{quoted_name} is a stream, and `{_CLAUSE_WORDS[role]}` {meaning}",
             f"Write {reference}.valid.",
         )
 
@@ -288,44 +297,46 @@ class _Resolver:
     def resolve_module(self, module: FlatModule) -> Module:
         counts: list[Count] = []
         actions: list[Action] = []
-        values: list[Operand] = []
+        module_formulas: list[Operand] = []
         for index, count in enumerate(module.counts):
             with self._report.catch_errors():
-                counts.append(self._resolve_count(module, count, index, values))
+                counts.append(self._resolve_count(module, count, index, module_formulas))
         counts_by_name = {count.name: count for count in counts}
         for action in module.actions:
             with self._report.catch_errors():
-                actions.append(self._resolve_action(module, action, counts_by_name, values))
+                actions.append(self._resolve_action(module, action, counts_by_name, module_formulas))
         targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.catch_errors():
-                (holds,) = self._resolve_operands(module, claim.formula)
-                claims.append(Claim(claim.kind, claim.name, holds, claim.location))
-        formulas = tuple(values)
+                (condition,) = self._resolve_operands(module, claim.formula)
+                claims.append(Claim(claim.kind, claim.name, condition, claim.location))
+        formulas = tuple(module_formulas)
         return Module(
             module.name, tuple(counts), targets, tuple(actions), module.location, formulas, tuple(claims)
         )
 
     def _resolve_count(
-        self, module: FlatModule, count: FlatCount, index: int, formulas: list[Operand]
+        self, module: FlatModule, count: FlatCount, index: int, module_formulas: list[Operand]
     ) -> Count:
         terms, subtracted_terms = (
             tuple(ref for reference in part for ref in self._shapes.make_refs(module, reference, "sum"))
             for part in (count.terms, count.subtracted_terms)
         )
-        aim = (
+        target_ref = (
             None
             if count.target_formula is None
-            else self._resolve_refs(module, count.target_formula, "condition", formulas)[0]
+            else self._resolve_refs(module, count.target_formula, "condition", module_formulas)[0]
         )
         bound = (
-            None if count.bound is None else self._resolve_refs(module, count.bound, "condition", formulas)[0]
+            None
+            if count.bound is None
+            else self._resolve_refs(module, count.bound, "condition", module_formulas)[0]
         )
         gate = [
             Condition(ref, negated)
             for operand, negated in count.conditions
-            for ref in self._resolve_refs(module, operand, "condition", formulas)
+            for ref in self._resolve_refs(module, operand, "condition", module_formulas)
         ]
         resolved_count = Count(
             name=count.name,
@@ -338,35 +349,35 @@ class _Resolver:
             gate=tuple(gate),
             width=count.width,
             location=count.location,
-            aim=aim,
+            aim=target_ref,
             order=count.arbitration_order,
             whole=count.takes_whole_frames,
         )
         if not resolved_count.order:
             return resolved_count
         picks = (
-            self._add_formula(module, pick, formulas)
+            self._add_formula(module, pick, module_formulas)
             for pick in arbitration.make_picks(resolved_count, module.name)
         )
         return replace(resolved_count, picks=tuple(picks))
 
-    def _add_formula(self, module: FlatModule, formula: Operand, formulas: list[Operand]) -> Ref:
-        formulas.append(formula)
-        return Ref(f"{FORMULA_PREFIX}{len(formulas) - 1}", module.name)
+    def _add_formula(self, module: FlatModule, formula: Operand, module_formulas: list[Operand]) -> Ref:
+        module_formulas.append(formula)
+        return Ref(f"{FORMULA_PREFIX}{len(module_formulas) - 1}", module.name)
 
     def _resolve_refs(
-        self, module: FlatModule, operand: FlatOperand, context: Context, formulas: list[Operand]
+        self, module: FlatModule, operand: FlatOperand, role: Context, module_formulas: list[Operand]
     ) -> list[Ref]:
-        """Return the references of a condition or a sample; a formula is first added to `formulas`."""
+        """Return the references of a condition or a sample; a formula is first added to `module_formulas`."""
         if (
             isinstance(operand, FlatReference)
             and self._name_table.find_stored_value(module, operand, in_formula=False) is None
         ):
-            return list(self._shapes.make_refs(module, operand, context))
+            return list(self._shapes.make_refs(module, operand, role))
         (value,) = self._resolve_operands(module, operand)
-        formulas.append(value)
+        module_formulas.append(value)
         location = None if isinstance(operand, int) else operand.location
-        return [Ref(f"{FORMULA_PREFIX}{len(formulas) - 1}", module.name, location=location)]
+        return [Ref(f"{FORMULA_PREFIX}{len(module_formulas) - 1}", module.name, location=location)]
 
     def _resolve_operands(
         self, module: FlatModule, operand: FlatOperand, *, takes_all_lanes: bool = False
@@ -428,8 +439,8 @@ class _Resolver:
         """Return whether a reference is the name of a stream, without a suffix."""
         if reference.suffix or self._name_table.find_stored_value(module, reference, in_formula=True):
             return False
-        target = self._name_table.resolve(module, reference)
-        return self._shapes.get_kind(target) is SignalKind.STREAM
+        resolved_signal = self._name_table.resolve(module, reference)
+        return self._shapes.get_kind(resolved_signal) is SignalKind.STREAM
 
     def _make_slice(self, module: FlatModule, flat_operand: FlatOperand, part: Operand) -> Operand:
         """Return `part` if it is a slice, otherwise the slice of all its bits: `concat` takes only slices (R24)."""
@@ -448,7 +459,7 @@ class _Resolver:
         return total
 
     def _resolve_action(
-        self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
+        self, module: FlatModule, action: FlatAction, counts: dict[str, Count], module_formulas: list[Operand]
     ) -> Action:
         count_name = find_count(module, action)
         if action.cleared_reference is not None:
@@ -456,11 +467,15 @@ class _Resolver:
         samples = action.samples
         if action.part_of and action.name == f"{action.part_of}_last":
             samples = tuple(self._make_condition(module, sample) for sample in samples)
-        refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
+        refs = [
+            ref
+            for operand in samples
+            for ref in self._resolve_refs(module, operand, "sample", module_formulas)
+        ]
         shape = self._shapes.find_beat_shape(module, action)
         if not action.samples and count_name in counts:
             formulas = self._find_arbiter_formulas(module, action, counts[count_name], shape.lanes)
-            refs = [self._add_formula(module, formula, values) for formula in formulas]
+            refs = [self._add_formula(module, formula, module_formulas) for formula in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
             on=count_name,
@@ -481,10 +496,10 @@ class _Resolver:
         if low >= 0 and high <= 1:
             return operand
         assert not isinstance(operand, int)
-        is_single = (
+        is_wrapped_operand = (
             isinstance(operand, FlatFormula) and operand.operator == "max" and len(operand.operands) == 1
         )
-        value = operand.operands[0] if is_single and isinstance(operand, FlatFormula) else operand
+        value = operand.operands[0] if is_wrapped_operand and isinstance(operand, FlatFormula) else operand
         return FlatFormula("!=", (value, 0), operand.location)
 
     def _find_arbiter_formulas(
@@ -519,9 +534,11 @@ class _Resolver:
                 "Clear a count or a flag.",
             )
         driver = self._name_table.drivers.get(Output(module.name, reference.label))
-        cleared_by = None if driver is None else VERBS[driver.verb].cleared_by
-        if reference.module is None and cleared_by is not None:
-            return Action(cleared_by, count_name, reference.label, location=action.location, **action.words)
+        clearing_kind = None if driver is None else VERBS[driver.verb].cleared_by
+        if reference.module is None and clearing_kind is not None:
+            return Action(
+                clearing_kind, count_name, reference.label, location=action.location, **action.words
+            )
         if action.words["wins"]:
             raise SourceError(action.location, "`wins` applies to flags only", "Remove `wins`.")
         owner = module if reference.module is None else self._name_table.modules.get(reference.module)
@@ -536,8 +553,8 @@ class _Resolver:
                 location=action.location,
             )
         own_actions = module.actions if owner is module else ()
-        flags = [own_action.name for own_action in own_actions if VERBS[own_action.verb].cleared_by]
-        hint = suggest_name(reference.label, [*(count.name for count in owner.counts), *flags])
+        flag_names = [own_action.name for own_action in own_actions if VERBS[own_action.verb].cleared_by]
+        hint = suggest_name(reference.label, [*(count.name for count in owner.counts), *flag_names])
         if owner is not module and Output(owner.name, reference.label) in self._name_table.drivers:
             hint = f"Send a pulse, count it in {owner.name}, and clear {reference.label} there."
         if owner is module and driver is not None and driver.verb == "store":

@@ -68,10 +68,10 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
         raise SourceError(
             action.location, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`."
         )
-    is_match_by_action = (
+    matches = (
         candidate.name == action.part_of if action.part_of else candidate is action for candidate in actions
     )
-    return names[next(index for index, is_match in enumerate(is_match_by_action) if is_match)]
+    return names[next(index for index, is_match in enumerate(matches) if is_match)]
 
 
 def find_table_indices(module_text: ModuleText, values: Values) -> dict[str, range]:
@@ -90,8 +90,10 @@ def make_entry_targets(table_text: TableText, values: Values) -> Iterator[FlatTa
     width = None if table_text.width is None else evaluate(table_text.width, values)
     for position, index in enumerate(span):
         entry = table_text.entries[position % len(table_text.entries)]
-        reset = 0 if entry is None else evaluate(entry, values)
-        yield FlatTarget(f"{table_text.name}_{index}", reset, width, table_text.location, is_in_table=True)
+        reset_value = 0 if entry is None else evaluate(entry, values)
+        yield FlatTarget(
+            f"{table_text.name}_{index}", reset_value, width, table_text.location, is_in_table=True
+        )
 
 
 def find_target_width(target: FlatTarget, module: FlatModule) -> int:

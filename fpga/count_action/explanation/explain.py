@@ -135,9 +135,11 @@ def _find_external_connections(graph: Graph) -> list[Connection]:
             connections += [
                 Connection("", ref.name, module.name, "counts") for ref in count.counted if ref.module is None
             ]
-            gate = [ref for condition in count.gate for ref in graph.find_signals(condition.ref)]
+            condition_signals = [ref for condition in count.gate for ref in graph.find_signals(condition.ref)]
             connections += [
-                Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
+                Connection("", ref.name, module.name, "waits for")
+                for ref in condition_signals
+                if ref.module is None
             ]
         for action in (candidate for candidate in module.actions if candidate.on):
             connections += [

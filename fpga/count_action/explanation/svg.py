@@ -53,13 +53,13 @@ def draw_svg(explanation: Explanation) -> str:
         if inputs
         else _MARGIN
     )
-    modules_by_name = {part.name: part for part in explanation.modules}
-    for number, names in enumerate(columns):
+    modules_by_name = {module.name: module for module in explanation.modules}
+    for column_index, names in enumerate(columns):
         y = float(_MARGIN + 24)
         for name in names:
             rows = tuple(_format_rows(modules_by_name[name]))
             rectangle = _Rectangle(
-                inputs_width + number * (_BOX_WIDTH + _GAP), y, (len(rows) + 2) * _ROW_HEIGHT, rows
+                inputs_width + column_index * (_BOX_WIDTH + _GAP), y, (len(rows) + 2) * _ROW_HEIGHT, rows
             )
             rectangles[name] = rectangle
             y += rectangle.height + 40
@@ -87,17 +87,17 @@ def draw_svg(explanation: Explanation) -> str:
 
 def _arrange_columns(explanation: Explanation) -> list[list[str]]:
     """Return the modules in columns, by the longest chain of connections to them. Backward connections are ignored."""
-    names = [part.name for part in explanation.modules]
+    names = [module.name for module in explanation.modules]
     depths = dict.fromkeys(names, 0)
-    forward_lines = [
-        line
-        for line in explanation.lines
-        if line.driver and names.index(line.driver) < names.index(line.reader)
+    forward_connections = [
+        connection
+        for connection in explanation.lines
+        if connection.driver and names.index(connection.driver) < names.index(connection.reader)
     ]
     for name in names:
-        for line in forward_lines:
-            if line.driver == name:
-                depths[line.reader] = max(depths[line.reader], depths[name] + 1)
+        for connection in forward_connections:
+            if connection.driver == name:
+                depths[connection.reader] = max(depths[connection.reader], depths[name] + 1)
     return [[name for name in names if depths[name] == column] for column in range(max(depths.values()) + 1)]
 
 
@@ -119,11 +119,11 @@ def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectang
         yield f" {name}", _Rectangle(_MARGIN, y, 1.5 * _ROW_HEIGHT, (("input", text),), width)
 
 
-def _format_rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
-    for counter in part.counts:
-        yield from _wrap_text("", f"{counter.name}: {counter.text}")
-        yield from _wrap_text("quiet", f"  {_describe_target(counter)}")
-        for effect in counter.effects:
+def _format_rows(module: ModuleFacts) -> Iterator[tuple[str, str]]:
+    for count in module.counts:
+        yield from _wrap_text("", f"{count.name}: {count.text}")
+        yield from _wrap_text("quiet", f"  {_describe_target(count)}")
+        for effect in count.effects:
             yield from _wrap_text("", f"  \N{RIGHTWARDS ARROW} {effect.text}  +{effect.latency_cycles}")
 
 
@@ -156,27 +156,38 @@ def _draw_rectangle(name: str, rectangle: _Rectangle, modules_by_name: dict[str,
 
 
 def _draw_lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
-    pairs: dict[tuple[str, str], list[Connection]] = {}
-    for line in explanation.lines:
-        pairs.setdefault((line.driver or f" {line.name}", line.reader), []).append(line)
-    arrows_into: dict[str, int] = {}
-    bottom_y = max(area.y + area.height for area in rectangles.values())
-    for (driver, reader), lines in pairs.items():
-        arrows_into[reader] = arrows_into.get(reader, 0) + 1
-        label = "" if driver.startswith(" ") else ", ".join(dict.fromkeys(line.name for line in lines))
-        yield _draw_arrow(rectangles[driver], rectangles[reader], arrows_into[reader], label, bottom_y)
+    connections_by_ends: dict[tuple[str, str], list[Connection]] = {}
+    for connection in explanation.lines:
+        connections_by_ends.setdefault(
+            (connection.driver or f" {connection.name}", connection.reader), []
+        ).append(connection)
+    arrow_counts: dict[str, int] = {}
+    bottom_y = max(rectangle.y + rectangle.height for rectangle in rectangles.values())
+    for (driver, reader), connections in connections_by_ends.items():
+        arrow_counts[reader] = arrow_counts.get(reader, 0) + 1
+        label = (
+            ""
+            if driver.startswith(" ")
+            else ", ".join(dict.fromkeys(connection.name for connection in connections))
+        )
+        yield _draw_arrow(rectangles[driver], rectangles[reader], arrow_counts[reader], label, bottom_y)
 
 
-def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, bottom_y: float) -> str:
+def _draw_arrow(
+    driver: _Rectangle, reader: _Rectangle, arrow_number: int, label: str, bottom_y: float
+) -> str:
     x1, y1 = driver.x + driver.width, driver.y + min(driver.height / 2, 1.5 * _ROW_HEIGHT)
-    x2, y2 = reader.x, reader.y + 10 + 12 * number
+    x2, y2 = reader.x, reader.y + 10 + 12 * arrow_number
     if 0 < x2 - x1 < _BOX_WIDTH + _GAP:
         bend = (x2 - x1) / 2
         path = f"M{x1:.0f},{y1:.0f} C{x1 + bend:.0f},{y1:.0f} {x2 - bend:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
         middle = (x1 + x2) / 2, (y1 + y2) / 2 - 5
     else:
-        y_below = bottom_y + 6 + 10 * number
-        path = f"M{x1:.0f},{y1:.0f} h{16 + 6 * number} V{y_below:.0f} H{x2 - 16 - 6 * number:.0f} V{y2:.0f} H{x2:.0f}"
+        y_below = bottom_y + 6 + 10 * arrow_number
+        path = (
+            f"M{x1:.0f},{y1:.0f} h{16 + 6 * arrow_number} V{y_below:.0f}"
+            f" H{x2 - 16 - 6 * arrow_number:.0f} V{y2:.0f} H{x2:.0f}"
+        )
         middle = (x1 + x2) / 2, y_below - 4
     return f'<path class="line" marker-end="url(#tip)" d="{path}"/>' + (
         _draw_label(label, *middle) if label else ""
@@ -193,16 +204,18 @@ _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 def draw(explanation: Explanation, width: int = 100, *, ascii_only: bool = False) -> str:
     """Return the drawing as text, `width` characters wide (at least 40)."""
     width = max(width, 40)
-    size = f"{_pluralise(len(explanation.modules), 'module')}, {_pluralise(len(explanation.inputs), 'input')}"
+    size_text = (
+        f"{_pluralise(len(explanation.modules), 'module')}, {_pluralise(len(explanation.inputs), 'input')}"
+    )
     lines = [
-        f"{explanation.name}: {size}, digest {explanation.digest}",
+        f"{explanation.name}: {size_text}, digest {explanation.digest}",
         "",
         *_format_inputs(explanation, width),
     ]
-    for index, part in enumerate(explanation.modules):
-        lines += _format_module(part, width)
+    for index, module in enumerate(explanation.modules):
+        lines += _format_module(module, width)
         next_name = explanation.modules[index + 1].name if index + 1 < len(explanation.modules) else ""
-        lines += _format_arrow(explanation, part, next_name)
+        lines += _format_arrow(explanation, module, next_name)
     text = "\n".join(lines) + "\n"
     return text.translate(_ASCII) if ascii_only else text
 
@@ -215,7 +228,9 @@ def _format_inputs(explanation: Explanation, width: int) -> Iterator[str]:
     for text in explanation.inputs:
         name = _parse_input_name(text)
         readers = dict.fromkeys(
-            line.reader for line in explanation.lines if not line.driver and line.name == name
+            connection.reader
+            for connection in explanation.lines
+            if not connection.driver and connection.name == name
         )
         yield from textwrap.wrap(
             f"{text}  ──▶ {', '.join(readers) or 'nothing'}", width, subsequent_indent="    "
@@ -224,37 +239,39 @@ def _format_inputs(explanation: Explanation, width: int) -> Iterator[str]:
         yield ""
 
 
-def _format_module(part: ModuleFacts, width: int) -> Iterator[str]:
+def _format_module(module: ModuleFacts, width: int) -> Iterator[str]:
     content_width = width - 4
-    yield f"╭─ {part.name} ".ljust(width - 1, "─") + "╮"
-    for counter in part.counts:
-        for line in _format_count(counter, content_width):
+    yield f"╭─ {module.name} ".ljust(width - 1, "─") + "╮"
+    for count in module.counts:
+        for line in _format_count(count, content_width):
             yield f"│ {line.ljust(content_width)} │"
     yield "╰" + "─" * (width - 2) + "╯"
 
 
-def _format_count(counter: CountFacts, width: int) -> Iterator[str]:
-    yield from textwrap.wrap(f"{counter.name}: {counter.text}", width, subsequent_indent="    ")
-    yield f"  {_describe_target(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
-    for index, effect in enumerate(counter.effects):
-        is_last = index == len(counter.effects) - 1
-        cycles = _pluralise(effect.latency_cycles, "cycle")
-        readers = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
-        wrapped_lines = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
+def _format_count(count: CountFacts, width: int) -> Iterator[str]:
+    yield from textwrap.wrap(f"{count.name}: {count.text}", width, subsequent_indent="    ")
+    yield f"  {_describe_target(count)}" + ("" if count.effects else "; nothing follows: it is read")
+    for index, effect in enumerate(count.effects):
+        is_last = index == len(count.effects) - 1
+        cycles_text = _pluralise(effect.latency_cycles, "cycle")
+        readers_text = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
+        wrapped_lines = textwrap.wrap(f"{effect.text}  (+{cycles_text}){readers_text}", width - 5)
         yield f"  {'└' if is_last else '├'}─ {wrapped_lines[0]}"
         for line in wrapped_lines[1:]:
             yield f"  {' ' if is_last else '│'}     {line}"
 
 
-def _describe_target(counter: CountFacts) -> str:
+def _describe_target(count: CountFacts) -> str:
     """Return the target of a count as text."""
-    return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
+    return f"reaches {'nothing, ever' if count.value is None else count.value} ({count.target})"
 
 
-def _format_arrow(explanation: Explanation, part: ModuleFacts, next_name: str) -> Iterator[str]:
+def _format_arrow(explanation: Explanation, module: ModuleFacts, next_name: str) -> Iterator[str]:
     """Yield the arrow from a module to the module below it, or an empty line if they are not connected."""
     connections = [
-        line for line in explanation.lines if line.driver == part.name and line.reader == next_name
+        connection
+        for connection in explanation.lines
+        if connection.driver == module.name and connection.reader == next_name
     ]
     if not connections:
         yield ""
@@ -263,10 +280,10 @@ def _format_arrow(explanation: Explanation, part: ModuleFacts, next_name: str) -
     yield "      ▼ 1 cycle later"
 
 
-def _describe_links(lines: list[Connection]) -> str:
+def _describe_links(connections: list[Connection]) -> str:
     uses: dict[str, dict[str, None]] = {}
-    for line in lines:
-        uses.setdefault(line.name, {})[line.how] = None
+    for connection in connections:
+        uses.setdefault(connection.name, {})[connection.how] = None
     return "; ".join(
         f"{name} ({', '.join(how)})" if "clears" not in how else name for name, how in uses.items()
     )

@@ -226,12 +226,12 @@ def select_expected_words(terminals: Collection[str]) -> str:
 
 
 def find_syntax_hint(
-    terminal: str, previous_character: str, expected_terminals: Collection[str], text: str = ""
+    terminal_name: str, previous_character: str, expected_terminals: Collection[str], text: str = ""
 ) -> str:
-    """Return the hint for an unexpected `terminal`, with its `text`, after the character `previous_character`."""
+    """Return the hint for an unexpected `terminal_name`, with its `text`, after the character `previous_character`."""
     terminals = frozenset(expected_terminals)
-    for applies, hint in _HINTS:
-        if applies(terminal, text, previous_character, terminals):
+    for predicate, hint in _HINTS:
+        if predicate(terminal_name, text, previous_character, terminals):
             return hint
     return "See the grammar in docs/reference/count-action.md."
 

@@ -173,21 +173,21 @@ class TreeBuilder:
     def _assume(self, location: Location, *claims: ClaimText) -> Section:
         return Section("claims", tuple(replace(claim, kind="assume") for claim in claims), location)
 
-    def _claim(self, location: Location, name: Part | None, holds: Operand) -> ClaimText:
-        return ClaimText("always", name.name if name else None, holds, location)
+    def _claim(self, location: Location, name: Part | None, condition: Operand) -> ClaimText:
+        return ClaimText("always", name.name if name else None, condition, location)
 
     # Inputs
 
     def _stream_input(self, location: Location, name: Any, span: Any, *shape: Any) -> InputText:
         lanes, width, signed, end_kinds, buffered = shape
-        name_location, sign = self._location(name), signed is not None
+        name_location, is_signed = self._location(name), signed is not None
         return InputText(
             SignalKind.STREAM,
             self._name(name),
             span,
             lanes,
             width,
-            sign,
+            is_signed,
             name_location,
             end_kinds or (),
             buffered is not None,
@@ -229,19 +229,30 @@ class TreeBuilder:
         index: Index | None,
         label: Label | None,
         terms: tuple[Term, ...],
-        picking: ArbitrationText | None,
-        accumulates: Location | None,
+        arbitration: ArbitrationText | None,
+        over_cycles: Location | None,
         bound: Operand | None,
         target: Operand | None,
-        gate: tuple[ConditionText, ...] | None,
+        conditions: tuple[ConditionText, ...] | None,
         width: Number | None,
     ) -> CountText:
         return CountText(
-            index, label, terms, accumulates is not None, bound, target, gate or (), width, location, picking
+            index,
+            label,
+            terms,
+            over_cycles is not None,
+            bound,
+            target,
+            conditions or (),
+            width,
+            location,
+            arbitration,
         )
 
-    def _picking(self, location: Location, order: ArbitrationText, until: Location | None) -> ArbitrationText:
-        return replace(order, takes_whole_frames=until is not None, location=location)
+    def _picking(
+        self, location: Location, arbitration: ArbitrationText, until: Location | None
+    ) -> ArbitrationText:
+        return replace(arbitration, takes_whole_frames=until is not None, location=location)
 
     def _turns(self, location: Location) -> ArbitrationText:
         return ArbitrationText("turns", takes_whole_frames=False, location=location)
@@ -255,16 +266,27 @@ class TreeBuilder:
     def _subtracted(self, location: Location, term: Term) -> Term:
         return replace(term, sign=-1)
 
-    def _while(self, location: Location, holds: Operand) -> tuple[ConditionText, ...]:
-        return tuple(_conditions(holds))
+    def _while(self, location: Location, condition: Operand) -> tuple[ConditionText, ...]:
+        return tuple(_conditions(condition))
 
     def _target(
-        self, location: Location, name: Part | None, reach: Any, value: Any, carry: Any, width: Number | None
+        self,
+        location: Location,
+        name: Part | None,
+        comparison: Any,
+        value: Any,
+        carry: Any,
+        width: Number | None,
     ) -> TargetText:
         number = None if isinstance(value, Location) else value
-        label = name.name if name else None
+        target_name = name.name if name else None
         return TargetText(
-            label, number, reach is not None and reach.name == "at least", carry is not None, width, location
+            target_name,
+            number,
+            comparison is not None and comparison.name == "at least",
+            carry is not None,
+            width,
+            location,
         )
 
     def _at_least(self, location: Location, word: Any) -> Part:
@@ -439,12 +461,12 @@ class TreeBuilder:
         return Operation(operator, left_operand, right_operand, left_operand.location, depth)
 
 
-def _conditions(holds: Operand) -> Iterator[ConditionText]:
+def _conditions(condition: Operand) -> Iterator[ConditionText]:
     """Yield the conditions that must all hold: the operands of nested `and`, with `not` as negation."""
-    if isinstance(holds, Formula) and holds.operator == "and":
-        for operand in holds.operands:
+    if isinstance(condition, Formula) and condition.operator == "and":
+        for operand in condition.operands:
             yield from _conditions(operand)
-    elif isinstance(holds, Formula) and holds.operator == "not":
-        yield ConditionText(holds.operands[0], is_negated=True)
+    elif isinstance(condition, Formula) and condition.operator == "not":
+        yield ConditionText(condition.operands[0], is_negated=True)
     else:
-        yield ConditionText(holds, is_negated=False)
+        yield ConditionText(condition, is_negated=False)

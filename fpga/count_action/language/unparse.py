@@ -52,12 +52,13 @@ class SourceWriter:
         """Yield the lines of the section of external inputs; none if there are no inputs."""
         if self.graph.datapath.inputs:
             inputs = self.graph.datapath.inputs
-            parts = {
+            end_signals_by_stream = {
                 signal.part_of: signal.name.removeprefix(f"{signal.part_of}_") for signal in inputs
             }  # `keep` follows `last`, so it replaces the entry of `last`
             end_texts = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
-                f"{format_input(signal)}{end_texts[parts.get(signal.name, '')]}{_unparse_buffer(signal)}"
+                f"{format_input(signal)}{end_texts[end_signals_by_stream.get(signal.name, '')]}"
+                f"{_unparse_buffer(signal)}"
                 for signal in inputs
                 if not signal.part_of
             ]
@@ -91,14 +92,17 @@ class SourceWriter:
 
     def write_sum(self, module: Module, count: Count) -> str:
         """Return the text of a count without its name: terms, arbitration, bound, target, conditions and width."""
-        constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
+        constant_terms = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
         decrements = [
             *self.write_ref_ranges(count.taken, ".valid"),
             *([str(-count.constant)] if count.constant < 0 else []),
         ]
         words = [
             " - ".join(
-                [f"sum {' + '.join([*self.write_ref_ranges(count.terms, '.valid'), *constant])}", *decrements]
+                [
+                    f"sum {' + '.join([*self.write_ref_ranges(count.terms, '.valid'), *constant_terms])}",
+                    *decrements,
+                ]
             )
         ]
         words += [f"by {count.order}{' until last' if count.whole else ''}"] if count.order else []
@@ -112,7 +116,7 @@ class SourceWriter:
         words += [f"width {count.width}"] if count.width != COUNT_WIDTH else []
         return " ".join(words)
 
-    def _write_formula(self, operand: Operand, module: str) -> str:
+    def _write_formula(self, operand: Operand, module_name: str) -> str:
         """Return the text of a formula, in brackets unless it is a name, a number or a function call."""
         if isinstance(operand, int):
             return str(operand)
@@ -122,15 +126,15 @@ class SourceWriter:
         if isinstance(first_operand, Ref) and operand.operator in STORED_OPERATORS | {"valid"}:
             name = (
                 first_operand.name
-                if first_operand.module == module
+                if first_operand.module == module_name
                 else f"{first_operand.module}.{first_operand.name}"
             )
             return f"{self._write_name(first_operand)}.valid" if operand.operator == "valid" else name
         if operand.operator == "slice":
             value, high, low = operand.operands
-            text = f"({value})" if isinstance(value, int) else self._write_formula(value, module)
+            text = f"({value})" if isinstance(value, int) else self._write_formula(value, module_name)
             return f"{text}[{high}:{low}]"
-        parts = [self._write_formula(part, module) for part in operand.operands]
+        parts = [self._write_formula(part, module_name) for part in operand.operands]
         if operand.operator in _FUNCTIONS:
             return f"{operand.operator}({', '.join(parts)})"
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
@@ -183,9 +187,9 @@ class SourceWriter:
         )
         if length < _MIN_RANGE:
             return 1, first_text
-        end = suffix if self.graph.is_stream(first_ref) else ""
+        beat_suffix = suffix if self.graph.is_stream(first_ref) else ""
         begin = first_ref.index + self._first_indices.get(first_ref.name, 0)
-        return length, f"{first_ref.name}[i]{end} (i = {begin} to {begin + length - 1})"
+        return length, f"{first_ref.name}[i]{beat_suffix} (i = {begin} to {begin + length - 1})"
 
     def _write_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of samples that form complete beats of neighbouring elements; 0 if none do."""
@@ -227,8 +231,8 @@ class SourceWriter:
             return self.write_value(ref)
         if not self.graph.is_stream(ref):
             return self._write_name(ref)
-        lane = f"[{ref.lane + 1}]" if self.graph.find_source(ref).lanes > 1 else ""
-        return f"{self._write_name(ref)}.data{lane}"
+        lane_text = f"[{ref.lane + 1}]" if self.graph.find_source(ref).lanes > 1 else ""
+        return f"{self._write_name(ref)}.data{lane_text}"
 
     def _write_beat(self, ref: Ref, suffix: str) -> str:
         return self._write_name(ref) + (suffix if self.graph.is_stream(ref) else "")
@@ -255,12 +259,12 @@ def _write_section(indent: str, name: str, items: list[str]) -> Iterator[str]:
 
 def format_input(signal: Signal) -> str:
     """Return the declaration of an input, without `with last` and `buffered`."""
-    span = f"[0 to {signal.size - 1}]" if signal.size > 1 else ""
+    range_text = f"[0 to {signal.size - 1}]" if signal.size > 1 else ""
     if signal.kind is SignalKind.FLAG:
-        return f"flag {signal.name}{span}"
-    lanes = f"{signal.lanes} lanes of " if signal.lanes > 1 else ""
+        return f"flag {signal.name}{range_text}"
+    lanes_text = f"{signal.lanes} lanes of " if signal.lanes > 1 else ""
     signed_word = " signed" if signal.signed else ""
-    return f"{signal.kind.value} {signal.name}{span} of {lanes}{signal.width} bits{signed_word}"
+    return f"{signal.kind.value} {signal.name}{range_text} of {lanes_text}{signal.width} bits{signed_word}"
 
 
 def _unparse_buffer(signal: Signal) -> str:
@@ -269,10 +273,10 @@ def _unparse_buffer(signal: Signal) -> str:
 
 def _write_target(module: Module, target: Target) -> str:
     widths = [count.width for count in module.counts if count.target == target.name]
-    width = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
-    reach = "at least " if target.at_least else ""
-    carry = " carry" if target.carry else ""
-    return f"{target.name}: {reach}{target.reset or 'never'}{carry}{width}"
+    width_text = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
+    comparison_text = "at least " if target.at_least else ""
+    carry_text = " carry" if target.carry else ""
+    return f"{target.name}: {comparison_text}{target.reset or 'never'}{carry_text}{width_text}"
 
 
 def _has_default_targets(module: Module) -> bool:

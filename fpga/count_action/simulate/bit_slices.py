@@ -26,13 +26,13 @@ class BitSlice:
 
 def find_sample_slice(graph: Graph, ref: Ref) -> BitSlice:
     """Return the bits of a sample, a flag or a number. Raise KeyError if there is no such signal."""
-    source = graph.find_source(ref)
-    is_stream = source.kind is SignalKind.STREAM
-    low = (ref.index * source.lanes + ref.lane if is_stream else ref.index) * source.width
+    shape = graph.find_source(ref)
+    is_stream = shape.kind is SignalKind.STREAM
+    low = (ref.index * shape.lanes + ref.lane if is_stream else ref.index) * shape.width
     if ref.module is not None:
-        return BitSlice("", (ref.module, ref.name), low, source.width, source.signed)
+        return BitSlice("", (ref.module, ref.name), low, shape.width, shape.signed)
     port = f"{ref.name}_data_i" if is_stream else f"{ref.name}_i"
-    return BitSlice(port, ("", ref.name), low, source.width, source.signed)
+    return BitSlice(port, ("", ref.name), low, shape.width, shape.signed)
 
 
 def find_valid_slice(ref: Ref) -> BitSlice:

@@ -29,8 +29,8 @@ def unpack_row(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
 def _read_value(port: Port, row: Sequence[int]) -> int:
     """Return the value of a port in one row; bits above its width are masked."""
     value = row[port.column]
-    for word in range(1, port.word_count):
-        value |= row[port.column + word] << WORD_BITS * word
+    for word_index in range(1, port.word_count):
+        value |= row[port.column + word_index] << WORD_BITS * word_index
     return value & (1 << port.width) - 1
 
 
@@ -39,7 +39,7 @@ def pack_row(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     row = []
     for port in ports:
         value = values.get(port.name, 0)
-        row += [value >> WORD_BITS * word & _WORD_MASK for word in range(port.word_count)]
+        row += [value >> WORD_BITS * word_index & _WORD_MASK for word_index in range(port.word_count)]
     return row
 
 
@@ -54,6 +54,6 @@ def write_series(rows: Rows, port: Port, values: Sequence[int]) -> None:
     """Set a port to `values` from the first cycle on. Raise ValueError if there are more values than cycles."""
     if len(values) > len(rows):
         raise ValueError(f"{port.name}: {len(values)} values for {len(rows)} cycles.")
-    for word in range(port.word_count):
-        words = [value >> WORD_BITS * word & _WORD_MASK for value in values]
-        rows[: len(values), port.column + word] = np.array(words, np.uint64)
+    for word_index in range(port.word_count):
+        words = [value >> WORD_BITS * word_index & _WORD_MASK for value in values]
+        rows[: len(values), port.column + word_index] = np.array(words, np.uint64)

@@ -34,8 +34,8 @@ class Wire:
     def read_series(self, rows: Rows) -> list[int]:
         """Return the value of the signal in every cycle."""
         values = [value >> self.low & (1 << self.width) - 1 for value in read_series(self.port, rows)]
-        sign = 1 << (self.width - 1)
-        return [(value ^ sign) - sign for value in values] if self.signed else values
+        sign_bit = 1 << (self.width - 1)
+        return [(value ^ sign_bit) - sign_bit for value in values] if self.signed else values
 
     def can_hold(self, value: int) -> bool:
         """Return whether a value fits in the signal; negative values are encoded as two's complement."""

@@ -23,21 +23,23 @@ def explain_run(datapath: Datapath, inputs: Rows) -> Iterator[str]:
 def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
     """Yield the lines of one cycle: one for each count, each effect, a commit, and a clearing of the status."""
     datapath = graph.datapath
-    fired_counts = {(count.module, count.count) for count in cycle.counts if count.fires}
-    for count in cycle.counts:
-        module = datapath.module(count.module)
-        rivals = graph.find_rivals(module, module.count(count.count))
+    fired_counts = {
+        (count_cycle.module, count_cycle.count) for count_cycle in cycle.counts if count_cycle.fires
+    }
+    for count_cycle in cycle.counts:
+        module = datapath.module(count_cycle.module)
+        rivals = graph.find_rivals(module, module.count(count_cycle.count))
         rival = next(
             (other_count.name for other_count in rivals if (module.name, other_count.name) in fired_counts),
             None,
         )
-        if rival is None or count.is_stalled:
-            yield f"{count.module}.{count.count}: {_describe_count(datapath, count)}"
+        if rival is None or count_cycle.is_stalled:
+            yield f"{count_cycle.module}.{count_cycle.count}: {_describe_count(datapath, count_cycle)}"
         else:
-            yield f"{count.module}.{count.count}: does not count, as {rival} precedes it and fires (R26)"
+            yield f"{count_cycle.module}.{count_cycle.count}: does not count, as {rival} precedes it and fires (R26)"
         yield from (
             f"  in the next cycle: {effect}"
-            for effect in _describe_effects(module, count, cycle, fired_counts)
+            for effect in _describe_effects(module, count_cycle, cycle, fired_counts)
         )
     if cycle.inputs.get("commit_i", 0):
         yield "COMMIT: from the next cycle on the targets of the shadow bank are in force (R8)"
@@ -45,55 +47,57 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
         yield "the status bits are cleared (R12)"
 
 
-def _describe_count(datapath: Datapath, count: CountCycle) -> str:
-    if count.is_stalled:
-        return f"stalled, as a beat of {count.module} waits to be taken; stays at {count.start_value} (R7)"
-    if not count.is_enabled:
-        return f"not enabled; stays at {count.start_value} (R2)"
-    is_level = datapath.module(count.module).count(count.count).kind is CountKind.LEVEL
+def _describe_count(datapath: Datapath, count_cycle: CountCycle) -> str:
+    if count_cycle.is_stalled:
+        return f"stalled, as a beat of {count_cycle.module} waits to be taken; stays at {count_cycle.start_value} (R7)"
+    if not count_cycle.is_enabled:
+        return f"not enabled; stays at {count_cycle.start_value} (R2)"
+    is_level = datapath.module(count_cycle.module).count(count_cycle.count).kind is CountKind.LEVEL
     sum_text = (
-        f"level {count.value}" if is_level else f"{count.start_value} + {count.increment} = {count.value}"
+        f"level {count_cycle.value}"
+        if is_level
+        else f"{count_cycle.start_value} + {count_cycle.increment} = {count_cycle.value}"
     )
-    return f"{sum_text}, target {_describe_target(count)}{_describe_outcome(count)}"
+    return f"{sum_text}, target {_describe_target(count_cycle)}{_describe_outcome(count_cycle)}"
 
 
-def _describe_target(count: CountCycle) -> str:
-    return str(count.target) if count.target else "never (0, R3)"
+def _describe_target(count_cycle: CountCycle) -> str:
+    return str(count_cycle.target) if count_cycle.target else "never (0, R3)"
 
 
-def _describe_outcome(count: CountCycle) -> str:
-    if count.fires:
+def _describe_outcome(count_cycle: CountCycle) -> str:
+    if count_cycle.fires:
         return ": FIRES"
     outcome = ""
-    if count.overshoots:
+    if count_cycle.overshoots:
         outcome += ": above its target, sets overshoot (R4)"
-    if count.saturates:
-        bound_text = "the largest value" if count.next_value else "0"
+    if count_cycle.saturates:
+        bound_text = "the largest value" if count_cycle.next_value else "0"
         outcome += f": does not fit, stays at {bound_text} and sets saturated (R10)"
-    if not outcome and count.increment == 0 and count.value == count.target:
+    if not outcome and count_cycle.increment == 0 and count_cycle.value == count_cycle.target:
         outcome = ": reached before; without an increment it does not fire (R2)"
     return outcome
 
 
 def _describe_effects(
-    module: Module, count: CountCycle, cycle: Cycle, fired_counts: Collection[tuple[str, str]]
+    module: Module, count_cycle: CountCycle, cycle: Cycle, fired_counts: Collection[tuple[str, str]]
 ) -> Iterator[str]:
     """Yield the effects if the count fires. The first store wins, and a load wins over all stores (R18, R25)."""
-    if not count.fires:
+    if not count_cycle.fires:
         return
-    stored_locations = {
+    written_destinations = {
         (action.memory, "")
         for action in module.actions
         if cycle.inputs.get(f"{module.name}_{action.memory}_load_i")
     }
     for action in module.actions:
-        location = (action.memory, action.output)
+        destination = (action.memory, action.output)
         if (module.name, action.on) not in fired_counts:
             continue
         is_store = action.kind in {ActionKind.STORE, ActionKind.STORE_WORD}
-        if action.on == count.count:
+        if action.on == count_cycle.count:
             name = f"{module.name}.{action.output}"
-            is_lost = is_store and location in stored_locations
+            is_lost = is_store and destination in written_destinations
             rule = "R25" if action.memory else "R18"
             yield (
                 f"a store in {name}{action.memory} is lost ({rule})"
@@ -101,4 +105,4 @@ def _describe_effects(
                 else KINDS[action.kind].describe(action, name)
             )
         if is_store:
-            stored_locations.add(location)
+            written_destinations.add(destination)

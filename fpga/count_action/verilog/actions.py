@@ -118,11 +118,15 @@ class HardwareWriter:
         """Return the condition that a sample is from 0 to `bound` - 1."""
         source = self.wiring.find_source(ref)
         sample = source.slice_sample(ref.index, ref.lane)
-        bits = sample.width - source.signed
-        conditions = [f"!{Slice(sample.wire, sample.wire_width, sample.low + bits)}"] if source.signed else []
-        if bits and bound < 1 << bits:
-            value = Slice(sample.wire, sample.wire_width, sample.low, bits)
-            conditions.append(f"{value} < {bits}'d{bound}")
+        magnitude_width = sample.width - source.signed
+        conditions = (
+            [f"!{Slice(sample.wire, sample.wire_width, sample.low + magnitude_width)}"]
+            if source.signed
+            else []
+        )
+        if magnitude_width and bound < 1 << magnitude_width:
+            value = Slice(sample.wire, sample.wire_width, sample.low, magnitude_width)
+            conditions.append(f"{value} < {magnitude_width}'d{bound}")
         return " && ".join(conditions) or write_bit(1)
 
     def write_counted_mask(self, module: Module, action: Action) -> str:
@@ -139,9 +143,9 @@ class HardwareWriter:
         gate_bits = (
             replicate(counting_condition, len(move_bits)) if len(move_bits) > 1 else f"({counting_condition})"
         )
-        streams = [move_bit for move_bit in move_bits if move_bit is not None]
-        if len(streams) == len(move_bits):
-            return f"{join_slices(streams)} & {gate_bits}"
+        stream_move_bits = [move_bit for move_bit in move_bits if move_bit is not None]
+        if len(stream_move_bits) == len(move_bits):
+            return f"{join_slices(stream_move_bits)} & {gate_bits}"
         bits = [write_bit(1) if move_bit is None else str(move_bit) for move_bit in move_bits]
         return f"{concatenate(bits)} & {gate_bits}"
 

@@ -71,20 +71,20 @@ def _write_level_count(wiring: Wiring, module: Module, count: Count, target: Sli
     from the target.
     """
     prefix = wiring.find_prefix(module.name, count.name)
-    single_bits = [
+    single_bit_terms = [
         ref
         for ref in count.terms
         if find_pick_bit(wiring, module, count, ref) or find_term_bits(wiring, count, ref).width == 1
     ]
-    other_terms = tuple(ref for ref in count.terms if ref not in single_bits)
-    first_term_count = 0 if other_terms or count.constant else (2 * len(single_bits) + 2) // 3
-    addends = {
-        "first": (count.constant, (*other_terms, *single_bits[:first_term_count])),
-        "second": (0, tuple(single_bits[first_term_count:])),
+    other_terms = tuple(ref for ref in count.terms if ref not in single_bit_terms)
+    first_term_count = 0 if other_terms or count.constant else (2 * len(single_bit_terms) + 2) // 3
+    terms_by_addend = {
+        "first": (count.constant, (*other_terms, *single_bit_terms[:first_term_count])),
+        "second": (0, tuple(single_bit_terms[first_term_count:])),
     }
-    width = max(compute_increment_width(wiring, *part) for part in addends.values())
-    yield from (declare_wire(f"{prefix}_{name}", width) for name in addends)
-    for name, (constant, refs) in addends.items():
+    width = max(compute_increment_width(wiring, *part) for part in terms_by_addend.values())
+    yield from (declare_wire(f"{prefix}_{name}", width) for name in terms_by_addend)
+    for name, (constant, refs) in terms_by_addend.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     # If an earlier count fires, it takes the beat that both counts read (R26).
     rivals = [
@@ -111,15 +111,15 @@ def _write_level_count(wiring: Wiring, module: Module, count: Count, target: Sli
 def _write_bounded_count(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a count between bounds, its increment and decrement, and its counter (R17)."""
     prefix = wiring.find_prefix(module.name, count.name)
-    addends = {
+    terms_by_addend = {
         "increment": (max(count.constant, 0), count.terms),
         "decrement": (max(-count.constant, 0), count.taken),
     }
-    width = max(compute_increment_width(wiring, *part) for part in addends.values())
-    yield from (declare_wire(f"{prefix}_{name}", width) for name in addends)
+    width = max(compute_increment_width(wiring, *part) for part in terms_by_addend.values())
+    yield from (declare_wire(f"{prefix}_{name}", width) for name in terms_by_addend)
     yield declare_wire(f"{prefix}_overshoot")
     yield declare_wire(f"{prefix}_saturated")
-    for name, (constant, refs) in addends.items():
+    for name, (constant, refs) in terms_by_addend.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     bound_bits = wiring.find_source(count.bound).slice_value(0) if count.bound else None
     yield from write_instance(
@@ -165,7 +165,13 @@ def _connect_outputs(prefix: str) -> dict[str, str]:
 
 
 def _write_increment(
-    wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
+    wiring: Wiring,
+    module: Module,
+    sum_wire: str,
+    count: Count,
+    constant: int,
+    refs: tuple[Ref, ...],
+    width: int,
 ) -> Iterator[str]:
     """Yield the lines for an increment or decrement: the number of ones, the numbers, and the constant."""
     terms = [find_pick_bit(wiring, module, count, ref) or find_term_bits(wiring, count, ref) for ref in refs]
@@ -174,7 +180,7 @@ def _write_increment(
     if constant or not terms:
         addends.append(f"{width}'d{constant}")
     if len(bits) > 1:
-        plain_name = name.removesuffix("_increment")
+        plain_name = sum_wire.removesuffix("_increment")
         ones_wire = f"{plain_name}_ones"
         yield declare_wire(ones_wire, width)
         yield from write_instance(
@@ -186,7 +192,7 @@ def _write_increment(
         addends.insert(0, ones_wire)
     elif bits:
         addends.insert(0, extend_expression(str(bits[0]), 1, width))
-    yield f"assign {name} = {' + '.join(addends)};"
+    yield f"assign {sum_wire} = {' + '.join(addends)};"
 
 
 def find_term_bits(wiring: Wiring, count: Count, ref: Ref) -> Slice:

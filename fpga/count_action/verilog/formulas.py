@@ -103,8 +103,8 @@ class _FormulaWriter:
         if operator == "not":
             condition = f"{parts[0]} == '0"
         elif operator in {"and", "or"}:
-            sign = "&&" if operator == "and" else "||"
-            condition = f" {sign} ".join(f"({part} != '0)" for part in parts)
+            symbol = "&&" if operator == "and" else "||"
+            condition = f" {symbol} ".join(f"({part} != '0)" for part in parts)
         else:
             condition = f"{parts[0]} {operator} {parts[1]}"
         # A condition has one bit; it is extended, since all wires of a formula have the same width.

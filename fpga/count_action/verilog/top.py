@@ -63,9 +63,10 @@ def _write_ports(wiring: Wiring) -> Iterator[str]:
     ports = [("input ", port) for port in (Port("clk_i", 1, 0), Port("rst_i", 1, 0), *wiring.ports.inputs)]
     ports += [("output", port) for port in wiring.ports.outputs]
     max_range_length = max(len(format_bit_range(port.width)) for _, port in ports)
-    column = max_range_length + 1 if max_range_length else 0
+    column_width = max_range_length + 1 if max_range_length else 0
     yield from join_with_commas(
-        f"{side} logic {format_bit_range(port.width):<{column}}{port.name}" for side, port in ports
+        f"{direction} logic {format_bit_range(port.width):<{column_width}}{port.name}"
+        for direction, port in ports
     )
     yield ");"
 
@@ -230,11 +231,11 @@ _DECLARATION_PATTERN = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:
 """A declared port or wire: its highest bit and its name."""
 
 
-def _mark_unread_declarations(lines: list[str], names: frozenset[str]) -> Iterator[str]:
-    """Yield lines with a pragma around the declarations of `names`, so that linters report only other unread bits."""
+def _mark_unread_declarations(lines: list[str], unread_names: frozenset[str]) -> Iterator[str]:
+    """Yield lines with a pragma around the declarations of `unread_names`, so that linters do not report them."""
     for line in lines:
         declaration = _DECLARATION_PATTERN.fullmatch(line.strip())
-        if declaration and declaration[2] in names:
+        if declaration and declaration[2] in unread_names:
             spaces = line[: len(line) - len(line.lstrip())]
             pragma = "(* maybe_unused *) " if line.lstrip().startswith("input") else ""
             yield f"{spaces}// verilator lint_off UNUSEDSIGNAL"

@@ -149,13 +149,13 @@ class Wiring:
     @cached_property
     def consumers(self) -> dict[Ref, dict[tuple[str, str], Count]]:
         """Counts that take each stream, by the reference to its lane 0."""
-        takers: dict[Ref, dict[tuple[str, str], Count]] = {}
+        consumers: dict[Ref, dict[tuple[str, str], Count]] = {}
         for module, count in self.datapath.list_counts():
             for term in count.counted:
                 if self.find_source(term).kind is SignalKind.STREAM:
                     stream = Ref(term.name, term.module, term.index)
-                    takers.setdefault(stream, {})[module.name, count.name] = count
-        return takers
+                    consumers.setdefault(stream, {})[module.name, count.name] = count
+        return consumers
 
     def find_source(self, ref: Ref) -> Source:
         """Return the signal of `ref`. Raise KeyError if there is none."""

@@ -82,23 +82,24 @@ def _make_segment(
 
 def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Integers, Integers]:
     """Return the index of the term of each readout, (rows of all groups, longest row), and the lengths of the rows."""
-    groups = schedule_layer(layer, hardware)
-    longest_row = max(group.term_indices.shape[1] for group in groups)
+    schedules = schedule_layer(layer, hardware)
+    max_row_length = max(group.term_indices.shape[1] for group in schedules)
     term_count = layer.weights.shape[2]
-    orders = [
-        _resize_terms(schedule.term_indices[:, :, 0].astype(np.int64), longest_row) for schedule in groups
+    group_term_indices = [
+        _resize_terms(schedule.term_indices[:, :, 0].astype(np.int64), max_row_length)
+        for schedule in schedules
     ]
-    terms = [
+    layer_term_indices = [
         np.where(order == DARK_TERM, DARK_TERM, order + index * term_count)
-        for index, order in enumerate(orders)
+        for index, order in enumerate(group_term_indices)
     ]
-    return np.concatenate(terms), np.concatenate([group.readout_counts for group in groups])
+    return np.concatenate(layer_term_indices), np.concatenate([group.readout_counts for group in schedules])
 
 
-def _resize_terms(terms: Integers, length: int) -> Integers:
+def _resize_terms(term_indices: Integers, length: int) -> Integers:
     """Return the terms cut to this length, or padded with `DARK_TERM`, (rows, length)."""
-    missing_count = max(0, length - terms.shape[1])
-    return np.pad(terms, ((0, 0), (0, missing_count)), constant_values=DARK_TERM)[:, :length]
+    missing_count = max(0, length - term_indices.shape[1])
+    return np.pad(term_indices, ((0, 0), (0, missing_count)), constant_values=DARK_TERM)[:, :length]
 
 
 @dataclass(frozen=True)

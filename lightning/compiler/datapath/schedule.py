@@ -81,12 +81,12 @@ def count_weight_readouts(
     weights: Weights, hardware: Hardware, *, sends_zeros: bool | None = None
 ) -> ReadoutCounts:
     """Return the readouts like `count_layer_readouts`, for weights (groups, rows, terms)."""
-    positive_readouts = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
-    negative_readouts = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
+    positive_counts = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
+    negative_counts = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
     if sends_zeros if sends_zeros is not None else not hardware.skip_zeros:
-        term_readouts = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
-        positive_readouts = np.maximum(positive_readouts, term_readouts - negative_readouts)
-    return ReadoutCounts(positive_readouts + negative_readouts, positive_readouts - negative_readouts)
+        min_count = _count_readouts(np.int64(weights.shape[2]), hardware.wavelengths)
+        positive_counts = np.maximum(positive_counts, min_count - negative_counts)
+    return ReadoutCounts(positive_counts + negative_counts, positive_counts - negative_counts)
 
 
 def schedule_layer(
@@ -103,8 +103,8 @@ def schedule_layer(
     are_zeros_sent = sends_zeros if sends_zeros is not None else not hardware.skip_zeros
     make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
-        make_schedule(weights, int(row_readouts.max(initial=0)), hardware.wavelengths, are_zeros_sent)
-        for weights, row_readouts in zip(layer.weights, readout_counts, strict=True)
+        make_schedule(weights, int(row_readout_counts.max(initial=0)), hardware.wavelengths, are_zeros_sent)
+        for weights, row_readout_counts in zip(layer.weights, readout_counts, strict=True)
     )
 
 
@@ -124,28 +124,25 @@ def _schedule_by_sign(
     """Return a schedule of positive, then negative terms. Zeros fill the gaps in both, then further readouts."""
     term_indices = np.full((len(weights), readout_count * wavelength_count), -1, np.int32)
     is_positive, is_negative = weights > 0, weights < 0
-    positive_readouts, negative_readouts = (
+    positive_counts, negative_counts = (
         _count_readouts(sign_mask.sum(axis=1), wavelength_count)[:, None]
         for sign_mask in (is_positive, is_negative)
     )
     _place_terms(term_indices, is_positive, _rank_terms(is_positive))
-    _place_terms(term_indices, is_negative, positive_readouts * wavelength_count + _rank_terms(is_negative))
+    _place_terms(term_indices, is_negative, positive_counts * wavelength_count + _rank_terms(is_negative))
     if are_zeros_sent:
         is_gap = (
-            term_indices[:, : int((positive_readouts + negative_readouts).max(initial=0)) * wavelength_count]
-            < 0
+            term_indices[:, : int((positive_counts + negative_counts).max(initial=0)) * wavelength_count] < 0
         )
         _place_terms(
             term_indices,
             weights == 0,
             _find_zero_positions(
-                is_gap, (positive_readouts + negative_readouts) * wavelength_count, _rank_terms(weights == 0)
+                is_gap, (positive_counts + negative_counts) * wavelength_count, _rank_terms(weights == 0)
             ),
         )
     positions = np.arange(readout_count)
-    signs = np.where(
-        (positions >= positive_readouts) & (positions < positive_readouts + negative_readouts), -1, 1
-    )
+    signs = np.where((positions >= positive_counts) & (positions < positive_counts + negative_counts), -1, 1)
     indices_by_readout = term_indices.reshape(len(weights), readout_count, wavelength_count)
     return GroupSchedule(
         indices_by_readout, np.where(indices_by_readout[..., 0] < 0, 0, signs).astype(np.int8)
@@ -167,8 +164,8 @@ def _find_zero_positions(is_gap: Mask, end_positions: Integers, ranks: Integers)
     )
 
 
-def _place_terms(term_indices: npt.NDArray[np.int32], is_sent: Mask, positions: Integers) -> None:
-    rows, terms = np.nonzero(is_sent)
+def _place_terms(term_indices: npt.NDArray[np.int32], is_chosen: Mask, positions: Integers) -> None:
+    rows, terms = np.nonzero(is_chosen)
     term_indices[rows, positions[rows, terms]] = terms
 
 

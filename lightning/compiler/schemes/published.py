@@ -21,13 +21,13 @@ _HINT = "Compile it with --scheme scaled, which takes every network"
 def compile_published(network: Network) -> dict[str, PhotonicLayer]:
     """Return the layers of a chain of `Gemm` and `Relu` without biases. Raise `CompileError` for other networks."""
     step = _compute_raw_step(network)
-    chain = _find_chain(network)
-    weights = [lower_node(network, node).weights[0] for node in chain]
+    gemm_nodes = _find_chain(network)
+    weights = [lower_node(network, node).weights[0] for node in gemm_nodes]
     integer_weights = quantise(weights).layers
-    steps = [step] + [1.0] * (len(chain) - 1)
+    steps = [step] + [1.0] * (len(gemm_nodes) - 1)
     return {
         node.name: _make_layer(node.name, layer_weights, input_scale)
-        for node, layer_weights, input_scale in zip(chain, integer_weights, steps, strict=True)
+        for node, layer_weights, input_scale in zip(gemm_nodes, integer_weights, steps, strict=True)
     }
 
 
@@ -51,9 +51,9 @@ def _make_layer(name: str, weights: npt.NDArray[np.int32], step: float) -> Photo
 def _find_chain(network: Network) -> list[Node]:
     """Return the `Gemm` nodes. Raise `CompileError` with the first unsupported node."""
     chain: list[Node] = []
-    tensor, is_rectified, is_ended = network.input, True, False
+    tensor_name, is_rectified, is_ended = network.input, True, False
     for node in network.nodes:
-        if node.inputs[0] != tensor or is_ended:
+        if node.inputs[0] != tensor_name or is_ended:
             raise _make_refusal(node, "is not part of the chain of layers")
         if node.operation == "Gemm":
             _check_gemm(network, node, is_rectified=is_rectified)
@@ -67,7 +67,7 @@ def _find_chain(network: Network) -> list[Node]:
                 node, "ends the network; the published datapath rectifies only between layers"
             )
         is_rectified = node.operation == "Relu" or (is_rectified and node.operation in _SHAPE_OPERATIONS)
-        tensor = node.output
+        tensor_name = node.output
     if not chain:
         raise CompileError(f"network {network.name} has no Gemm: nothing for light to compute", hint=_HINT)
     return chain

@@ -88,21 +88,25 @@ def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterat
     )
     max_tensor_size = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _trace_inputs(network, _sample_rows(raw, _limit_images(max_tensor_size), rng)):
-        layer = lower_node(network, node)
-        all_vectors = make_vectors(layer, _sample_rows(activations, _limit_images(layer.value_count), rng))
-        vectors = _sample_rows(all_vectors, _count_sample_vectors(layer), rng)
+        lowered_node = lower_node(network, node)
+        all_vectors = make_vectors(
+            lowered_node, _sample_rows(activations, _limit_images(lowered_node.value_count), rng)
+        )
+        vectors = _sample_rows(all_vectors, _count_sample_vectors(lowered_node), rng)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
-        largest_weight_sum = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
+        largest_weight_sum = np.abs(lowered_node.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
         if not float(magnitudes.max(initial=0.0)) * float(largest_weight_sum) < _MAX_SUM:
             raise CompileError(
-                f"{layer.node.operation} {layer.node.name} gives values that are infinite, NaN or close to overflow"
-                " on these samples",
+                f"{lowered_node.node.operation} {lowered_node.node.name} gives values that are infinite, NaN or close"
+                " to overflow on these samples",
                 hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
             )
-        is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL_VALUE > magnitudes.max(initial=0.0)
-        is_signed = bool(is_below_zero) and node.inputs[0] not in nonnegative_tensors
-        yield LayerObservation(layer, magnitudes, vectors, is_signed, node.output in rectified_tensors)
+        rounds_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL_VALUE > magnitudes.max(
+            initial=0.0
+        )
+        is_signed = bool(rounds_below_zero) and node.inputs[0] not in nonnegative_tensors
+        yield LayerObservation(lowered_node, magnitudes, vectors, is_signed, node.output in rectified_tensors)
 
 
 def find_nonnegative_tensors(network: Network) -> frozenset[str]:
@@ -158,8 +162,8 @@ def _limit_images(value_count: int) -> int:
     return min(_MAX_IMAGES, max(_MIN_IMAGES, _MAX_FLOATS // max(value_count, 1)))
 
 
-def _count_sample_vectors(layer: LoweredNode) -> int:
-    return int(np.clip(_MAX_PRODUCTS // max(layer.weights[0].size, 1), *_VECTOR_LIMITS))
+def _count_sample_vectors(lowered_node: LoweredNode) -> int:
+    return int(np.clip(_MAX_PRODUCTS // max(lowered_node.weights[0].size, 1), *_VECTOR_LIMITS))
 
 
 def _sample_rows(rows: npt.NDArray[Any], max_row_count: int, rng: np.random.Generator) -> npt.NDArray[Any]:
@@ -181,7 +185,7 @@ def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
     return (find_least_divergent_limit(magnitudes) if options.ranges == "entropy" else max_magnitude,)
 
 
-def find_best_range(errors: Sequence[float], noises: Sequence[float]) -> int:
+def find_best_range(mean_square_errors: Sequence[float], mean_square_noises: Sequence[float]) -> int:
     """Return the index of the range with the smallest mean square error including noise. The largest range has index 0.
 
     Errors up to `_EQUAL_FACTOR` times the smallest are treated as equal. Of equal sums the first wins. Without noise,
@@ -195,34 +199,39 @@ def find_best_range(errors: Sequence[float], noises: Sequence[float]) -> int:
     >>> find_best_range([14, 10, 20, 90], [32, 18, 8, 2])
     2
     """
-    equal_limit = min(errors) * _EQUAL_FACTOR
-    total_errors = [max(error, equal_limit) + noise for error, noise in zip(errors, noises, strict=True)]
+    equal_limit = min(mean_square_errors) * _EQUAL_FACTOR
+    total_errors = [
+        max(error, equal_limit) + noise
+        for error, noise in zip(mean_square_errors, mean_square_noises, strict=True)
+    ]
     return total_errors.index(min(total_errors))
 
 
 def find_least_divergent_limit(magnitudes: Floats) -> float:
     """Return the clipping value at which rounding to 256 levels loses the least information (Kullback-Leibler)."""
     max_magnitude = float(magnitudes.max())
-    counts, _ = np.histogram(magnitudes[magnitudes > 0], _BIN_COUNT, (0.0, max_magnitude))
-    counts[0] = counts[1]
-    bin_counts = range(_LEVEL_COUNT, _BIN_COUNT + 1, _CANDIDATE_STEP_BINS)
-    divergences = [_compute_divergence(counts.astype(np.float64), bin_count) for bin_count in bin_counts]
-    return max_magnitude * bin_counts[int(np.argmin(divergences))] / _BIN_COUNT
+    histogram, _ = np.histogram(magnitudes[magnitudes > 0], _BIN_COUNT, (0.0, max_magnitude))
+    histogram[0] = histogram[1]
+    candidate_bin_counts = range(_LEVEL_COUNT, _BIN_COUNT + 1, _CANDIDATE_STEP_BINS)
+    divergences = [
+        _compute_divergence(histogram.astype(np.float64), bin_count) for bin_count in candidate_bin_counts
+    ]
+    return max_magnitude * candidate_bin_counts[int(np.argmin(divergences))] / _BIN_COUNT
 
 
-def _compute_divergence(counts: Doubles, bin_count: int) -> float:
+def _compute_divergence(histogram: Doubles, bin_count: int) -> float:
     """Return the divergence between the histogram clipped to `bin_count` bins and its rounding to 256 levels.
 
     Clipping adds the counts of all further bins to the last bin. Rounding spreads the counts of each level evenly over
     its nonempty bins.
     """
-    clipped_counts = counts[:bin_count].copy()
+    clipped_counts = histogram[:bin_count].copy()
     level_by_bin = np.arange(bin_count) * _LEVEL_COUNT // bin_count
     is_occupied = (clipped_counts > 0).astype(np.float64)
-    totals = np.bincount(level_by_bin, clipped_counts, _LEVEL_COUNT)
+    level_totals = np.bincount(level_by_bin, clipped_counts, _LEVEL_COUNT)
     bins_per_level = np.maximum(np.bincount(level_by_bin, is_occupied, _LEVEL_COUNT), 1)
-    rounded_counts = (totals / bins_per_level)[level_by_bin] * is_occupied
-    clipped_counts[-1] += counts[bin_count:].sum()
+    rounded_counts = (level_totals / bins_per_level)[level_by_bin] * is_occupied
+    clipped_counts[-1] += histogram[bin_count:].sum()
     return _compute_kullback_leibler(
         clipped_counts / clipped_counts.sum(), rounded_counts / max(rounded_counts.sum(), 1.0)
     )

@@ -66,10 +66,10 @@ def make_rounding_table(activations: Int16s) -> Int16s:
     return np.asarray(rounding_table, np.int16)
 
 
-def round_weights(table: Int16s, steps: Doubles) -> Int16s:
-    """Round weights by the table. `steps` are in steps of their scales, with any sign, up to 255."""
-    indices = np.rint(np.minimum(np.abs(steps), FULL_VALUE) * _STEP_DIVISIONS).astype(np.int64)
-    return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
+def round_weights(table: Int16s, weights_in_steps: Doubles) -> Int16s:
+    """Round weights by the table. `weights_in_steps` are in steps of their scales, with any sign, up to 255."""
+    indices = np.rint(np.minimum(np.abs(weights_in_steps), FULL_VALUE) * _STEP_DIVISIONS).astype(np.int64)
+    return np.asarray(np.sign(weights_in_steps).astype(np.int16) * table[indices])
 
 
 def quantise(values: npt.NDArray[np.floating], scale: float, *, is_signed: bool) -> Int16s:
@@ -139,8 +139,8 @@ def _make_layer(observation: LayerObservation, options: Options) -> PhotonicLaye
         observation.vectors.transpose(1, 0, 2) @ observation.layer.weights.transpose(0, 2, 1)
     )
     fits = [
-        _fit_range(observation, exact_outputs, largest, options)
-        for largest in find_candidates(observation.magnitudes, options)
+        _fit_range(observation, exact_outputs, max_activation, options)
+        for max_activation in find_candidates(observation.magnitudes, options)
     ]
     fit = fits[
         find_best_range(
@@ -171,11 +171,11 @@ def _fit_range(
     observation: LayerObservation, exact_outputs: Floats, max_activation: float, options: Options
 ) -> _RangeFit:
     input_scale = max_activation / FULL_VALUE
-    integers = quantise(observation.vectors, input_scale, is_signed=observation.is_signed)
+    activations = quantise(observation.vectors, input_scale, is_signed=observation.is_signed)
     weight_scales = _choose_scales(observation, input_scale, options)
-    weights = _round_weights(observation.layer.weights, weight_scales, integers, options)
+    weights = _round_weights(observation.layer.weights, weight_scales, activations, options)
     output_scales = compute_output_scales(input_scale, weight_scales)
-    sums = np.stack([compute_integer_sums(integers[:, group], rows) for group, rows in enumerate(weights)])
+    sums = np.stack([compute_integer_sums(activations[:, group], rows) for group, rows in enumerate(weights)])
     deviations = exact_outputs / output_scales[:, None] - sums  # (groups, vectors, rows)
     mean_deviations = deviations.mean(axis=1)
     residuals = deviations - mean_deviations[:, None] if options.correct_floor else deviations
@@ -212,7 +212,7 @@ def _choose_scales(observation: LayerObservation, input_scale: float, options: O
     )
 
 
-def _round_weights(weights: Floats, scales: Doubles, integers: Int16s, options: Options) -> Int16s:
+def _round_weights(weights: Floats, scales: Doubles, activations: Int16s, options: Options) -> Int16s:
     if options.rounding == "nearest":
         return quantise_weights(weights, scales)
-    return round_weights(make_rounding_table(integers), weights / scales[..., None])
+    return round_weights(make_rounding_table(activations), weights / scales[..., None])

@@ -98,9 +98,9 @@ def add_noise(
     elif noise[0] == PER_OUTPUT:
         add_output_noise(exact_sums, noise[1:], seed, key, stream, noisy_sums)
     else:
-        light = np.zeros((HIGHEST_POWER, row_count))
-        add_levels(activations, weights, pointers_of_layer, row_indices_of_layer, light)
-        light_variances = compute_light_variance(noise[2:], light).reshape(1, row_count)
+        light_powers = np.zeros((HIGHEST_POWER, row_count))
+        add_levels(activations, weights, pointers_of_layer, row_indices_of_layer, light_powers)
+        light_variances = compute_light_variance(noise[2:], light_powers).reshape(1, row_count)
         add_varying_noise(exact_sums, light_variances, means, spreads, seed, key, stream, noisy_sums)
     for row in range(row_count):
         sums[row] = np.int32(np.rint(noisy_sums[0, row]))
@@ -116,11 +116,11 @@ def wrap_sums(sums: Array, counters: Array) -> None:
 
 
 @compile_kernel()
-def find_highest_bit(largest: Any) -> Any:
+def find_highest_bit(number: Any) -> Any:
     """Return the index of the highest set bit, or 0 for 0."""
     bit = 0
-    while largest > 1:
-        largest >>= 1
+    while number > 1:
+        number >>= 1
         bit += 1
     return bit
 
@@ -176,17 +176,17 @@ def quantise_sums(
         real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
         if is_rectified and real < 0:
             real = np.float32(0.0)
-        steps = np.rint(np.float32(real / step))
-        if steps > 255 or steps < lowest:
+        rounded_activation = np.rint(np.float32(real / step))
+        if rounded_activation > 255 or rounded_activation < lowest:
             counters[CLIPPED_ACTIVATIONS] += 1
-        activations[row] = np.int16(min(max(steps, lowest), np.float32(255.0)))
+        activations[row] = np.int16(min(max(rounded_activation, lowest), np.float32(255.0)))
 
 
 @compile_kernel()
 def finish_layer(
     sums: Array,
     key: Any,
-    layer: Any,
+    layer_index: Any,
     product_factors: Any,
     parameters: Any,
     seed: Any,
@@ -200,13 +200,13 @@ def finish_layer(
     `product_factors` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
     """
     layer_table, steps, biases, scales, means, spreads, noise = parameters
-    first_row, last_row = (
-        layer_table[layer, FIRST_ROW],
-        layer_table[layer, FIRST_ROW] + layer_table[layer, ROWS],
+    first_row, end_row = (
+        layer_table[layer_index, FIRST_ROW],
+        layer_table[layer_index, FIRST_ROW] + layer_table[layer_index, ROWS],
     )
     if noise[0] != NO_NOISE:
         layer_activations, weights, pointers_of_layer, row_indices_of_layer = product_factors
-        noise_model = means[first_row:last_row], spreads[first_row:last_row], noise
+        noise_model = means[first_row:end_row], spreads[first_row:end_row], noise
         add_noise(
             layer_activations,
             weights,
@@ -216,20 +216,22 @@ def finish_layer(
             noise_model,
             seed,
             key,
-            np.uint64(layer),
+            np.uint64(layer_index),
         )
     if flags & WRAPS_SUMS:
         wrap_sums(sums, counters)
-    bias, scale = biases[first_row:last_row], scales[first_row:last_row]
-    if layer + 1 == len(layer_table):
+    bias, scale = biases[first_row:end_row], scales[first_row:end_row]
+    if layer_index + 1 == len(layer_table):
         if flags & NORMALISES_LAST:
             normalise_sums(sums, flags & SCALES_PERFECTLY)
-        write_scores(sums, bias, scale, layer_table[layer, RECTIFIED], scores)
+        write_scores(sums, bias, scale, layer_table[layer_index, RECTIFIED], scores)
     elif flags & IS_PUBLISHED:
         rectify_and_normalise(sums, flags & SCALES_PERFECTLY, activations)
     else:
-        next_format = layer_table[layer + 1, SIGNED], steps[layer + 1]
-        quantise_sums(sums, bias, scale, layer_table[layer, RECTIFIED], next_format, activations, counters)
+        next_format = layer_table[layer_index + 1, SIGNED], steps[layer_index + 1]
+        quantise_sums(
+            sums, bias, scale, layer_table[layer_index, RECTIFIED], next_format, activations, counters
+        )
 
 
 @compile_kernel(
@@ -263,13 +265,13 @@ def write_answers(
     parameters = layer_table, steps, biases, scales, means, spreads, noise
     for image in range(len(raw)):
         look_up_activations(raw[image], byte_activations, layer_table[0, SIGNED], activations, counters)
-        for layer in range(len(layer_table)):
+        for layer_index in range(len(layer_table)):
             row_sums, layer_activations = (
-                sums[: layer_table[layer, ROWS]],
-                activations[: layer_table[layer, TERMS]],
+                sums[: layer_table[layer_index, ROWS]],
+                activations[: layer_table[layer_index, TERMS]],
             )
             weights, pointers_of_layer, row_indices_of_layer = select_weights(
-                layer_table[layer], values, pointers, row_indices
+                layer_table[layer_index], values, pointers, row_indices
             )
             row_sums[:] = 0
             add_products(layer_activations, weights, pointers_of_layer, row_indices_of_layer, row_sums)
@@ -277,7 +279,7 @@ def write_answers(
             finish_layer(
                 row_sums,
                 keys[image],
-                layer,
+                layer_index,
                 product_factors,
                 parameters,
                 seed,
@@ -329,12 +331,12 @@ def look_up_lanes(
 
 @compile_kernel()
 def write_row_sums(
-    lane_activations: Array, magnitudes: Array, terms: Array, part_offsets: Array, sums: Array
+    lane_activations: Array, magnitudes: Array, terms: Array, sign_offsets: Array, sums: Array
 ) -> None:
     """Write the sums (rows, lanes) of one layer."""
     partial_sums = np.empty(LANE_COUNT, np.uint16)
-    for row in range(len(part_offsets)):
-        positive_start, negative_start, end = part_offsets[row]
+    for row in range(len(sign_offsets)):
+        positive_start, negative_start, end = sign_offsets[row]
         sums[row] = 0
         positive_terms, negative_terms = slice(positive_start, negative_start), slice(negative_start, end)
         add_magnitudes(
@@ -365,7 +367,7 @@ def write_answers_in_lanes(
     keys: Array,
     magnitudes: Array,
     terms: Array,
-    part_offsets: Array,
+    sign_offsets: Array,
     byte_activations: Array,
     layer_table: Array,
     steps: Array,
@@ -399,10 +401,10 @@ def write_answers_in_lanes(
             lane_activations,
             counters,
         )
-        for layer in range(len(layer_table)):
-            first_row, row_count = layer_table[layer, FIRST_ROW], layer_table[layer, ROWS]
+        for layer_index in range(len(layer_table)):
+            first_row, row_count = layer_table[layer_index, FIRST_ROW], layer_table[layer_index, ROWS]
             write_row_sums(
-                lane_activations, magnitudes, terms, part_offsets[first_row : first_row + row_count], sums
+                lane_activations, magnitudes, terms, sign_offsets[first_row : first_row + row_count], sums
             )
             for lane in range(lane_count):
                 image = start + lane
@@ -411,7 +413,7 @@ def write_answers_in_lanes(
                 finish_layer(
                     lane_sums[:row_count],
                     keys[image],
-                    layer,
+                    layer_index,
                     product_factors,
                     parameters,
                     seed,

@@ -38,8 +38,8 @@ def write_levels(
         readout_count += 1
     for readout in range(readout_count):
         level = 0
-        for lane in range(term_indices.shape[1]):
-            term = term_indices[readout, lane]
+        for wavelength in range(term_indices.shape[1]):
+            term = term_indices[readout, wavelength]
             level += (magnitudes[term] * weight_magnitudes[term]) >> 8
         levels[readout] = level
     return readout_count

@@ -47,9 +47,9 @@ def add_products(activations: Array, values: Array, pointers: Array, row_indices
         term = nonzero_terms[index]
         activation = np.int32(activations[term])
         if len(pointers) == 0:
-            block = values[term * row_count : (term + 1) * row_count]
+            term_weights = values[term * row_count : (term + 1) * row_count]
             for row in range(row_count):
-                sums[row] += multiply(activation, np.int32(block[row]))
+                sums[row] += multiply(activation, np.int32(term_weights[row]))
         else:
             for weight_index in range(pointers[term], pointers[term + 1]):
                 sums[row_indices[weight_index]] += multiply(activation, np.int32(values[weight_index]))

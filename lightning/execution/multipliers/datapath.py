@@ -116,10 +116,12 @@ class DatapathMultiplier:
         """Release the bus."""
         self._driver.close()
 
-    def _sum_image(self, layer: PhotonicLayer, values: Integers64) -> Integers64:
+    def _sum_image(self, layer: PhotonicLayer, activations: Integers64) -> Integers64:
         """Return the sums of an image, (positions, groups * rows). Negative activations take a second pass."""
-        sums = self._sum_pass(layer, 0, np.maximum(values, 0))
-        return sums - self._sum_pass(layer, 1, np.maximum(-values, 0)) if count_passes(layer) == 2 else sums
+        sums = self._sum_pass(layer, 0, np.maximum(activations, 0))
+        return (
+            sums - self._sum_pass(layer, 1, np.maximum(-activations, 0)) if count_passes(layer) == 2 else sums
+        )
 
     def _sum_pass(self, layer: PhotonicLayer, pass_number: int, magnitudes: Integers64) -> Integers64:
         sums = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
@@ -145,11 +147,11 @@ class DatapathMultiplier:
             {"operand": operands}, "converters.light", len(operands)
         ).reshape(operands.shape)
         detector_values = self._light_model(converted_operands[:, 0], converted_operands[:, 1])
-        signed_outputs = np.where(
+        signed_products = np.where(
             weights.reshape(-1, DATAPATH_LANE_COUNT) < 0, -detector_values, detector_values
         )
         dot_products = self._run_beats(
-            {"product": signed_outputs}, "adder.dot", len(operands) // segment.beats_per_row
+            {"product": signed_products}, "adder.dot", len(operands) // segment.beats_per_row
         )
         return dot_products.reshape(len(padded_magnitudes), -1)
 

@@ -202,8 +202,8 @@ def _compute_design_matrix(values: Integers) -> Doubles:
     """Return the number, the sum and the sum of squares of each tile's products, in steps, (tiles, 3)."""
     products = values[..., 0::2] * values[..., 1::2] / 256.0
     products_by_tile = products.reshape(len(products), -1)
-    count = np.full(len(products_by_tile), float(products_by_tile.shape[1]))
-    return np.column_stack([count, products_by_tile.sum(axis=1), (products_by_tile**2).sum(axis=1)])
+    counts = np.full(len(products_by_tile), float(products_by_tile.shape[1]))
+    return np.column_stack([counts, products_by_tile.sum(axis=1), (products_by_tile**2).sum(axis=1)])
 
 
 def _fit_variances(variances: Doubles, design: Doubles) -> Doubles:
@@ -211,8 +211,8 @@ def _fit_variances(variances: Doubles, design: Doubles) -> Doubles:
     from lightning.kit.calibration.noise import fit_nonnegative
 
     weights = np.full(variances.size, 1.0 / variances.mean())
-    result = np.zeros(3)
+    coefficients = np.zeros(3)
     for _ in range(8):
-        result = fit_nonnegative(design * weights[:, None], variances * weights)
-        weights = 1.0 / np.maximum(design @ result, 1e-6 * variances.mean())
-    return result
+        coefficients = fit_nonnegative(design * weights[:, None], variances * weights)
+        weights = 1.0 / np.maximum(design @ coefficients, 1e-6 * variances.mean())
+    return coefficients

@@ -92,9 +92,7 @@ class CompiledMultiplier:
 
     def get_group_weights(self, layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
         """Return `arrange_groups(layer)` from a cache."""
-        group_weights = self._weights_by_layer.get(layer.name)
-        if (
-            group_weights is None or group_weights[0] is not layer
-        ):  # a layer of another model may have this name
-            group_weights = self._weights_by_layer[layer.name] = layer, arrange_groups(layer)
-        return group_weights[1]
+        cache_entry = self._weights_by_layer.get(layer.name)
+        if cache_entry is None or cache_entry[0] is not layer:  # a layer of another model may have this name
+            cache_entry = self._weights_by_layer[layer.name] = layer, arrange_groups(layer)
+        return cache_entry[1]

@@ -111,11 +111,11 @@ def fit_decoder(
         raise ValueError(f"a decoder needs at least 32 measured rows, not {y.size}")
     scale = float(np.abs(y).max()) or 1.0
     design = np.column_stack([np.ones(y.size), v, _multiply_pairs(v), -scale * (y / scale) ** 2])
-    weights, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-10)
+    solution, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-10)
     if rank < design.shape[1]:
         raise ValueError("the measured rows do not separate leakage from products; vary all four operands")
-    rms = float(np.sqrt(np.sum((y - design @ weights) ** 2) / max(1, y.size - rank)))
-    coefficients = [float(weight) for weight in weights]
+    rms = float(np.sqrt(np.sum((y - design @ solution) ** 2) / max(1, y.size - rank)))
+    coefficients = [float(weight) for weight in solution]
     return Decoder(
         offset=coefficients[0],
         leak=(coefficients[1], coefficients[2], coefficients[3], coefficients[4]),
@@ -127,13 +127,13 @@ def fit_decoder(
     )
 
 
-def round_products(analogue: npt.ArrayLike, *, product_count: int = 1) -> npt.NDArray[np.int64]:
+def round_products(analogue_results: npt.ArrayLike, *, product_count: int = 1) -> npt.NDArray[np.int64]:
     """Return each result rounded to an integer and clipped to 0..255 times `product_count`.
 
     >>> round_products([-0.7, 19.6, 255.9]).tolist()
     [0, 20, 255]
     """
-    integers = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
+    integers = np.rint(np.asarray(analogue_results, dtype=float)).astype(np.int64)
     rounded: npt.NDArray[np.int64] = np.clip(integers, 0, FULL_VALUE * product_count)
     return rounded
 

@@ -160,25 +160,27 @@ class Calibration:
         )
 
     def find_saturated(
-        self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
+        self, peaks: npt.ArrayLike, analogue_results: npt.ArrayLike, values: npt.ArrayLike
     ) -> npt.NDArray[np.bool_]:
         """Return a mask (n,) of the rows with too much light: the converter clipped, or the result is out of range.
 
-        `peaks` (n,) are plateaus in counts, including the idle level. `analogue` (n,) are the decoded results, and
-        `values` (n, 4) the values sent.
+        `peaks` (n,) are plateaus in counts, including the idle level. `analogue_results` (n,) are the decoded results,
+        and `values` (n, 4) the values sent.
         """
         is_clipped = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
         product_counts = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
-        is_above_range = np.asarray(analogue, dtype=float) > product_counts * FULL_VALUE + RANGE_MARGIN
+        is_above_range = (
+            np.asarray(analogue_results, dtype=float) > product_counts * FULL_VALUE + RANGE_MARGIN
+        )
         is_saturated: npt.NDArray[np.bool_] = is_clipped | is_above_range
         return is_saturated
 
-    def find_dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    def find_dark(self, analogue_results: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
         """Return a mask (n,) of the rows without light: the result is about 0, but the products are well above 0."""
         v = _check_values(values)
         expected_results = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL_VALUE
         is_dark: npt.NDArray[np.bool_] = (expected_results >= WELL_LIT_PRODUCT) & (
-            np.asarray(analogue) <= UNLIT_RESULT
+            np.asarray(analogue_results) <= UNLIT_RESULT
         )
         return is_dark
 

@@ -200,10 +200,10 @@ def check_number(name: str, value: Any, low: float = -math.inf, high: float = ma
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} is {value!r:.40}, not a number")
-    checked = float(value)
-    if not (math.isfinite(checked) and low <= checked <= high):
-        raise ValueError(f"{name} is {checked:g}, not between {low:g} and {high:g}")
-    return checked
+    number = float(value)
+    if not (math.isfinite(number) and low <= number <= high):
+        raise ValueError(f"{name} is {number:g}, not between {low:g} and {high:g}")
+    return number
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:

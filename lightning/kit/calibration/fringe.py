@@ -127,11 +127,11 @@ def _find_initial_parameters(u: Floats, y: Floats) -> Floats:
         design = np.column_stack(
             [np.ones_like(u), np.cos(np.pi / half_period * u), np.sin(np.pi / half_period * u)]
         )
-        weights, *_ = np.linalg.lstsq(design, y, rcond=None)
-        rss = float(np.sum((design @ weights - y) ** 2))
+        coefficients, *_ = np.linalg.lstsq(design, y, rcond=None)
+        rss = float(np.sum((design @ coefficients - y) ** 2))
         if rss < best_fit[0]:
             # m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a).
-            mean, cosine, sine = weights
+            mean, cosine, sine = coefficients
             swing = float(np.hypot(cosine, sine))
             best_fit = (
                 rss,

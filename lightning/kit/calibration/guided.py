@@ -98,14 +98,14 @@ def _run_step(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outc
 
 def _lacks_result(bench: Bench, name: str) -> bool:
     """Return whether a failed step left no result. After a step that only missed its limit, the run continues."""
-    results = {
+    has_result = {
         "delay": bool(bench.arrivals),
         "light": False,
         "transfer": bool(bench.sweeps),
         "gain": bench.encoders is not None,
         "decoder": bench.decoder is not None,
     }
-    return not results[name]
+    return not has_result[name]
 
 
 def _make_calibration(

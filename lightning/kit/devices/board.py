@@ -101,22 +101,22 @@ def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
 
     Raise `MissingLibrary`, or `DeviceGone` if the board does not answer.
     """
-    pyro = require("qick.pyro", "to reach a board in the network")
+    qick_pyro = require("qick.pyro", "to reach a board in the network")
     pyro4 = require("Pyro4", "to reach a board in the network")
     from lightning.kit.devices.guard import GuardedSoc
 
     if not address.is_loopback:
         sys.stderr.write(_PYRO_WARNING.format(host=address.host))
-    failures = (pyro4.errors.PyroError, OSError)
+    error_types = (pyro4.errors.PyroError, OSError)
     try:
         with _use_timeout(pyro4, CONNECT_TIMEOUT_S), contextlib.redirect_stdout(io.StringIO()):
-            soc, soccfg = pyro.make_proxy(
+            soc, soccfg = qick_pyro.make_proxy(
                 address.host.strip("[]"),
                 ns_port=address.port,
                 proxy_name=address.name,
                 remote_traceback=False,
             )
-    except failures as error:
+    except error_types as error:
         raise DeviceGone(
             f"no board answers at {address.host}:{address.port} under the name {address.name!r} ({error})",
             device=f"qick://{address.host}:{address.port}/{address.name}",

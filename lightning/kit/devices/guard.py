@@ -162,9 +162,9 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
             check_running_clocks(self)
         self._expected_s, self._next_expected_s = self._next_expected_s, None
         if isinstance(binprog, list):
-            length = count_ticks(binprog, ticks_per_instruction=INSTRUCTION_TICKS)
+            tick_count = count_ticks(binprog, ticks_per_instruction=INSTRUCTION_TICKS)
             f_time_hz = float(self["tprocs"][0]["f_time"]) * 1e6
-            self._expected_s = None if length is None else length / f_time_hz
+            self._expected_s = None if tick_count is None else tick_count / f_time_hz
         self._progress.note_load()
         self._forward("load_bin_program", binprog, load_mem=load_mem)
 

@@ -70,8 +70,8 @@ def inspect(
     counts = reader.measure_trace(envelopes, tile, round_count=round_count)
     settled_indices = find_settled_samples(tile)
     # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
-    idle_samples = REACH_TICKS - FILTER_TICKS
-    idle_level = float(np.concatenate([counts[:idle_samples], counts[-idle_samples:]]).mean())
+    idle_sample_count = REACH_TICKS - FILTER_TICKS
+    idle_level = float(np.concatenate([counts[:idle_sample_count], counts[-idle_sample_count:]]).mean())
     sums = calibration.decode_table(counts[settled_indices] - idle_level, values)
     return Inspection(counts, calibration.timing.tick_ns, settled_indices, sums)
 
@@ -93,8 +93,8 @@ def find_settled_samples(tile: Tile) -> Integers:
     """
     ticks_per_symbol = tile.symbol.sample_count / tile.samples_per_tick
     middle_ticks = REACH_TICKS + (np.arange(tile.symbol_count) + 0.5) * ticks_per_symbol
-    samples: Integers = np.floor(middle_ticks - 0.5 + 1e-9).astype(np.int64)
-    return samples
+    indices: Integers = np.floor(middle_ticks - 0.5 + 1e-9).astype(np.int64)
+    return indices
 
 
 def _group_by_symbol(left: Integers, right: Integers) -> Integers:

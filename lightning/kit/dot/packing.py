@@ -79,13 +79,13 @@ def pack_products(weights: Integers, inputs: Integers, max_symbol_count: int) ->
     return PackedRows(values_by_symbol, row_indices, signs)
 
 
-def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, Integers]]:
-    """Split each row by sign into pieces of at most `limit` products; yield (row, sign, indices of the products)."""
+def _split_into_pieces(signs: Integers, max_product_count: int) -> Iterator[tuple[int, int, Integers]]:
+    """Yield (row, sign, indices of the products): pieces of each row, of one sign, of at most `max_product_count`."""
     for row, row_signs in enumerate(signs):
         for sign in (1, -1):
             indices = np.flatnonzero(row_signs == sign)
-            for start in range(0, indices.size, limit):
-                yield row, sign, indices[start : start + limit]
+            for start in range(0, indices.size, max_product_count):
+                yield row, sign, indices[start : start + max_product_count]
 
 
 def _check_integers(name: str, values: npt.ArrayLike) -> Integers:

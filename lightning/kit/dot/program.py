@@ -115,16 +115,16 @@ class TileReader:
         return counts
 
     def _measure_run(self, envelopes: Samples, tile: Tile, dark_envelopes: Samples, shots: int) -> Floats:
-        edge_tile_count = self.count_dark_tiles(tile)
-        edge_envelopes = np.repeat(dark_envelopes[:, None, :], edge_tile_count, axis=1)
-        all_envelopes = np.concatenate([edge_envelopes, envelopes, edge_envelopes], axis=1)
+        dark_tile_count = self.count_dark_tiles(tile)
+        dark_tile_envelopes = np.repeat(dark_envelopes[:, None, :], dark_tile_count, axis=1)
+        all_envelopes = np.concatenate([dark_tile_envelopes, envelopes, dark_tile_envelopes], axis=1)
         tile_count = all_envelopes.shape[1]
         self._load_envelopes(all_envelopes.reshape(MODULATOR_COUNT, -1))
         shots_per_pass = max(1, self.buffer_length // tile_count)
         shots_by_pass = [min(shots_per_pass, shots - start) for start in range(0, shots, shots_per_pass)]
         raw = np.concatenate([self._measure_pass(tile, tile_count, count) for count in shots_by_pass], axis=1)
-        dark_level = float(np.concatenate([raw[:edge_tile_count], raw[-edge_tile_count:]]).mean())
-        light: Floats = raw[edge_tile_count:-edge_tile_count] - dark_level
+        dark_level = float(np.concatenate([raw[:dark_tile_count], raw[-dark_tile_count:]]).mean())
+        light: Floats = raw[dark_tile_count:-dark_tile_count] - dark_level
         return light
 
     def _measure_pass(self, tile: Tile, tile_count: int, shots: int) -> Floats:
@@ -142,9 +142,11 @@ class TileReader:
     def _load_envelopes(self, envelopes: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""
         for channel, samples in zip(self.signal_path.channels, envelopes, strict=True):
-            rows = np.zeros((samples.size, 2), dtype=np.int16)
-            rows[:, 0] = samples
-            self.soc.load_envelope(channel, data=rows if _is_local(self.soc) else rows.tolist(), addr=0)
+            iq_samples = np.zeros((samples.size, 2), dtype=np.int16)
+            iq_samples[:, 0] = samples
+            self.soc.load_envelope(
+                channel, data=iq_samples if _is_local(self.soc) else iq_samples.tolist(), addr=0
+            )
 
 
 def _is_local(soc: Any) -> bool:

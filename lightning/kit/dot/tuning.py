@@ -74,10 +74,12 @@ class TileDecoder:
     rms_residual: float
     """Rms residual of the regression, in units of 1/255 of a product per root of a tile's symbols."""
 
-    def decode(self, levels: Floats, sums: Floats) -> Floats:
+    def decode(self, levels: Floats, operand_sums: Floats) -> Floats:
         """Return the sums of products (tiles,), in units of 1/255, for levels (tiles,) and operand sums (tiles, 4)."""
-        analogue: Floats = FULL_VALUE * (levels - sums @ np.array(self.leak)) / self.full_product_level
-        return analogue
+        product_sums: Floats = (
+            FULL_VALUE * (levels - operand_sums @ np.array(self.leak)) / self.full_product_level
+        )
+        return product_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +93,15 @@ class Tuning:
 
 
 def measure_tiles(
-    tile_meter: TileMeter, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int
+    tile_meter: TileMeter, words: Integers, dark_words: tuple[int, ...], symbol: Symbol, *, shots: int
 ) -> Floats:
     """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tile_meter.make_tile(words.shape[1], symbol)
-    dark_tile_words = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATOR_COUNT))
+    dark_tile_words = np.broadcast_to(np.array(dark_words), (1, words.shape[1], MODULATOR_COUNT))
     alignment = tile_meter.signal_path.alignment
-    envelopes = make_envelopes(words, dark, tile, alignment)
+    envelopes = make_envelopes(words, dark_words, tile, alignment)
     return tile_meter.measure_sums(
-        envelopes, tile, make_envelopes(dark_tile_words, dark, tile, alignment)[:, 0], shots=shots
+        envelopes, tile, make_envelopes(dark_tile_words, dark_words, tile, alignment)[:, 0], shots=shots
     )
 
 
@@ -113,9 +115,9 @@ def tune(tile_meter: TileMeter, calibration: Calibration, symbol: Symbol, rng: n
     curves = [_measure_gate(tile_meter, calibration, symbol, pair, encoders) for pair in (0, 1)]
     gate_encoders = [make_encoder(curve) for curve in curves]
     shared_encoder_0, shared_encoder_1 = calibration.modulators[0].shared, calibration.modulators[2].shared
-    coding = Coding((shared_encoder_0, gate_encoders[0], shared_encoder_1, gate_encoders[1]))
-    decoder = _train_decoder(tile_meter, coding, symbol, rng)
-    return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
+    symbol_encoder = Coding((shared_encoder_0, gate_encoders[0], shared_encoder_1, gate_encoders[1]))
+    decoder = _train_decoder(tile_meter, symbol_encoder, symbol, rng)
+    return Tuning(symbol, symbol_encoder, (curves[0], curves[1]), decoder)
 
 
 def _measure_gate(
@@ -155,22 +157,22 @@ def _compute_open_ticks(tile_meter: TileMeter, symbol: Symbol) -> float:
 
 
 def _train_decoder(
-    tile_meter: TileMeter, coding: Coding, symbol: Symbol, rng: np.random.Generator
+    tile_meter: TileMeter, symbol_encoder: Coding, symbol: Symbol, rng: np.random.Generator
 ) -> TileDecoder:
-    length = min(TRAINING_SYMBOL_COUNT, tile_meter.count_max_symbols(symbol))
-    values = draw_training_values(rng, length)
+    symbol_count = min(TRAINING_SYMBOL_COUNT, tile_meter.count_max_symbols(symbol))
+    values = draw_training_values(rng, symbol_count)
     levels = measure_tiles(
-        tile_meter, coding.encode(values), coding.dark_words, symbol, shots=SHOT_COUNT
+        tile_meter, symbol_encoder.encode(values), symbol_encoder.dark_words, symbol, shots=SHOT_COUNT
     ).mean(axis=1)
-    operands = coding.compute_operands(values)
+    operands = symbol_encoder.compute_operands(values)
     products = operands[..., 0::2] * operands[..., 1::2]
     design = np.column_stack([operands.sum(axis=1), products.sum(axis=1)])
-    weights, *_ = np.linalg.lstsq(design, levels, rcond=None)
-    residuals = levels - design @ weights
-    coefficients = [float(weight) for weight in weights]
+    solution, *_ = np.linalg.lstsq(design, levels, rcond=None)
+    residuals = levels - design @ solution
+    coefficients = [float(weight) for weight in solution]
     gain = (coefficients[MODULATOR_COUNT], coefficients[MODULATOR_COUNT + 1])
-    full_product_level = float(np.mean(np.array(gain) * coding.full_products))
-    rms = float(np.sqrt(np.mean(residuals**2) / length)) * FULL_VALUE / full_product_level
+    full_product_level = float(np.mean(np.array(gain) * symbol_encoder.full_products))
+    rms = float(np.sqrt(np.mean(residuals**2) / symbol_count)) * FULL_VALUE / full_product_level
     if not rms <= MAX_TILE_RESIDUAL:
         raise CalibrationError(
             (
@@ -185,11 +187,11 @@ def _train_decoder(
     return TileDecoder(tuple(coefficients[:MODULATOR_COUNT]), gain, full_product_level, rms)
 
 
-def draw_training_values(rng: np.random.Generator, length: int) -> Integers:
+def draw_training_values(rng: np.random.Generator, symbol_count: int) -> Integers:
     """Return random values, (tiles, length, 4).
 
     Each modulator of each tile has its own range, so that the regression can separate operand sums from product sums.
     """
     max_values = rng.integers(0, LEVEL_COUNT, (TRAINING_TILE_COUNT, 1, MODULATOR_COUNT))
     min_values = rng.integers(0, max_values + 1)
-    return rng.integers(min_values, max_values + 1, (TRAINING_TILE_COUNT, length, MODULATOR_COUNT))
+    return rng.integers(min_values, max_values + 1, (TRAINING_TILE_COUNT, symbol_count, MODULATOR_COUNT))

@@ -149,10 +149,10 @@ class SocketLine:
         self._terminator = terminator.encode()
         self._receive_buffer = b""
         self._socket: socket.socket = visa.visalib.sessions[visa.session].interface
-        problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if problem:
+        error_number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error_number:
             self.close()
-            raise _make_gone_error(resource, os.strerror(problem))
+            raise _make_gone_error(resource, os.strerror(error_number))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def write(self, text: str) -> None:

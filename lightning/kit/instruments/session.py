@@ -81,9 +81,9 @@ class Session:
     def ask(self, query: str) -> str:
         """Send a query and return the reply. Raise `InstrumentError` if there is none."""
         with self._lock:
-            line = self._connect_once()
+            connection = self._connect_once()
             try:
-                return line.query(query)
+                return connection.query(query)
             except InstrumentError:
                 self._disconnect()
                 raise
@@ -113,9 +113,9 @@ class Session:
     def send_command(self, command: str) -> None:
         """Send a command and read the error queue. Raise `InstrumentRefused` with all entries, if there are any."""
         with self._lock:
-            line = self._connect_once()
+            connection = self._connect_once()
             try:
-                line.write(command)
+                connection.write(command)
             except InstrumentError:
                 self._disconnect()
                 raise
@@ -164,14 +164,14 @@ class Session:
 
     def _connect_once(self) -> Line:
         if self._line is None:
-            line = self._connect(self.resource, self._timeout_s)
+            connection = self._connect(self.resource, self._timeout_s)
             try:
-                self._identity = self._check_identity(line.query("*IDN?"))
-                line.write("*CLS")
+                self._identity = self._check_identity(connection.query("*IDN?"))
+                connection.write("*CLS")
             except InstrumentError:
-                line.close()
+                connection.close()
                 raise
-            self._line = line
+            self._line = connection
         return self._line
 
     def _check_identity(self, reply: str) -> Identity:
@@ -208,6 +208,6 @@ class Session:
         )
 
     def _disconnect(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        connection, self._line = self._line, None
+        if connection is not None:
+            connection.close()

@@ -99,10 +99,10 @@ def _normalise(value: Any) -> Any:
         return value.item()
     if not isinstance(value, np.ndarray | list | tuple):
         return value
-    numbers = _join_whole_numbers(value)
-    if numbers is None:
+    integer_array = _join_whole_numbers(value)
+    if integer_array is None:
         return [_normalise(entry) for entry in value]
-    return numbers.shape, hashlib.sha256(numbers.tobytes()).hexdigest()
+    return integer_array.shape, hashlib.sha256(integer_array.tobytes()).hexdigest()
 
 
 def _join_whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
@@ -270,8 +270,8 @@ class Acquisition:
     def matches_state(self, digests: Digests, written_locations: set[Hashable]) -> bool:
         """Return whether the contents are equal in all places that either side has written since the previous start."""
         return all(
-            self.digests.get(place) == digests.get(place)
-            for place in self.written_locations | written_locations
+            self.digests.get(location) == digests.get(location)
+            for location in self.written_locations | written_locations
         )
 
 

@@ -65,10 +65,10 @@ def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
     Remove unneeded nodes first: folding one of them would change a product that the output depends on.
     """
     needed_nodes = _find_needed_nodes(builder.nodes, output)
-    folder = _Folder(builder, Counter(tensor for node in needed_nodes for tensor in set(node.inputs)))
+    fusion = _Folder(builder, Counter(tensor for node in needed_nodes for tensor in set(node.inputs)))
     for node in needed_nodes:
-        folder.add(node)
-    return folder.folded_nodes, folder.tensor_aliases.get(output, output)
+        fusion.add(node)
+    return fusion.folded_nodes, fusion.tensor_aliases.get(output, output)
 
 
 @dataclass
@@ -174,14 +174,16 @@ def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) 
 
 def _absorb(builder: Builder, product: Node, affine: Affine) -> Node:
     """Return `product` with weights and bias scaled and shifted, computed in float64."""
-    x, weights, *bias = product.inputs
-    kernel = builder.constants[weights].astype(np.float64)
-    offset = builder.constants[bias[0]].astype(np.float64) if bias else np.zeros(len(kernel))
-    scaled = kernel * affine.scale.reshape(-1, *(1,) * (kernel.ndim - 1))
-    new_weights = builder.add_constant(scaled, weights)
-    shifted = offset * affine.scale + affine.shift
+    x, weights_name, *bias_names = product.inputs
+    weight_values = builder.constants[weights_name].astype(np.float64)
+    bias_values = (
+        builder.constants[bias_names[0]].astype(np.float64) if bias_names else np.zeros(len(weight_values))
+    )
+    scaled = weight_values * affine.scale.reshape(-1, *(1,) * (weight_values.ndim - 1))
+    new_weights = builder.add_constant(scaled, weights_name)
+    shifted = bias_values * affine.scale + affine.shift
     inputs: tuple[str, ...] = (x, new_weights)
-    if bias or shifted.any():
+    if bias_names or shifted.any():
         inputs = (x, new_weights, builder.add_constant(shifted, f"{product.name}.bias"))
     return replace(product, inputs=inputs)
 

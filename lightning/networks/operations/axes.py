@@ -26,17 +26,17 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
     )
     if call.read_integer("training_mode", 0):
         raise call.make_error("is in training mode", "Export the network for inference")
-    channels = builder.shapes[tensor][:1]
-    if any(values.shape != channels for values in (scale, bias, mean, variance)):
+    statistics_shape = builder.shapes[tensor][:1]
+    if any(values.shape != statistics_shape for values in (scale, bias, mean, variance)):
         shapes = ", ".join(str(values.shape) for values in (scale, bias, mean, variance))
         raise call.make_error(
-            f"has scale, bias, mean and variance of the shapes {shapes}; all must be {channels}"
+            f"has scale, bias, mean and variance of the shapes {shapes}; all must be {statistics_shape}"
         )
     factor = scale / np.sqrt(variance + call.read_number("epsilon", 1e-5))
     channel_shape = (-1, *(1,) * (builder.get_rank(tensor) - 2))
-    scaled = builder.add_constant(factor.reshape(channel_shape), f"{call.name}.scale")
+    scale_tensor = builder.add_constant(factor.reshape(channel_shape), f"{call.name}.scale")
     shift = builder.add_constant((bias - mean * factor).reshape(channel_shape), f"{call.name}.shift")
-    return builder.emit("BatchNormalization", [tensor, scaled, shift], call.name)
+    return builder.emit("BatchNormalization", [tensor, scale_tensor, shift], call.name)
 
 
 def add_layer_normalisation(builder: Builder, call: Call) -> str:

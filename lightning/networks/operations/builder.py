@@ -132,14 +132,14 @@ class Builder:
 
     def reshape(self, tensor: str, shape: Sequence[int], name: str) -> str:
         """Reshape each image of `tensor` and return the result's name, or `tensor` if it already has this shape."""
-        target = tuple(int(size) for size in shape)
-        if target == self.shapes[tensor]:
+        target_shape = tuple(int(size) for size in shape)
+        if target_shape == self.shapes[tensor]:
             return tensor
-        if prod(target) != prod(self.shapes[tensor]) or min(target, default=1) < 1:
+        if prod(target_shape) != prod(self.shapes[tensor]) or min(target_shape, default=1) < 1:
             raise NetworkError(
-                f"node {name}: images of shape {self.shapes[tensor]} cannot be reshaped to {target}"
+                f"node {name}: images of shape {self.shapes[tensor]} cannot be reshaped to {target_shape}"
             )
-        return self.emit("Reshape", [tensor], name, {"shape": target})
+        return self.emit("Reshape", [tensor], name, {"shape": target_shape})
 
     def is_constant(self, tensor: str) -> bool:
         """Return whether a tensor is constant."""

@@ -101,10 +101,12 @@ def make_pairwise_translation(operation: str) -> Callable[[Builder, Call], str]:
     """Return a translation of `Sum`, `Max` or `Min` of several tensors to `operation` on pairs."""
 
     def translate(builder: Builder, call: Call) -> str:
-        total, *other_inputs = sorted(call.inputs, key=builder.is_constant)
+        accumulated_tensor, *other_inputs = sorted(call.inputs, key=builder.is_constant)
         for tensor in other_inputs:
-            total = builder.emit(operation, _align_ranks(builder, call, (total, tensor)), call.name)
-        return total
+            accumulated_tensor = builder.emit(
+                operation, _align_ranks(builder, call, (accumulated_tensor, tensor)), call.name
+            )
+        return accumulated_tensor
 
     return translate
 
@@ -155,8 +157,10 @@ def add_hard_swish(builder: Builder, call: Call) -> str:
 def add_mish(builder: Builder, call: Call) -> str:
     """Add x times tanh(softplus(x))."""
     tensor = builder.require_activation(call)
-    gate = builder.emit("Softplus", [tensor], f"{call.name}/softplus")
-    return builder.emit("Mul", [tensor, builder.emit("Tanh", [gate], f"{call.name}/gate")], call.name)
+    softplus_tensor = builder.emit("Softplus", [tensor], f"{call.name}/softplus")
+    return builder.emit(
+        "Mul", [tensor, builder.emit("Tanh", [softplus_tensor], f"{call.name}/gate")], call.name
+    )
 
 
 def add_swish(builder: Builder, call: Call) -> str:

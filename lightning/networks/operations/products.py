@@ -46,8 +46,8 @@ def _add_affine(builder: Builder, call: Call, tensor: str, weights: Array, beta:
     if not addend:
         return product
     if beta != 1:
-        factor = builder.add_constant(np.float32(beta), f"{call.name}.beta")
-        addend = builder.emit("Mul", [addend, factor], f"{call.name}/beta")
+        beta_tensor = builder.add_constant(np.float32(beta), f"{call.name}.beta")
+        addend = builder.emit("Mul", [addend, beta_tensor], f"{call.name}/beta")
     return builder.emit("Add", [product, addend], f"{call.name}/add")
 
 

@@ -165,12 +165,12 @@ def add_slices(builder: Builder, call: Call) -> str:
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
         if int(axis) % builder.get_rank(tensor) == 0 and start == 0 and stop >= BATCH_LENGTH and step == 1:
             continue
-        onnx_axis = builder.normalise_axis(call, int(axis), builder.get_rank(tensor))
+        positive_axis = builder.normalise_axis(call, int(axis), builder.get_rank(tensor))
         tensor = add_slice(
             builder,
             tensor,
-            onnx_axis,
-            normalise_span(builder.shapes[tensor][onnx_axis - 1], start, stop, step),
+            positive_axis,
+            normalise_span(builder.shapes[tensor][positive_axis - 1], start, stop, step),
             call.name,
         )
     return tensor

@@ -68,9 +68,9 @@ INFER_SCHEMA: dict[str, Any] = {
 class Service:
     """The whole application. Inference requests go directly to `Infer`, all others to FastAPI."""
 
-    def __init__(self, infer: Infer, read_packets: ReadPackets | None = None) -> None:
+    def __init__(self, infer: Infer, read_packet_counts: ReadPackets | None = None) -> None:
         self.infer = infer
-        self.app = build_app(infer, read_packets)
+        self.app = build_app(infer, read_packet_counts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request (ASGI application)."""
@@ -92,7 +92,7 @@ class Service:
         await reply.send(send)
 
 
-def build_app(infer: Infer, read_packets: ReadPackets | None = None) -> FastAPI:
+def build_app(infer: Infer, read_packet_counts: ReadPackets | None = None) -> FastAPI:
     """Return the FastAPI application with all routes. Loading a model runs in a thread, because it is slow."""
     app = FastAPI(
         title="lightning", version=get_toolkit_version(), description="Open Inference Protocol (v2)."
@@ -108,7 +108,7 @@ def build_app(infer: Infer, read_packets: ReadPackets | None = None) -> FastAPI:
     async def metrics() -> Response:
         """Return the metrics for Prometheus."""
         return Response(
-            format_metrics(infer.repository, infer.counts, read_packets), media_type=PROMETHEUS_TYPE
+            format_metrics(infer.repository, infer.counts, read_packet_counts), media_type=PROMETHEUS_TYPE
         )
 
     return app

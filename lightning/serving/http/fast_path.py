@@ -103,15 +103,15 @@ def make_keys(first_key: int, image_count: int) -> Keys:
     return np.uint64(first_key) + np.arange(image_count, dtype=np.uint64)
 
 
-def derive_key(identity: str) -> int:
+def derive_key(request_id: str) -> int:
     """Return the key of a request id: its value if it is a number of fewer than 20 digits, else an 8-byte BLAKE2b hash.
 
     >>> derive_key("17")
     17
     """
-    if identity.isascii() and identity.isdigit() and len(identity) < 20:
-        return int(identity)
-    return int.from_bytes(blake2b(identity.encode(), digest_size=8).digest())
+    if request_id.isascii() and request_id.isdigit() and len(request_id) < 20:
+        return int(request_id)
+    return int.from_bytes(blake2b(request_id.encode(), digest_size=8).digest())
 
 
 def read_timeout_s(parameters: Mapping[str, Any]) -> float:
@@ -271,16 +271,16 @@ class Infer:
             self.reserved_bytes -= own_bytes
 
     async def _answer_body(
-        self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrival_s: float
+        self, instance: ModelInstance, body: bytes, json_length: int | None, arrival_s: float
     ) -> Reply:
-        request = decode_request(body, json_bytes)
+        request = decode_request(body, json_length)
         task = make_task(request, instance, self.key_counter, arrival_s)
         answers = await run_task(instance, task)
-        answer = make_answer(request, instance, task, answers)
+        answer_body = make_answer(request, instance, task, answers)
         self.counts.count_answer(
             instance.name, time.perf_counter() - arrival_s, len(task.noise_keys), answers.counters
         )
-        return _make_reply(answer)
+        return _make_reply(answer_body)
 
     def _refuse_when_busy(self) -> None:
         if self.counts.in_flight_count > self.limits.max_in_flight:
@@ -292,8 +292,8 @@ class Infer:
         self.counts.count_failure(label, time.perf_counter() - arrival_s, code)
 
 
-def _make_reply(answer: AnswerBody) -> Reply:
-    if answer.json_length is None:
-        return Reply(answer.content)
-    length = (JSON_LENGTH_HEADER, b"%d" % answer.json_length)
-    return Reply(answer.content, headers=((b"content-type", b"application/octet-stream"), length))
+def _make_reply(answer_body: AnswerBody) -> Reply:
+    if answer_body.json_length is None:
+        return Reply(answer_body.content)
+    length_header = (JSON_LENGTH_HEADER, b"%d" % answer_body.json_length)
+    return Reply(answer_body.content, headers=((b"content-type", b"application/octet-stream"), length_header))

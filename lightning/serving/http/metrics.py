@@ -120,13 +120,13 @@ class ServerCounts:
 
 
 def format_metrics(
-    repository: Repository, counts: ServerCounts, read_packets: ReadPackets | None = None
+    repository: Repository, counts: ServerCounts, read_packet_counts: ReadPackets | None = None
 ) -> bytes:
     """Return all metrics of a server as text for Prometheus."""
     registry = CollectorRegistry()
     registry.register(
         _FamilyCollector(
-            [*_collect_models(repository), *_collect_requests(counts), *_collect_packets(read_packets)]
+            [*_collect_models(repository), *_collect_requests(counts), *_collect_packets(read_packet_counts)]
         )
     )
     return bytes(generate_latest(registry))
@@ -189,11 +189,11 @@ def _collect_requests(counts: ServerCounts) -> Iterator[Any]:
     yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight_count)
 
 
-def _collect_packets(read_packets: ReadPackets | None) -> Iterator[Any]:
-    if read_packets is None:
+def _collect_packets(read_packet_counts: ReadPackets | None) -> Iterator[Any]:
+    if read_packet_counts is None:
         return
     family = CounterMetricFamily("lightning_packets", "UDP packets by outcome.", labels=["outcome"])
-    counts = read_packets()
+    counts = read_packet_counts()
     for outcome, count in counts.count_by_outcome().items():
         family.add_metric([outcome], count)
     yield family

@@ -80,9 +80,9 @@ def _import_orjson() -> ModuleType:
 # --------------------------------------------------------------------------------------- requests
 
 
-def decode_request(body: bytes, header_length: int | None = None) -> InferRequest:
+def decode_request(body: bytes, json_length: int | None = None) -> InferRequest:
     """Decode the request in a body. Raise `MalformedRequest` with the invalid part."""
-    text, binary_data = _split_body(body, header_length)
+    text, binary_data = _split_body(body, json_length)
     document = _check_object(_parse_json(text), "the request")
     parameters = _read_parameters(document, "the request")
     is_binary_default = _read_flag(parameters, "binary_data_output")
@@ -107,15 +107,15 @@ def decode_object(body: bytes) -> Document:
     return _check_object(_parse_json(body), "the request") if body.strip() else {}
 
 
-def _split_body(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
-    if header_length is None:
+def _split_body(body: bytes, json_length: int | None) -> tuple[bytes, bytes]:
+    if json_length is None:
         return body, b""
-    if not 0 < header_length <= len(body):
+    if not 0 < json_length <= len(body):
         raise MalformedRequest(
-            f"the header announces {header_length} bytes of JSON, but the body has only {len(body)}",
+            f"the header announces {json_length} bytes of JSON, but the body has only {len(body)}",
             hint="Put the length of the JSON document into Inference-Header-Content-Length",
         )
-    return body[:header_length], body[header_length:]
+    return body[:json_length], body[json_length:]
 
 
 def _parse_json(text: bytes) -> object:
@@ -216,14 +216,15 @@ def encode_answer(
     """
     entries: list[Document] = []
     binary_parts: list[bytes] = []
-    for request_output in request.outputs or [
+    for requested_output in request.outputs or [
         RequestedOutput(name, request.prefers_binary) for name in outputs
     ]:
-        if request_output.name not in outputs:
+        if requested_output.name not in outputs:
             raise MalformedRequest(
-                f"model {model!r} has no output {request_output.name!r}", hint=f"It has {', '.join(outputs)}"
+                f"model {model!r} has no output {requested_output.name!r}",
+                hint=f"It has {', '.join(outputs)}",
             )
-        entries.append(_encode_output(request_output, outputs[request_output.name], binary_parts))
+        entries.append(_encode_output(requested_output, outputs[requested_output.name], binary_parts))
     document = {"model_name": model, "model_version": version, "id": request.id}
     text = encode_document(document | {"parameters": parameters, "outputs": entries})
     if not binary_parts:

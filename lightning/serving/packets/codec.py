@@ -104,12 +104,12 @@ class Packet:
     fragments: int = 1
 
     def __post_init__(self) -> None:
-        flaw = find_invalid_field(
+        invalid_field = find_invalid_field(
             MAGIC, VERSION, self.kind, self.datatype, self.code, self.fragment, self.fragments,
             len(self.payload), 0, HEADER.size + len(self.payload),
         )  # fmt: skip
-        if flaw:
-            raise PacketError(flaw)
+        if invalid_field:
+            raise PacketError(invalid_field)
 
 
 def find_invalid_field(
@@ -236,9 +236,9 @@ def decode_answer(message: bytes) -> DecodedAnswer:
     """Decode the message of an answer. Raise `PacketError` if its length or class contradicts the number of scores."""
     if len(message) < ANSWER_HEADER.size:
         raise PacketError("answer")
-    chosen, count, cycles = ANSWER_HEADER.unpack_from(message)
-    if len(message) != ANSWER_HEADER.size + 4 * count or chosen >= max(count, 2):
+    class_index, score_count, cycles = ANSWER_HEADER.unpack_from(message)
+    if len(message) != ANSWER_HEADER.size + 4 * score_count or class_index >= max(score_count, 2):
         raise PacketError("answer")
     return DecodedAnswer(
-        chosen, cycles, np.frombuffer(message, ">f4", offset=ANSWER_HEADER.size).astype(np.float32)
+        class_index, cycles, np.frombuffer(message, ">f4", offset=ANSWER_HEADER.size).astype(np.float32)
     )

@@ -118,8 +118,8 @@ class DeferredRequests:
             time_us=elapsed_us,
             datatype=Datatype.FLOAT32,
         )
-        is_accepted = [self._send(job, packet) for packet in packets]
-        return None if all(is_accepted) else RefusalCode.FAILED
+        accepted_flags = [self._send(job, packet) for packet in packets]
+        return None if all(accepted_flags) else RefusalCode.FAILED
 
     def _refuse(self, job: Job, code: RefusalCode) -> None:
         self._send(

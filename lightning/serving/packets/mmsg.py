@@ -152,8 +152,8 @@ class Inbox:
 
     def list_lengths(self, slot_count: int) -> list[int]:
         """Return the sizes of the first datagrams."""
-        lengths: list[int] = self.datagram_sizes[:slot_count].tolist()
-        return lengths
+        datagram_sizes: list[int] = self.datagram_sizes[:slot_count].tolist()
+        return datagram_sizes
 
     def get_arrival_ns(self, slot: int) -> int:
         """Return the time at which the kernel received a datagram, in nanoseconds of the wall clock."""

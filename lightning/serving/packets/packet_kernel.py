@@ -42,7 +42,7 @@ def answer_datagrams(
     sender_addresses: Array,
     descriptor: Any,
     templates: Any,
-    arrays: Any,
+    chain_arguments: Any,
     scratch: Any,
     replay_cache: Array,
     outcomes: Array,
@@ -50,7 +50,7 @@ def answer_datagrams(
     """Answer the complete requests for a model in the first `slot_count` slots, or refuse them as late.
 
     `arrival_times` (slots, 2) are seconds and nanoseconds. `templates` are the expected header of a request, the
-    datagram of an answer, and the datagram of a refusal, all without the fields that vary. `arrays` are
+    datagram of an answer, and the datagram of a refusal, all without the fields that vary. `chain_arguments` are
     `Chain.kernel_arguments`. The function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and
     to `scratch`: an image (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
@@ -67,7 +67,7 @@ def answer_datagrams(
         if is_in_time:
             copy_bytes(datagram, HEADER_BYTES, image[0], 0, term_count)
             noise_key[0] = read_number(datagram, 16, 8)
-            write_answers(image, noise_key, *arrays, scores, counters)  # type: ignore[call-arg]
+            write_answers(image, noise_key, *chain_arguments, scores, counters)  # type: ignore[call-arg]
             write_number(answer, HEADER_BYTES, 4, find_class(scores))
             write_big_endian(score_bytes, answer, SCORES_OFFSET)
         elapsed_ns = max(read_wall_clock_ns(clock) - arrival_ns, 0)
@@ -139,10 +139,10 @@ def find_class(scores: Array) -> Any:
 
 
 @compile_kernel()
-def write_big_endian(words: Array, answer: Array, start: Any) -> None:
+def write_big_endian(word_bytes: Array, answer: Array, start: Any) -> None:
     """Copy 4-byte words into the answer, from little-endian to big-endian."""
-    for index in range(len(words)):
-        answer[start + index] = words[index ^ 3]
+    for index in range(len(word_bytes)):
+        answer[start + index] = word_bytes[index ^ 3]
 
 
 @compile_kernel()

@@ -52,13 +52,13 @@ class PacketLoop:
         self,
         server: socket.socket,
         repository: Repository,
-        reassembly: FragmentReassembler,
+        reassembler: FragmentReassembler,
         replay_cache: ReplayCache,
         *,
         is_fast_path_enabled: bool = True,
     ) -> None:
         self.repository = repository
-        self.reassembly = reassembly
+        self.reassembly = reassembler
         self.replay_cache = replay_cache
         self.fast_path = is_fast_path_enabled
         self.counts = PacketCounts()
@@ -290,8 +290,10 @@ class PacketLoop:
         packets = split(
             Kind.ANSWER, model, request_number, service.message, time_us=elapsed_us, datatype=datatype
         )
-        is_accepted = [self.inbox.send(serialise(packet), self.inbox.get_sender(slot)) for packet in packets]
-        return all(is_accepted)
+        accepted_flags = [
+            self.inbox.send(serialise(packet), self.inbox.get_sender(slot)) for packet in packets
+        ]
+        return all(accepted_flags)
 
     def _refuse(
         self, slot: int, model_number: int, request_number: int, code: RefusalCode, arrival_ns: int
@@ -305,10 +307,15 @@ class PacketLoop:
         )
         self.inbox.send(serialise(refusal), self.inbox.get_sender(slot))
 
-    def _send(self, slot: int, address: int, length: int) -> bool:
-        sender_address = self._senders_address + slot * ADDRESS_BYTES
+    def _send(self, slot: int, datagram_pointer: int, length: int) -> bool:
+        sender_pointer = self._senders_address + slot * ADDRESS_BYTES
         sent_bytes: int = self.inbox.library.sendto(
-            self.inbox.file_descriptor, address, length, socket.MSG_DONTWAIT, sender_address, ADDRESS_BYTES
+            self.inbox.file_descriptor,
+            datagram_pointer,
+            length,
+            socket.MSG_DONTWAIT,
+            sender_pointer,
+            ADDRESS_BYTES,
         )
         return sent_bytes == length
 

@@ -48,14 +48,14 @@ class BankSwitch(SwitchDriver):
         self,
         address: str,
         transport: Transport,
-        commands: CommandSet,
+        command_set: CommandSet,
         *,
         bank_count: int,
         channel_count: int,
         timeout_s: float,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._command_set = commands
+        self._command_set = command_set
         self._banks = range(1, bank_count + 1)
         self._channels = channel_count
         self._settling_end_s = 0.0
@@ -66,13 +66,19 @@ class BankSwitch(SwitchDriver):
 
     def _make_dialect(self) -> Dialect:
         """Return the dialect with the identity query of the make, or with a read of bank 1 if it has no such query."""
-        commands = self._command_set
-        if commands.identity:
+        command_set = self._command_set
+        if command_set.identity:
             return Dialect(
-                commands.terminator, commands.identity, commands.decode_identity, commands.error_query
+                command_set.terminator,
+                command_set.identity,
+                command_set.decode_identity,
+                command_set.error_query,
             )
         return Dialect(
-            commands.terminator, commands.format_query(1), self._make_anonymous_identity, commands.error_query
+            command_set.terminator,
+            command_set.format_query(1),
+            self._make_anonymous_identity,
+            command_set.error_query,
         )
 
     def _make_anonymous_identity(self, reply: str) -> Identity:
@@ -144,8 +150,10 @@ class BankSwitch(SwitchDriver):
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            channels = {bank: self._read_channel(bank) for bank in self._banks}
-        pairs = {bank: self._output_port(bank, channel) for bank, channel in channels.items() if channel}
+            channel_by_bank = {bank: self._read_channel(bank) for bank in self._banks}
+        pairs = {
+            bank: self._output_port(bank, channel) for bank, channel in channel_by_bank.items() if channel
+        }
         return Snapshot(CrossConnects(pairs), self._clock.now())
 
     def _read_channel(self, bank: int) -> int | None:
@@ -227,11 +235,12 @@ def _parse_number(address: Address, option: str, maximum: int) -> int:
     return int(text)
 
 
-def check_banks_addressable(commands: CommandSet, bank_count: int, address: Address) -> None:
+def check_banks_addressable(command_set: CommandSet, bank_count: int, address: Address) -> None:
     """Raise `AddressError` if there are several banks and the commands do not name the bank."""
-    if bank_count > 1 and not commands.names_banks:
+    if bank_count > 1 and not command_set.names_banks:
         raise AddressError(
-            f"{bank_count} banks, but {commands.select_command!r} and {commands.channel_query!r} do not name the bank",
+            f"{bank_count} banks, but {command_set.select_command!r} and {command_set.channel_query!r} do not name"
+            " the bank",
             device=str(address),
             hint="Put {bank} into both commands.",
         )

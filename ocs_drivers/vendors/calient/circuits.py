@@ -32,13 +32,13 @@ class CircuitTable:
 
     def __init__(self, names: PortNames, circuits: Iterable[Circuit]) -> None:
         self._pairs_by_circuit = {circuit: names.get_pairs(circuit) for circuit in circuits}
-        active_circuits = [
+        active_entries = [
             (pair, circuit)
             for circuit, pairs in self._pairs_by_circuit.items()
             if circuit.state != "provisioned"
             for pair in pairs
         ]
-        self._circuit_by_pair = dict(active_circuits)
+        self._circuit_by_pair = dict(active_entries)
         self._provisioned_circuits = [
             circuit for circuit in self._pairs_by_circuit if circuit.state == "provisioned"
         ]
@@ -46,7 +46,7 @@ class CircuitTable:
             self._connections = CrossConnects(list(self._circuit_by_pair))
         except ValueError as error:
             raise ProtocolDesync(f"the device reports impossible circuits: {error}") from error
-        if len(active_circuits) != len(self._circuit_by_pair):
+        if len(active_entries) != len(self._circuit_by_pair):
             raise ProtocolDesync("the device reports impossible circuits: two make the same pair")
 
     def make_snapshot(

@@ -93,14 +93,14 @@ class CalientSwitch(SwitchDriver):
         ports, size = self._ask_labelled_ports(), len(self._names)
         infos = [
             PortInfo(
-                self._names.get_number(name) + shift,
+                self._names.get_number(name) + number_offset,
                 side,
                 port.states[index],
                 port.alias,
                 has_power_monitor=True,
                 name=name,
             )
-            for index, side, shift in ((0, Side.IN, 0), (1, Side.OUT, size))
+            for index, side, number_offset in ((0, Side.IN, 0), (1, Side.OUT, size))
             for name, port in ports.items()
         ]
         return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
@@ -116,9 +116,9 @@ class CalientSwitch(SwitchDriver):
     def _find_unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
         size = len(self._names)
         states = {
-            self._names.get_number(name) + shift: state
+            self._names.get_number(name) + number_offset: state
             for name, port in ports.items()
-            for shift, state in zip((0, size), port.states, strict=True)
+            for number_offset, state in zip((0, size), port.states, strict=True)
         }
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 

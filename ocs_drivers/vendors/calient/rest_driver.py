@@ -147,11 +147,11 @@ class CalientRest(CalientSwitch):
         if step.kind == "remove":
             self._delete([(self._find_name(pair), pair) for pair in pairs], guard)
             return
-        provisioned = [
+        deletable_circuits = [
             (circuit.name, pair) for pair in pairs for circuit in self._find_deletable_circuits(pair)
         ]
-        if provisioned:
-            self._delete(provisioned, guard)
+        if deletable_circuits:
+            self._delete(deletable_circuits, guard)
             guard()
         self._expect_pairs(step.pairs.pairs)
         self._send_bulk(
@@ -160,8 +160,8 @@ class CalientRest(CalientSwitch):
 
     def _find_deletable_circuits(self, pair: Pair) -> list[Circuit]:
         """Return the provisioned circuits on the ports of a pair, including the pair's own, which is created again."""
-        provisioned = self._circuits.find_provisioned_circuit(pair)
-        return [*self._circuits.find_blocking_circuits(pair), *([provisioned] if provisioned else [])]
+        own_circuit = self._circuits.find_provisioned_circuit(pair)
+        return [*self._circuits.find_blocking_circuits(pair), *([own_circuit] if own_circuit else [])]
 
     def _make_item(self, pair: Pair) -> dict[str, str]:
         source, target = self._names.get_port_names(pair)

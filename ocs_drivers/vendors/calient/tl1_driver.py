@@ -121,12 +121,12 @@ class CalientTl1(CalientSwitch):
     # -- changing
 
     def _send_commands(self, step: Step, guard: Guard) -> None:
-        for number, (verb, aid, positional) in enumerate(self._list_commands(step)):
+        for number, (verb, aid, positional_block) in enumerate(self._list_commands(step)):
             if number:
                 guard()
             if verb == "ACT-CRS":
                 self._expect_pairs(step.pairs.pairs)
-            self._session.ask(verb, tl1.ignore, aid=aid, positional=positional, before_resending=guard)
+            self._session.ask(verb, tl1.ignore, aid=aid, positional=positional_block, before_resending=guard)
 
     def _list_commands(self, step: Step) -> list[tuple[str, str, str]]:
         """Return verb, access identifier and positional parameters of each command of a step."""
@@ -137,9 +137,9 @@ class CalientTl1(CalientSwitch):
 
     def _list_add_commands(self, pair: Pair) -> list[tuple[str, str, str]]:
         source, target = self._names.get_port_names(pair)
-        aid, provisioned = f"{source},{target}", self._circuits.find_provisioned_circuit(pair)
+        aid, own_circuit = f"{source},{target}", self._circuits.find_provisioned_circuit(pair)
         commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking_circuits(pair)]
-        if provisioned is None:
+        if own_circuit is None:
             commands.append(("ENT-CRS", aid, f"{GROUP_NAME},1WAY"))
-        name = provisioned.name if provisioned else format_circuit_name(source, target)
+        name = own_circuit.name if own_circuit else format_circuit_name(source, target)
         return [*commands, ("ACT-CRS", aid, f"{name},{GROUP_NAME}")]

@@ -185,7 +185,7 @@ class GlimmerglassTl1(Tl1Driver):
         connections = self._check_possible(list(is_settled_by_pair), " | ".join(lines)[:200])
         return CircuitReading(
             connections,
-            frozenset(pair for pair, is_made in is_settled_by_pair.items() if not is_made),
+            frozenset(pair for pair, is_settled in is_settled_by_pair.items() if not is_settled),
             frozenset(locked_ports),
         )
 

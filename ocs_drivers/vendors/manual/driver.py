@@ -161,9 +161,9 @@ class ManualPanel(SwitchDriver):
             f"Where does the cord in input {_format_port(panel, port)} go? Answer with the output, or none."
         )
         answer = self._operator.ask(question, self._start_deadline()).lower()
-        number = answer.removeprefix("output").strip()
+        output_text = answer.removeprefix("output").strip()
         if answer not in {"none", "nowhere"} and not (
-            number.isdecimal() and panel.inputs < int(number) <= panel.inputs + panel.outputs
+            output_text.isdecimal() and panel.inputs < int(output_text) <= panel.inputs + panel.outputs
         ):
             self._session.disconnect()
             raise ProtocolDesync(
@@ -172,7 +172,7 @@ class ManualPanel(SwitchDriver):
                 sent=question,
                 received=answer[:100],
             )
-        settled_panel = panel.set_cord(port, int(number) if number.isdecimal() else None)
+        settled_panel = panel.set_cord(port, int(output_text) if output_text.isdecimal() else None)
         self._file.write(settled_panel)
         return settled_panel
 
@@ -240,8 +240,8 @@ class ManualPanel(SwitchDriver):
         if self.probe is None:
             return False
         ((pair),) = step.pairs.items()
-        passes = self.probe(pair)
-        return passes is not None and passes != (step.kind == "add")
+        does_light_pass = self.probe(pair)
+        return does_light_pass is not None and does_light_pass != (step.kind == "add")
 
     def _make_not_done_error(self, step: Step, question: str, problem: str) -> DeviceError:
         return DeviceError(

@@ -35,8 +35,8 @@ class Panel:
     def set_cord(self, port: int, output: int | None) -> Panel:
         """Return a copy with a cord from input `port` to `output` (None: no cord) and no other cord at these ports."""
         remaining = {i: o for i, o in self.patched.items() if i != port and o != output}
-        patched = CrossConnects(remaining if output is None else {**remaining, port: output})
-        return replace(self, patched=patched, doubtful=self.doubtful - {port})
+        connections = CrossConnects(remaining if output is None else {**remaining, port: output})
+        return replace(self, patched=connections, doubtful=self.doubtful - {port})
 
 
 class PanelFile:

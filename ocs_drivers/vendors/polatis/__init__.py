@@ -89,10 +89,10 @@ def rest_switch(
     if media not in {"json", "xml"}:
         raise AddressError(f"media must be json or xml, not {media!r}", device=str(address))
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    line = make_http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
+    transport = make_http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
     return PolatisRest(
         str(address),
-        line,
+        transport,
         credentials=account,
         timeout_s=timeout_s,
         encoding="xml" if media == "xml" else "json",

@@ -307,13 +307,15 @@ class PolatisRest(SwitchDriver):
         """Return the attenuator setting of an output port. Raise `Unsupported` for an unknown mode."""
         self._check_attenuator(port)
         self._check_same_device()
-        settings = self._session.get_document(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
-        if port not in settings:
+        attenuation_by_port = self._session.get_document(
+            rest_codec.ATTENUATORS, rest_codec.decode_attenuators
+        )
+        if port not in attenuation_by_port:
             raise self._make_desync(f"port {port} no longer has an attenuator")
-        setting = settings[port]
-        if setting is None:
+        attenuation = attenuation_by_port[port]
+        if attenuation is None:
             raise self._make_unsupported("the mode of this attenuator", (port,))
-        return setting
+        return attenuation
 
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port and verify it by reading back. Raise `DeviceError`."""
@@ -348,16 +350,16 @@ class PolatisRest(SwitchDriver):
             ports_before = self._ask_ports()
             for port in ports:
                 guard()
-                settings = rest_codec.encode_port(port, is_open=is_open, label=ports_before[port].label)
+                document = rest_codec.encode_port(port, is_open=is_open, label=ports_before[port].label)
                 target = rest_codec.format_port_path(port)
-                reply = self._session.send_document("PUT", target, settings, guard, self._timeout_s)
+                reply = self._session.send_document("PUT", target, document, guard, self._timeout_s)
                 self._check_success(reply, f"PUT {target}")
             ports_after = self._ask_ports()
-        goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        target_state = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong_ports = [port for port in ports if ports_after[port].state is not target_state]
         if wrong_ports:
             raise DeviceError(
-                f"the device accepted the command, but these ports are not {goal.value}",
+                f"the device accepted the command, but these ports are not {target_state.value}",
                 device=self.address,
                 ports=wrong_ports,
                 hint="Check these ports on the device.",

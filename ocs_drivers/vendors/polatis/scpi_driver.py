@@ -165,11 +165,11 @@ class PolatisScpi(SwitchDriver):
             self._session.ask(f"{command};{scpi.COMPLETION_QUERY}", scpi.check_completion)
             refusals = self._session.drain_errors(command)
             ports_after = self.ports()
-        goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        target_state = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong_ports = [port for port in ports if ports_after[port].state is not target_state]
         if wrong_ports:
             raise DeviceError(
-                f"the device accepted the command, but these ports are not {goal.value}",
+                f"the device accepted the command, but these ports are not {target_state.value}",
                 device=self.address,
                 ports=wrong_ports,
                 sent=command,

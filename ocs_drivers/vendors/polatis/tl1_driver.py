@@ -163,10 +163,10 @@ class PolatisTl1(Tl1Driver):
             return
         self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", format_port_list(ports), guard)
         ports_after = self.ports()
-        goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        target_state = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong_ports = [port for port in ports if ports_after[port].state is not target_state]
         if wrong_ports:
-            raise self._make_mismatch(wrong_ports, f"not {goal.value}")
+            raise self._make_mismatch(wrong_ports, f"not {target_state.value}")
 
     def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
         with self._write_lock, self._session.lock():

@@ -73,9 +73,9 @@ def _make_over_ssh(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
     address = address.check_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
-    timeouts = read_timeouts(address)
-    line = make_ssh_line(address, SSH_PORT, _choose_account(address, credentials))
-    return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
+    options = read_timeouts(address)
+    transport = make_ssh_line(address, SSH_PORT, _choose_account(address, credentials))
+    return RomeCli(str(address), transport, timeout_s=timeout_s, dialect=dialect, timeouts=options)
 
 
 def _make_over_telnet(

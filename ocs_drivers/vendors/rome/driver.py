@@ -217,13 +217,15 @@ class RomeCli(SwitchDriver):
             table = self._query(codec.SHOW_PORTS, self._decode_ports)
         pending_pairs = {move.pair for move in pending_moves if move.kind == "connect" and move.pair}
         connections = table.find_connections(pending_pairs)
-        are_tied = self._board.is_paired and not self._timeouts.allow_one_way_removal
-        tied_circuits = find_two_way_circuits(connections.pairs, self._layout) if are_tied else frozenset()
+        is_removal_paired = self._board.is_paired and not self._timeouts.allow_one_way_removal
+        two_way_circuits = (
+            find_two_way_circuits(connections.pairs, self._layout) if is_removal_paired else frozenset()
+        )
         return Snapshot(
             connections,
             self._clock.now(),
             unfit=table.find_unfit_ports(),
-            tied=tied_circuits,
+            tied=two_way_circuits,
             pending=pending_moves,
         )
 
@@ -317,7 +319,7 @@ class RomeCli(SwitchDriver):
     def _is_step_pending(self, step: Step) -> bool:
         """Return True if the moves of a step are pending, according to the queue and the unsolicited lines."""
         pairs = step.pairs.pairs
-        progress = Progress(
+        observation = Progress(
             self._clock.now(),
             self._queue,
             [*filter(None, [self._layout.find_request_names(pairs)]), *map(self._layout.get_names, pairs)],
@@ -329,7 +331,7 @@ class RomeCli(SwitchDriver):
         )
         return judge_progress(
             self._move,
-            progress,
+            observation,
             longest_s=self._timeouts.move_time_s[1],
             grace_s=self._timeouts.homing_grace_s,
             poll_s=self.poll_s,

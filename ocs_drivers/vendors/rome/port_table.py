@@ -93,9 +93,9 @@ class PortTable:
         return pairs[0]
 
     def _check_both_ends(self, pairs: Collection[Pair]) -> None:
-        rows = {row.name: row for row in self.ports}
+        row_by_name = {row.name: row for row in self.ports}
         for source, output in (self.layout.get_names(pair) for pair in pairs):
-            source_row, output_row = rows[source], rows[output]
+            source_row, output_row = row_by_name[source], row_by_name[output]
             if Motion.IN_PROCESS in {source_row.motion, output_row.motion}:
                 continue
             if (source_row.peer, output_row.peer) != (

@@ -178,10 +178,10 @@ def find_two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[
 
 def add_tie_hint(error: PortBusy, current: Snapshot | CrossConnects) -> PortBusy:
     """Return the error itself, with a better hint if it concerns half of a two-way circuit."""
-    tied_circuits = (
+    two_way_pairs = (
         {pair for group in current.tied for pair in group} if isinstance(current, Snapshot) else set()
     )
-    if error.ports in tied_circuits:
+    if error.ports in two_way_pairs:
         error.hint = TIED_HINT
         error.locate(device=error.device)
     return error

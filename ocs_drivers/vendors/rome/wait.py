@@ -111,30 +111,32 @@ def find_conflict(step: Step, snapshot: Snapshot, layout: Layout) -> Conflict | 
 
 
 def judge_progress(
-    move: MoveState, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
+    move: MoveState, observation: Progress, *, longest_s: float, grace_s: float, poll_s: float
 ) -> bool:
     """Return True while the move may continue, False if it is over. Update `move`.
 
     Raises `RobotFault`, `DeviceError` and `Timeout` as in the table in the module docstring.
     """
-    moves_ahead = progress.moves_ahead
-    move.was_queued = move.was_queued or moves_ahead is not None
-    if reason := _explain_stop(move, progress, grace_s):
-        raise _make_stop_error(reason, move, progress)
-    if moves_ahead is None and (
-        failure := codec.find_failure(progress.lines, progress.names, progress.command)
+    moves_ahead_count = observation.moves_ahead
+    move.was_queued = move.was_queued or moves_ahead_count is not None
+    if reason := _explain_stop(move, observation, grace_s):
+        raise _make_stop_error(reason, move, observation)
+    if moves_ahead_count is None and (
+        failure := codec.find_failure(observation.lines, observation.names, observation.command)
     ):
         raise DeviceError("the device reports that the request failed", received=failure)
-    if moves_ahead is None and progress.reports_queue:
-        return _may_still_execute(move, progress.now_s, poll_s)
+    if moves_ahead_count is None and observation.reports_queue:
+        return _may_still_execute(move, observation.now_s, poll_s)
     move.absent_since_s = None
-    move_count = len(progress.pairs) if moves_ahead is None else 1 + moves_ahead
+    move_count = len(observation.pairs) if moves_ahead_count is None else 1 + moves_ahead_count
     move.time_limit_s = max(move.time_limit_s, longest_s * move_count)
-    if progress.now_s - move.start_s < move.time_limit_s:
+    if observation.now_s - move.start_s < move.time_limit_s:
         return True
-    homing_note = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
+    homing_note = ", and the device asks for a homing run" if observation.queue.needs_homing else ""
     raise _make_stop_error(
-        f"the robot has not finished the move within {move.time_limit_s:.3g} s{homing_note}", move, progress
+        f"the robot has not finished the move within {move.time_limit_s:.3g} s{homing_note}",
+        move,
+        observation,
     )
 
 
@@ -159,26 +161,26 @@ def _may_still_execute(move: MoveState, now_s: float, poll_s: float) -> bool:
     )
 
 
-def _explain_stop(move: MoveState, progress: Progress, grace_s: float) -> str:
+def _explain_stop(move: MoveState, observation: Progress, grace_s: float) -> str:
     """Return why the robot has stopped; empty if it may continue."""
-    stop_line = next((line for line in progress.lines if codec.STOPPED_PATTERN.search(line)), "")
+    stop_line = next((line for line in observation.lines if codec.STOPPED_PATTERN.search(line)), "")
     if stop_line:
         return stop_line
-    if progress.queue.is_disabled:
-        return f"the robot executes nothing: {progress.queue.status}"
-    if not progress.queue.needs_homing:
+    if observation.queue.is_disabled:
+        return f"the robot executes nothing: {observation.queue.status}"
+    if not observation.queue.needs_homing:
         move.halted_since_s = None
         return ""
-    if move.halted_since_s is None or move.halted_request != progress.queue.running_request:
-        move.halted_request, move.halted_since_s = progress.queue.running_request, progress.now_s
-    if progress.queue.running_request is None or progress.now_s - move.halted_since_s >= grace_s:
+    if move.halted_since_s is None or move.halted_request != observation.queue.running_request:
+        move.halted_request, move.halted_since_s = observation.queue.running_request, observation.now_s
+    if observation.queue.running_request is None or observation.now_s - move.halted_since_s >= grace_s:
         return 'the device asks for a homing run: Perform "homing run"'
     return ""
 
 
-def _make_stop_error(reason: str, move: MoveState, progress: Progress) -> OcsError:
+def _make_stop_error(reason: str, move: MoveState, observation: Progress) -> OcsError:
     """Return the error for a stopped robot: `RobotFault`, or `Timeout` if our request waits or may not have arrived."""
-    if progress.moves_ahead is not None and not progress.is_running:
+    if observation.moves_ahead is not None and not observation.is_running:
         return Timeout(
             f"{reason}; the request waits in the queue, and will be executed when the robot goes on",
             hint=codec.HOMING_HINT,

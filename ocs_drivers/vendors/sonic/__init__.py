@@ -32,5 +32,5 @@ def ssh_switch(
             f"sudo must be yes or no, not {sudo!r}", device=str(address), hint="Write sudo=no."
         )
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    line = make_ssh_line(address, SSH_PORT, account)
-    return SonicOcs(str(address), line, timeout_s=timeout_s, sudo=sudo == "yes")
+    transport = make_ssh_line(address, SSH_PORT, account)
+    return SonicOcs(str(address), transport, timeout_s=timeout_s, sudo=sudo == "yes")

@@ -201,15 +201,15 @@ def _decode_pair(row: tuple[str, ...], port_names: PortNames) -> Pair:
 def count_ports(lines: Lines) -> tuple[int, int]:
     """Return how many A and B ports `show ocs port config` lists. Raise `ProtocolDesync` if a port is missing."""
     names = {row[0] for row in parse_rows(lines, PORT_CONFIG_COLUMNS)}
-    inputs = sum(name.endswith("A") for name in names)
-    outputs = len(names) - inputs
-    expected_names = {f"{number}A" for number in range(1, inputs + 1)}
-    expected_names |= {f"{number}B" for number in range(1, outputs + 1)}
-    if names != expected_names or not inputs or not outputs:
+    input_count = sum(name.endswith("A") for name in names)
+    output_count = len(names) - input_count
+    expected_names = {f"{number}A" for number in range(1, input_count + 1)}
+    expected_names |= {f"{number}B" for number in range(1, output_count + 1)}
+    if names != expected_names or not input_count or not output_count:
         raise ProtocolDesync(
             "some ports are missing from the table", received=" ".join(sorted(names ^ expected_names))
         )
-    return inputs, outputs
+    return input_count, output_count
 
 
 def decode_port_config(lines: Lines, port_names: PortNames) -> dict[int, tuple[str, PortState]]:

@@ -221,10 +221,10 @@ class SonicOcs(SwitchDriver):
     def _yield_removal_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that remove circuits. Ghosts are added first, because they cannot be deleted otherwise."""
         tables = self._retry(self._read_tables)
-        for ghosts in self._port_names.format_pair_lists(tables.ghost_circuits & pairs.pairs):
-            yield f"add {ghosts} safe"
-        for group in self._port_names.format_pair_lists(pairs.pairs):
-            yield f"delete {group}"
+        for ghost_list in self._port_names.format_pair_lists(tables.ghost_circuits & pairs.pairs):
+            yield f"add {ghost_list} safe"
+        for pair_list in self._port_names.format_pair_lists(pairs.pairs):
+            yield f"delete {pair_list}"
 
     def _yield_addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that delete unrealised pairs on the ports of new circuits, and add the circuits.
@@ -235,10 +235,10 @@ class SonicOcs(SwitchDriver):
         ports = {port for pair in pairs.items() for port in pair}
         unrealised_pairs = self._deletable_pairs & self._retry(self._read_tables).unrealised_circuits
         unrealised_pairs = frozenset(pair for pair in unrealised_pairs if ports & set(pair))
-        for group in self._port_names.format_pair_lists(unrealised_pairs):
-            yield f"delete {group}"
-        for group in self._port_names.format_pair_lists(pairs.pairs):
-            yield f"add {group} safe"
+        for pair_list in self._port_names.format_pair_lists(unrealised_pairs):
+            yield f"delete {pair_list}"
+        for pair_list in self._port_names.format_pair_lists(pairs.pairs):
+            yield f"add {pair_list} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return the circuits of the hardware, and an error if it reports pairs of the step as failed."""
@@ -293,11 +293,11 @@ class SonicOcs(SwitchDriver):
                 command = f"{self._config_command} port state {self._port_names.name_port(port)} {port_mode}"
                 self._session.ask(command, codec.check_silent)
         ports_after = self.ports() if ports else {}
-        goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        target_state = PortState.ENABLED if is_open else PortState.DISABLED
+        wrong_ports = [port for port in ports if ports_after[port].state is not target_state]
         if wrong_ports:
             raise DeviceError(
-                f"the device reported success, but the ports are not {goal.value}",
+                f"the device reported success, but the ports are not {target_state.value}",
                 device=self.address,
                 ports=wrong_ports,
                 hint="Check these ports on the device.",

@@ -42,28 +42,32 @@ def cli_switch(
     """Return an unopened Telescent over SSH. Raise `AddressError` for an invalid option."""
     address = address.check_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
-    commands, options = read_commands(address), read_options(address)
-    line = make_ssh_line(address, CLI_PORT, account)
-    return TelescentCli(str(address), line, timeout_s=timeout_s, commands=commands, options=options)
+    command_set, options = read_commands(address), read_options(address)
+    transport = make_ssh_line(address, CLI_PORT, account)
+    return TelescentCli(str(address), transport, timeout_s=timeout_s, commands=command_set, options=options)
 
 
 def read_commands(address: Address) -> CommandSet:
     """Return the published commands, overridden by the options of an address. Raise `AddressError`."""
-    commands = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
-    for pattern in (commands.prompt, commands.robot_fault):
+    command_set = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
+    for pattern in (command_set.prompt, command_set.robot_fault):
         try:
             re.compile(pattern)
         except re.error as error:
             raise AddressError(
                 f"{pattern!r} is not a valid regular expression: {error}", device=str(address)
             ) from None
-    if not commands.making or not commands.clearing or not (commands.making + commands.clearing).isalpha():
+    if (
+        not command_set.making
+        or not command_set.clearing
+        or not (command_set.making + command_set.clearing).isalpha()
+    ):
         raise AddressError(
             "the options `making` and `clearing` must consist of letters, "
-            f"not {commands.making!r} and {commands.clearing!r}",
+            f"not {command_set.making!r} and {command_set.clearing!r}",
             device=str(address),
         )
-    return commands
+    return command_set
 
 
 def read_options(address: Address) -> Options:

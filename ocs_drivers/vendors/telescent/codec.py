@@ -142,7 +142,7 @@ def decode_serial(banner: Sequence[str]) -> str:
     return _TWIN_MARK if any(_TWIN_MARK in line for line in banner) else ""
 
 
-def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
+def check_accepted(lines: Sequence[str], command_set: CommandSet) -> None:
     """Raise for a refusal: `RobotFault` if its text matches `robot_fault`, else `DeviceError`.
 
     >>> check_accepted(["==== ERROR ====", "port 9 does not exist", "===="], CommandSet())
@@ -153,7 +153,7 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
     if not any(_REFUSAL.search(line) for line in lines):
         return
     text = " ".join(_extract_error_text(lines))
-    if re.search(commands.robot_fault, text):
+    if re.search(command_set.robot_fault, text):
         raise RobotFault(text, hint="Have the robot inspected and homed; this driver never homes it.")
     raise DeviceError(text, device_code="ERROR")
 
@@ -168,13 +168,13 @@ def _extract_error_text(lines: Sequence[str]) -> list[str]:
     return list(error_lines[:last_ruler]) or ["the device says ERROR and no more"]
 
 
-def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
+def decode_cells(lines: Sequence[str], command_set: CommandSet) -> tuple[Cell, ...]:
     """Decode all outputs, in the order of their numbers, from the rows of the table; skip headings and log lines.
 
     Raises `ProtocolDesync` unless the rows are complete and numbered from 0 without gaps, and the errors of
     `check_accepted`.
     """
-    check_accepted([line for line in lines if not _ROW.match(line)], commands)
+    check_accepted([line for line in lines if not _ROW.match(line)], command_set)
     rows = [line for line in lines if _ROW.match(line)]
     if not rows:
         raise ProtocolDesync("the reply has no row of the table of outputs", received=" ".join(lines))
@@ -199,13 +199,13 @@ def _decode_row(line: str, number: int) -> list[Cell]:
     return cells
 
 
-def decode_input(lines: Sequence[str], commands: CommandSet) -> InputReading:
+def decode_input(lines: Sequence[str], command_set: CommandSet) -> InputReading:
     """Decode the state of one input. Raise `ProtocolDesync` if it is missing, and the errors of `check_accepted`.
 
     >>> decode_input(["STATE = ALLOCATED_AND_LOCKED", "OUTPUT = 321 "], CommandSet())
     InputReading(state='ALLOCATED_AND_LOCKED', output=321)
     """
-    check_accepted(lines, commands)
+    check_accepted(lines, command_set)
     matches = filter(None, map(_FIELD.fullmatch, lines))
     fields = {match["name"].strip(): match["value"].strip() for match in matches}
     state, output = fields.get("STATE", ""), fields.get("OUTPUT", "")

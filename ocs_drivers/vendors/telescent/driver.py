@@ -179,12 +179,12 @@ class TelescentCli(SwitchDriver):
         with self._session.lock():
             table = self._retry(self._read_table)
             connections = table.connections
-            inputs = {
+            input_states = {
                 port: self._read_input_state(port, connections) for port in range(1, len(table.cells) + 1)
             }
         return {
             port: PortInfo(port, side, state, name=self._numbering.get_name(port))
-            for side, states in ((Side.IN, inputs), (Side.OUT, table.output_states))
+            for side, states in ((Side.IN, input_states), (Side.OUT, table.output_states))
             for port, state in states.items()
         }
 
@@ -226,13 +226,13 @@ class TelescentCli(SwitchDriver):
             raise self._make_unsupported("several circuits at once")
         (pair,) = step.pairs.items()
         source, output = self._numbering.convert_to_device_pair(pair)
-        commands = (
+        make_commands = (
             self._commands.make_connect_commands
             if step.kind == "add"
             else self._commands.make_disconnect_commands
         )
         self._move = _MoveState(self._clock.now())
-        for number, (command, moves_robot) in enumerate(commands(source, output)):
+        for number, (command, moves_robot) in enumerate(make_commands(source, output)):
             if number and not self._move.was_commanded:  # once the robot moves, it is too late to stop
                 guard()
             self._send_command(command, moves_robot=moves_robot)

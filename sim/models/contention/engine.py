@@ -67,21 +67,21 @@ class State(NamedTuple):
 def run(
     program: Program,
     state: State,
-    begins_ms: Floats,
+    begin_times_ms: Floats,
     trace: Floats,
     weight_step_count: int,
     tolerance: float,
     max_alignments: int,
     horizon_ms: float,
 ) -> tuple[float, int]:
-    """Run until every job has begun as many iterations as `begins_ms` has columns, or until `horizon_ms`.
+    """Run until every job has begun as many iterations as `begin_times_ms` has columns, or until `horizon_ms`.
 
-    Fill `begins_ms` (jobs, iterations + 1) and `trace` (rows, 1 + jobs), the times and rates; return the time and the
-    number of rows used.
+    Fill `begin_times_ms` (jobs, iterations + 1) and `trace` (rows, 1 + jobs), the times and rates; return the time and
+    the number of rows used.
     """
     job_count, iteration_count, row_count, now_ms, unfinished_count = (
         state.phase.size,
-        begins_ms.shape[1],
+        begin_times_ms.shape[1],
         0,
         0.0,
         state.phase.size,
@@ -101,7 +101,7 @@ def run(
             if not advance_job(program, state, job, step_ms):
                 continue
             unfinished_count -= finish_activity(
-                program, state, begins_ms, job, now_ms, iteration_count, tolerance, max_alignments
+                program, state, begin_times_ms, job, now_ms, iteration_count, tolerance, max_alignments
             )
     return now_ms, row_count
 
@@ -139,7 +139,7 @@ def advance_job(program: Program, state: State, job: int, step_ms: float) -> boo
 def finish_activity(
     program: Program,
     state: State,
-    begins_ms: Floats,
+    begin_times_ms: Floats,
     job: int,
     now_ms: float,
     iteration_count: int,
@@ -166,7 +166,7 @@ def finish_activity(
     state.sent_mbit[job] = 0.0
     state.phase[job] = 0
     if count < iteration_count:
-        begins_ms[job, count] = now_ms
+        begin_times_ms[job, count] = now_ms
     begin_phase(program, state, job)
     return 1 if count + 1 == iteration_count else 0
 
@@ -175,9 +175,9 @@ def finish_activity(
 def begin_phase(program: Program, state: State, job: int) -> None:
     """Start the computation of a phase, and set the volume that follows it."""
     position = program.first[job] + state.phase[job]
-    noise_columns = program.noise.shape[1]
-    noise = program.noise[job, (state.iteration[job] - 1) % noise_columns]
-    state.left_ms[job] = program.compute_ms[position] * noise
+    factor_count = program.noise.shape[1]
+    factor = program.noise[job, (state.iteration[job] - 1) % factor_count]
+    state.left_ms[job] = program.compute_ms[position] * factor
     state.left_mbit[job] = program.volume[position]
 
 

@@ -102,7 +102,7 @@ def simulate(
     iteration_counts = np.broadcast_to(np.asarray(iterations, np.int64), (job_count,))
     max_iterations = int(iteration_counts.max(initial=0))
     program = _make_program(jobs, capacities_gbps, sharing, setting, max_iterations)
-    begins_ms = np.full((job_count, max_iterations + 1), np.nan)
+    begin_times_ms = np.full((job_count, max_iterations + 1), np.nan)
     trace = np.zeros((setting.max_trace_rows, job_count + 1))
     state = State(
         phase=np.zeros(job_count, np.int64),
@@ -115,33 +115,33 @@ def simulate(
         alignment_count=np.zeros(job_count, np.int64),
         is_active=np.zeros(job_count, np.bool_),
     )
-    holding = setting.holding or Holding(())
+    slot_schedule = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
     horizon_ms = max(program.start_ms, default=0.0) + HORIZON_PERIODS * (max_iterations + 1) * longest_ms
-    limits = (MLTCP_STEPS, holding.tolerance, holding.max_alignments, horizon_ms)
-    _, rows = run(program, state, begins_ms, trace, *limits)
-    starved_names = [job.name for job, row in zip(jobs, begins_ms, strict=True) if np.isnan(row[-1])]
+    limits = (MLTCP_STEPS, slot_schedule.tolerance, slot_schedule.max_alignments, horizon_ms)
+    _, rows = run(program, state, begin_times_ms, trace, *limits)
+    starved_names = [job.name for job, row in zip(jobs, begin_times_ms, strict=True) if np.isnan(row[-1])]
     if starved_names:
         raise ValueError(f"job {starved_names[0]!r} gets no bandwidth: raise its priority class")
-    return ContentionResult(begins_ms, state.alignment_count, trace[:rows, 0], trace[:rows, 1:])
+    return ContentionResult(begin_times_ms, state.alignment_count, trace[:rows, 0], trace[:rows, 1:])
 
 
 def _make_program(
     jobs: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
     sharing: Sharing,
-    setting: Setting,
+    conditions: Setting,
     iterations: int,
 ) -> Program:
     from sim.models.contention.engine import Program
 
-    slots = setting.holding.slots_ms if setting.holding else ()
+    slots_ms = conditions.holding.slots_ms if conditions.holding else ()
     check_lengths(jobs, weights=sharing.weights, priorities=sharing.priorities)
-    check_lengths(jobs, starts=setting.starts_ms, slots=slots)
+    check_lengths(jobs, starts=conditions.starts_ms, slots=slots_ms)
     phases = [_split_into_phases(job) for job in jobs]
     columns = np.array([phase for group in phases for phase in group], float).reshape(-1, 3).T
     links_of_jobs = [job.links if job.bursts else () for job in jobs]
-    noise = np.random.default_rng(setting.seed).normal(1.0, setting.jitter, (len(jobs), iterations))
+    noise = np.random.default_rng(conditions.seed).normal(1.0, conditions.jitter, (len(jobs), iterations))
     return Program(
         first=_compute_offsets(phases),
         compute_ms=columns[0].copy(),
@@ -155,9 +155,9 @@ def _make_program(
         priority=np.array(sharing.priorities or (0,) * len(jobs), np.int64),
         slope=np.full(len(jobs), sharing.slope),
         intercept=np.full(len(jobs), sharing.intercept),
-        start_ms=np.array(setting.starts_ms or (0.0,) * len(jobs), np.float64),
-        slot_ms=np.array(slots or (0.0,) * len(jobs), np.float64),
-        noise=np.maximum(noise, 0.0) if setting.jitter else np.ones((len(jobs), 1)),
+        start_ms=np.array(conditions.starts_ms or (0.0,) * len(jobs), np.float64),
+        slot_ms=np.array(slots_ms or (0.0,) * len(jobs), np.float64),
+        noise=np.maximum(noise, 0.0) if conditions.jitter else np.ones((len(jobs), 1)),
     )
 
 
@@ -211,12 +211,12 @@ def sweep(
     shape = columns[0].shape
     rows = np.stack([column.reshape(-1, shape[-1]) for column in columns], axis=1)
     means = np.empty((len(rows), shape[-1]))
-    for index, (periods, shares_of_period, shares, starts) in enumerate(rows):
+    for index, (periods, shares_of_period, job_weights, starts) in enumerate(rows):
         jobs = [
             compute_then_send(str(n), *pair)
             for n, pair in enumerate(zip(periods, shares_of_period, strict=True))
         ]
-        sharing = Sharing(tuple(shares), slope=slope, intercept=intercept)
+        sharing = Sharing(tuple(job_weights), slope=slope, intercept=intercept)
         result = simulate(jobs, [1.0], iterations, sharing, Setting(starts_ms=tuple(starts)))
         means[index] = result.compute_mean_ms(warm_up_count)
     return means.reshape(shape)

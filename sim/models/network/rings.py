@@ -119,10 +119,10 @@ def compute_bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Netw
     sent_bytes: dict[frozenset[int], float] = {}
     end_s: dict[frozenset[int], float] = {}
     for index, ring in enumerate(rings):
-        group = frozenset(ring.members)
-        sent_bytes[group] = sent_bytes.get(group, 0.0) + ring.bytes_per_hop
-        end_s[group] = max(end_s.get(group, 0.0), float(times[index]))
-    return min(sent_bytes[group] * 8 / end_s[group] / 1e6 for group in sent_bytes)
+        members = frozenset(ring.members)
+        sent_bytes[members] = sent_bytes.get(members, 0.0) + ring.bytes_per_hop
+        end_s[members] = max(end_s.get(members, 0.0), float(times[index]))
+    return min(sent_bytes[members] * 8 / end_s[members] / 1e6 for members in sent_bytes)
 
 
 def compute_transfer_times_s(rings: Sequence[RingTraffic], network: Network) -> NDArray[np.float64]:

@@ -97,8 +97,8 @@ class TaskGraph:
                 f"a graph of {self.node_count} nodes is too large: at most {MAX_NODES} are possible"
             )
         columns = ("device", "time_s", "size_bytes", "source", "target", "group")
-        lengths = {name: getattr(self, name).shape for name in columns}
-        wrong_shapes = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
+        shapes = {name: getattr(self, name).shape for name in columns}
+        wrong_shapes = {name: shape for name, shape in shapes.items() if shape != self.kind.shape}
         if wrong_shapes or self.before.shape != self.after.shape:
             raise ValueError(
                 f"columns of a task graph must have one entry per task ({self.kind.shape}): {wrong_shapes}"
@@ -279,9 +279,11 @@ def read_task_graph(path: str | Path) -> TaskGraph:
 
 def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
     meta = json.loads(str(columns["meta"]))
-    nodes, switches = int(meta["nodes"]), int(meta.get("switches", 0))
-    if not 0 < nodes <= MAX_NODES or not 0 <= switches <= MAX_NODES:
-        raise ValueError(f"it has {nodes} nodes and {switches} switches: 1 to {MAX_NODES} nodes are possible")
+    node_count, switch_count = int(meta["nodes"]), int(meta.get("switches", 0))
+    if not 0 < node_count <= MAX_NODES or not 0 <= switch_count <= MAX_NODES:
+        raise ValueError(
+            f"it has {node_count} nodes and {switch_count} switches: 1 to {MAX_NODES} nodes are possible"
+        )
     kind = _convert_kinds(columns["task_type"])
     device = _find_positions(columns["device_id"], columns["task_device"])
     is_transfer, is_allreduce, is_compute = (
@@ -295,7 +297,7 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
         raise ValueError(
             f"task {columns['task_id'][task]} names device {columns['task_device'][task]}, which is not in device_id"
         )
-    endpoints = _find_endpoints(columns, device, is_transfer, nodes + switches)
+    endpoints = _find_endpoints(columns, device, is_transfer, node_count + switch_count)
     used_devices = np.unique(device[is_compute])
     first = columns["next_ptr"].astype(np.int64)
     groups = tuple(
@@ -303,7 +305,7 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
     )
     before, after = _find_edges(columns, first, is_allreduce)
     return TaskGraph(
-        node_count=nodes,
+        node_count=node_count,
         kind=kind,
         device=np.where(is_compute, np.searchsorted(used_devices, device), -1),
         time_s=np.where(is_transfer, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
@@ -345,7 +347,7 @@ def _find_positions(ids: Any, wanted_ids: Any) -> Integers:
 
 
 def _find_endpoints(
-    columns: Mapping[str, Any], device: Integers, is_transfer: Any, vertices: int
+    columns: Mapping[str, Any], device: Integers, is_transfer: Any, vertex_count: int
 ) -> Integers:
     """Return the source and target of each transfer, (2, tasks), -1 for other tasks.
 
@@ -362,7 +364,7 @@ def _find_endpoints(
             f"{types[transfer_index]}, not a network's type, {' or '.join(map(str, _NETWORK_TYPES))}"
         )
     pair = columns["device_property"][device[is_transfer]].astype(np.int64)
-    endpoints[:, is_transfer] = np.stack([pair // vertices, pair % vertices])
+    endpoints[:, is_transfer] = np.stack([pair // vertex_count, pair % vertex_count])
     return endpoints
 
 

@@ -70,8 +70,10 @@ def simulate_path(
 def _step_coefficients(process: OrnsteinUhlenbeck, elapsed_s: float) -> tuple[float, float]:
     """Return e and s sqrt(1 - e^2) of the module docstring."""
     checks.check_not_negative(elapsed_s=elapsed_s)
-    elapsed_constants = elapsed_s / process.time_constant_s
-    return math.exp(-elapsed_constants), process.deviation * math.sqrt(-math.expm1(-2.0 * elapsed_constants))
+    elapsed_time_constants = elapsed_s / process.time_constant_s
+    return math.exp(-elapsed_time_constants), process.deviation * math.sqrt(
+        -math.expm1(-2.0 * elapsed_time_constants)
+    )
 
 
 @dataclass(frozen=True, slots=True)

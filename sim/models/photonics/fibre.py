@@ -103,8 +103,8 @@ class FractionalDelay:
         """Return (first, count) of the input samples for the output samples `first` to `first + count - 1`."""
         if self.delay_samples == self.whole_samples:
             return first - self.whole_samples, count
-        reach = _REACH_SAMPLES[self.kernel]
-        return first - self.whole_samples - reach, count + 2 * reach - 1
+        samples_per_side = _REACH_SAMPLES[self.kernel]
+        return first - self.whole_samples - samples_per_side, count + 2 * samples_per_side - 1
 
     def apply(self, samples: npt.ArrayLike) -> Array:
         """Return the delayed samples (count,) from the input samples that `find_input_span` names."""
@@ -123,8 +123,8 @@ def compute_kernel_taps(kernel: Kernel, fraction: float) -> Array:
     [-0.0625, 0.5625, 0.5625, -0.0625]
     """
     checks.check_within(0.0, 1.0, fraction=fraction)
-    reach = _REACH_SAMPLES[kernel]
-    offsets = np.arange(1 - reach, 1 + reach)
+    samples_per_side = _REACH_SAMPLES[kernel]
+    offsets = np.arange(1 - samples_per_side, 1 + samples_per_side)
     return _make_sinc_taps(fraction, offsets) if kernel == "sinc" else _make_lagrange_taps(fraction, offsets)
 
 

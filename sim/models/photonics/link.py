@@ -91,8 +91,8 @@ def compute_budget(link: Link, level: float = 1.0) -> Budget:
     checks.check_within(0.0, 1.0, level=level)
     current_a, lsb_per_a = level * link.full_light_current_a, FULL_SCALE_LSB / link.full_light_current_a
     variances = {
-        name: variance_a2(link.detector, link.rin_db_hz, current_a)
-        for name, variance_a2 in noise.NOISE_SOURCES.items()
+        name: compute_variance_a2(link.detector, link.rin_db_hz, current_a)
+        for name, compute_variance_a2 in noise.NOISE_SOURCES.items()
     }
     return Budget(
         noises_lsb={name: math.sqrt(variance) * lsb_per_a for name, variance in variances.items()},
@@ -110,10 +110,10 @@ def compute_standard_error_lsb(link: Link, level: float = 1.0, count: int = 8) -
     """
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one sample")
-    sample = compute_budget(link, level)
-    correlated_noise_lsb = math.sqrt(sample.total_lsb**2 - sample.converter_lsb**2)
-    light = pole.compute_standard_error(correlated_noise_lsb, link.correlation, count)
-    return math.hypot(light, pole.compute_standard_error(sample.converter_lsb, 0.0, count))
+    budget = compute_budget(link, level)
+    correlated_noise_lsb = math.sqrt(budget.total_lsb**2 - budget.converter_lsb**2)
+    light_error_lsb = pole.compute_standard_error(correlated_noise_lsb, link.correlation, count)
+    return math.hypot(light_error_lsb, pole.compute_standard_error(budget.converter_lsb, 0.0, count))
 
 
 def compute_snr_db(link: Link, level: float = 1.0) -> float:

@@ -34,11 +34,11 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     baud_rate = int(settings.read_number("baud", DEFAULT_BAUD))
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply = WrongReply(device)
-    commands = _Commands(device, wrong_reply).make_handlers()
+    handlers = _Commands(device, wrong_reply).make_handlers()
     if has_identity:
         serial = settings.serial_number
-        commands = {**commands, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
-    instrument = Instrument(commands, style)
+        handlers = {**handlers, "*IDN?": lambda *_: f"DiCon Fiberoptics Inc,MXS-9100,{serial},1.04"}
+    instrument = Instrument(handlers, style)
     options = {"banks": str(device.bank_count), "channels": str(device.channel_count)}
     frontends = {
         "scpi": Frontend("dicon+scpi", instrument.serve, options=options),

@@ -70,22 +70,22 @@ class Person:
         incomplete_line = b""
         while data := await client.read():
             *lines, incomplete_line = (incomplete_line + data).split(b"\n")
-            for text in lines:
-                await client.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
+            for line in lines:
+                await client.respond(lambda line=line: self._answer(line.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
-        removal, connection, query_match = (
+        removal_match, connection_match, query_match = (
             pattern.fullmatch(text) for pattern in (_REMOVE_PATTERN, _CONNECT_PATTERN, _QUESTION_PATTERN)
         )
         if query_match:
             output = self._matrix.connections.get(int(query_match[1]))
             return b"none\n" if output is None else f"{output}\n".encode()
-        move_match = removal or connection
+        move_match = removal_match or connection_match
         if move_match is None:
             return _NO_ANSWER  # the driver also sends remarks and the list of all moves, which need no answer
         await self._device.clock.sleep(self._cord_move_time_s)
         try:
-            self._move_cord(int(move_match[1]), int(move_match[2]), must_connect=connection is not None)
+            self._move_cord(int(move_match[1]), int(move_match[2]), must_connect=connection_match is not None)
         except (MatrixRefusal, PersonRefusal) as refusal:
             return f"no {refusal}\n".encode()
         return b"done\n"

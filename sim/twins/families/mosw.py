@@ -39,8 +39,8 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     serial = settings.serial_number
     errors = ErrorQueue()
     commands = _Commands(device, wrong_reply, close_reply, errors)
-    table = {**commands.make_handlers(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
-    instrument = Instrument(table, Style(answer_end="\n"), errors)
+    handlers = {**commands.make_handlers(), "*IDN?": lambda *_: f"VIAVI,mOSW-C1,{serial},2.10"}
+    instrument = Instrument(handlers, Style(answer_end="\n"), errors)
     options = {"banks": str(device.bank_count), "channels": str(device.channel_count)}
     frontends = {"scpi": Frontend("mosw+scpi", instrument.serve, options=options)}
     return SwitchTwin(device, frontends, faults=wrong_reply.list_faults(), on_boot=errors.clear)

@@ -58,10 +58,10 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     device = make_bank_device(settings, switch_time_s=DEFAULT_SWITCH_TIME_S)
     wrong_reply, errors = WrongReply(device), ErrorQueue()
     profile = _VENDOR_PROFILES[unit_options.vendor]
-    table = profile.make_handlers(unit_options, settings, device, wrong_reply, errors)
-    end = _LINE_ENDS[unit_options.line_end]
-    answer_end = end if "end" in settings.options else profile.answer_end or end
-    instrument = Instrument(table, Style(end[-1:].encode(), answer_end), errors)
+    handlers = profile.make_handlers(unit_options, settings, device, wrong_reply, errors)
+    line_end = _LINE_ENDS[unit_options.line_end]
+    answer_end = line_end if "end" in settings.options else profile.answer_end or line_end
+    instrument = Instrument(handlers, Style(line_end[-1:].encode(), answer_end), errors)
     options = {
         "banks": str(device.bank_count),
         "channels": str(device.channel_count),

@@ -67,14 +67,14 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
         move_s=settings.get_switch_time_s(MOVE_TIME_S),
         homing_s=settings.read_number("homing_s", HOMING_TIME_S),
     )
-    frame = Frame(
+    panel = Frame(
         device,
         robot,
         allows_simplex_unlock=settings.read_choice("simplex_unlock", "fails", "works") == "works",
         unallocates_queued_circuits=settings.read_choice("unallocate_queued", "reject", "after") == "after",
     )
     faults = CliFaults(device.faults)
-    cli = _make_command_line(settings, frame, faults)
+    cli = _make_command_line(settings, panel, faults)
     frontend = Frontend(
         "telescent+cli",
         cli.serve,
@@ -89,11 +89,11 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
         expire_logins=cli.expire_sessions,
         verbs={**robot.make_verbs(), **_make_verbs(robot)},
         faults={**robot.list_faults(), **faults.list_faults()},
-        on_boot=frame.unlocked_ports.clear,
+        on_boot=panel.unlocked_ports.clear,
     )
 
 
-def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) -> CliFrontend:
+def _make_command_line(settings: TwinSettings, panel: Frame, faults: CliFaults) -> CliFrontend:
     has_colour = settings.read_choice("colour", "yes", "no") == "yes"
     printer = Printer(
         has_colour=has_colour,
@@ -110,7 +110,7 @@ def _make_command_line(settings: TwinSettings, frame: Frame, faults: CliFaults) 
         unknown_command_text=printer.format_error("unknown command"),
     )
     return CliFrontend(
-        Commands(frame, printer).make_handlers(),
+        Commands(panel, printer).make_handlers(),
         style,
         clock=settings.clock,
         faults=faults,
@@ -284,26 +284,26 @@ class Printer:
     shows_motion: bool
     frames_errors: bool
 
-    def format_table(self, frame: Frame) -> str:
+    def format_table(self, panel: Frame) -> str:
         """Return the table of all outputs, with twelve outputs in a row."""
         heading = "".join(f"C{column + 1}".ljust(_CELL_WIDTH) for column in range(COLUMN_COUNT))
         rows = [" " * _CELL_WIDTH + heading.rstrip()]
-        for first_output in range(0, frame.port_count, COLUMN_COUNT):
+        for first_number in range(0, panel.port_count, COLUMN_COUNT):
             cells = [
-                self._format_cell(frame, n)
-                for n in range(first_output, min(first_output + COLUMN_COUNT, frame.port_count))
+                self._format_cell(panel, n)
+                for n in range(first_number, min(first_number + COLUMN_COUNT, panel.port_count))
             ]
-            rows.append(f"R{first_output // COLUMN_COUNT}#N".ljust(_CELL_WIDTH) + " ".join(cells))
+            rows.append(f"R{first_number // COLUMN_COUNT}#N".ljust(_CELL_WIDTH) + " ".join(cells))
         return "\n".join(rows)
 
-    def format_input_state(self, frame: Frame, number: int) -> str:
+    def format_input_state(self, panel: Frame, number: int) -> str:
         """Return the state of an input. Raise `CommandError` if the port does not exist."""
-        port = frame.find_input(number)
-        peer = frame.device.matrix.find_peer(port)
+        port = panel.find_input(number)
+        peer = panel.device.matrix.find_peer(port)
         allocation_text = "UNALLOCATED" if peer is None else "ALLOCATED"
-        lock_text = "LOCKED" if frame.is_locked(port) else "UNLOCKED"
+        lock_text = "LOCKED" if panel.is_locked(port) else "UNLOCKED"
         lines = [f"INPUT {number}", f"STATE = {allocation_text}_AND_{lock_text}"]
-        return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {frame.find_number(peer)} "])
+        return "\n".join(lines if peer is None else [*lines, f"OUTPUT = {panel.find_number(peer)} "])
 
     def format_error(self, text: str) -> str:
         """Return the text of a refusal."""
@@ -311,30 +311,30 @@ class Printer:
             return f"==== ERROR ====\n{text}\n===="
         return f"com.ntm.CommandException: {text}"
 
-    def _format_cell(self, frame: Frame, number: int) -> str:
-        output = frame.find_output(number)
-        letter, target = self._find_entry(frame, output)
-        text = f"{letter}{'L' if frame.is_locked(output) else 'U'}{target}"
+    def _format_cell(self, panel: Frame, number: int) -> str:
+        output = panel.find_output(number)
+        letter, target = self._find_entry(panel, output)
+        text = f"{letter}{'L' if panel.is_locked(output) else 'U'}{target}"
         if not self.has_colour:
             return text.ljust(_CELL_WIDTH - 1)
         return f"{_GREEN if letter == 'U' else _YELLOW}{text}{_RESET}".ljust(_CELL_WIDTH + 8)
 
-    def _find_entry(self, frame: Frame, output: int) -> tuple[str, int]:
+    def _find_entry(self, panel: Frame, output: int) -> tuple[str, int]:
         """Return the first letter and the number of an output's table entry."""
-        job = frame.find_job(output) if self.shows_motion else None
+        job = panel.find_job(output) if self.shows_motion else None
         if job is not None:
-            return ("C" if job.kind == "connect" else "D"), frame.find_number(job.pair[0])
-        peer = frame.device.matrix.find_peer(output)
+            return ("C" if job.kind == "connect" else "D"), panel.find_number(job.pair[0])
+        peer = panel.device.matrix.find_peer(output)
         if peer is not None:
-            return "A", frame.find_number(peer)
-        return ("F" if output in frame.device.matrix.failed_ports else "U"), frame.find_number(output)
+            return "A", panel.find_number(peer)
+        return ("F" if output in panel.device.matrix.failed_ports else "U"), panel.find_number(output)
 
 
 class Commands:
     """Command handlers of one frame."""
 
-    def __init__(self, frame: Frame, printer: Printer) -> None:
-        self._frame = frame
+    def __init__(self, panel: Frame, printer: Printer) -> None:
+        self._frame = panel
         self._printer = printer
 
     def make_handlers(self) -> Mapping[str, Handler]:

@@ -183,9 +183,9 @@ class CliFrontend:
         """Number of logged-in sessions."""
         return sum(bool(session.user) for session in self._sessions)
 
-    async def serve(self, terminal: Terminal, has_echo: Callable[[], bool] | None = None) -> None:
-        """Serve one client until its session ends. `has_echo` takes precedence over `style.echoes_input`."""
-        session = _Session(self, terminal, has_echo or (lambda: self.style.echoes_input))
+    async def serve(self, terminal: Terminal, must_echo: Callable[[], bool] | None = None) -> None:
+        """Serve one client until its session ends. `must_echo` takes precedence over `style.echoes_input`."""
+        session = _Session(self, terminal, must_echo or (lambda: self.style.echoes_input))
         self._sessions.append(session)
         try:
             await session.run()
@@ -238,13 +238,13 @@ class CliFrontend:
 class _Session:
     """The session of one client. `user` is empty until the client has logged in."""
 
-    def __init__(self, frontend: CliFrontend, terminal: Terminal, has_echo: Callable[[], bool]) -> None:
+    def __init__(self, frontend: CliFrontend, terminal: Terminal, must_echo: Callable[[], bool]) -> None:
         self.user = ""
         self._last_status = 0
         self._frontend = frontend
         self._style = frontend.style
         self._terminal = terminal
-        self._echoes = has_echo
+        self._echoes = must_echo
         self._line_editor = LineEditor()
         self._complete_lines: list[str] = []
         self._read_task: asyncio.Task[bytes] | None = None

@@ -137,11 +137,11 @@ class HttpServer:
         self._sessions.clear()
         return count
 
-    async def serve(self, line: Line) -> None:
+    async def serve(self, client: Line) -> None:
         """Serve one client until it disconnects, asks to close the connection, or violates HTTP."""
         connection = _ServerConnection()
-        while (request := await connection.next_request(line)) is not None:
-            await line.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
+        while (request := await connection.next_request(client)) is not None:
+            await client.respond(lambda request=request: connection.answer(request, self.answer))  # type: ignore[misc]
             if not connection.prepare_next_request():
                 break
 
@@ -223,7 +223,7 @@ class _ServerConnection:
         self._connection = h11.Connection(h11.SERVER)
         self._rejection: HttpAnswer | None = None
 
-    async def next_request(self, line: Line) -> HttpRequest | None:
+    async def next_request(self, client: Line) -> HttpRequest | None:
         """Return the next complete request, or None if the client has disconnected.
 
         If the HTTP is invalid or the body too long, return a placeholder that `answer` refuses.
@@ -236,7 +236,7 @@ class _ServerConnection:
             except self._h11.RemoteProtocolError as error:
                 return self._make_refusal(error.error_status_hint, "this is not HTTP")
             if event is self._h11.NEED_DATA:
-                self._connection.receive_data(await line.read())
+                self._connection.receive_data(await client.read())
             elif isinstance(event, self._h11.ConnectionClosed):
                 return None
             elif isinstance(event, self._h11.EndOfMessage):
@@ -254,10 +254,10 @@ class _ServerConnection:
         return HttpRequest("", "")
 
     async def answer(
-        self, request: HttpRequest, respond: Callable[[HttpRequest], Awaitable[HttpAnswer]]
+        self, request: HttpRequest, make_answer: Callable[[HttpRequest], Awaitable[HttpAnswer]]
     ) -> bytes:
-        """Return the encoded answer to one request: the stored refusal, or else the answer of `respond`."""
-        answer = self._rejection or await respond(request)
+        """Return the encoded answer to one request: the stored refusal, or else the answer of `make_answer`."""
+        answer = self._rejection or await make_answer(request)
         h11 = self._h11
         headers = list(answer.headers)
         if answer.status != 204:  # RFC 9110, 8.6: no Content-Length with 204

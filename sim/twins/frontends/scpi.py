@@ -186,12 +186,12 @@ class Instrument:
         self.style = style
         self._table = {compile_header(definition): handler for definition, handler in table.items()}
 
-    async def serve(self, line: Line) -> None:
+    async def serve(self, client: Line) -> None:
         """Serve one client until it disconnects."""
         reader, session = LineReader(self.style.line_end_bytes), _Session(self)
-        while data := await line.read():
+        while data := await client.read():
             for text in reader.feed(data):
-                await line.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
+                await client.respond(lambda text=text: session.execute(text))  # type: ignore[misc]
 
     def find_handler(self, unit: MessageUnit, path: str) -> tuple[Handler, tuple[int, ...], str]:
         """Return the handler, the numbers in the header, and the path that the next header may omit.

@@ -30,9 +30,9 @@ _MAX_PIECE_BYTES = 4096
 class TelnetLine:
     """A `Line` to a telnet client. `echoes_input` is True if the device echoes the input."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, client: Line) -> None:
         self.echoes_input = True
-        self._line = line
+        self._line = client
         self._unparsed_bytes = b""
 
     def send_option_requests(self) -> None:
@@ -45,11 +45,11 @@ class TelnetLine:
         Return empty bytes if the client has disconnected, or has sent a telnet command that is too long.
         """
         while received_bytes := await self._line.read():
-            text, answer = self._parse_input(received_bytes)
+            data, answer = self._parse_input(received_bytes)
             if answer:
                 self._line.send(answer)
-            if text:
-                return text
+            if data:
+                return data
             if len(self._unparsed_bytes) > _MAX_PIECE_BYTES:
                 break
         return b""
@@ -63,15 +63,15 @@ class TelnetLine:
         await self._line.respond(execute, line_end)
 
     def _parse_input(self, received_bytes: bytes) -> tuple[bytes, bytes]:
-        text, answer, end = b"", b"", 0
+        data, answer, end = b"", b"", 0
         unparsed_bytes = self._unparsed_bytes + received_bytes
         while piece := _PIECE_PATTERN.match(unparsed_bytes, end):
             end = piece.end()
-            text += piece["data"] or piece["iac"] or b""
+            data += piece["data"] or piece["iac"] or b""
             if piece["verb"]:
                 answer += self._answer_option(piece["verb"][0], piece["option"][0])
         self._unparsed_bytes = unparsed_bytes[end:]
-        return text, answer
+        return data, answer
 
     def _answer_option(self, verb: int, option: int) -> bytes:
         # Acknowledge only a change of the echo. Otherwise both ends could answer each other forever (RFC 854).
@@ -92,8 +92,8 @@ class TelnetLine:
 def make_telnet_server(frontend: CliFrontend) -> Callable[[Line], Awaitable[None]]:
     """Return a function that serves a command line to one telnet client. Pass this function to `Frontend.serve`."""
 
-    async def serve(line: Line) -> None:
-        telnet = TelnetLine(line)
+    async def serve(client: Line) -> None:
+        telnet = TelnetLine(client)
         telnet.send_option_requests()
         await frontend.serve(telnet, lambda: telnet.echoes_input and frontend.style.echoes_input)
 

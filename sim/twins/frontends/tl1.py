@@ -258,20 +258,20 @@ class Tl1Frontend(ABC):
     # -- sessions
 
     async def serve(
-        self, line: Line, *, greeting: bytes = b"", prompt: bytes = b"", echoes_input: bool = False
+        self, client: Line, *, greeting: bytes = b"", prompt: bytes = b"", echoes_input: bool = False
     ) -> None:
         """Serve one client until it disconnects. With `echoes_input`, send each command back before its answer."""
-        session = Tl1Session(self, line.send)
+        session = Tl1Session(self, client.send)
         self.sessions.append(session)
         if greeting:
-            line.send(greeting)
+            client.send(greeting)
         try:
             reader = CommandReader()
-            while data := await line.read():
+            while data := await client.read():
                 for text in reader.feed(data):
                     if echoes_input:
-                        line.send(f"{text};\r\n".encode("latin-1"))
-                    await line.respond(lambda text=text: session.execute(text), prompt)  # type: ignore[misc]
+                        client.send(f"{text};\r\n".encode("latin-1"))
+                    await client.respond(lambda text=text: session.execute(text), prompt)  # type: ignore[misc]
         finally:
             self.sessions.remove(session)
 
@@ -391,7 +391,7 @@ class Tl1Session:
     async def execute(self, text: str) -> bytes:
         """Execute one command, and return its encoded answer."""
         command = parse_command(text)
-        author = _author.set(self)
+        author_token = _author.set(self)
         try:
             lines = await self._run_command(command)
         except MatrixRefusal as refusal:
@@ -399,7 +399,7 @@ class Tl1Session:
         except Denial as denied:
             return self._frontend.format_denial(command, denied)
         finally:
-            _author.reset(author)
+            _author.reset(author_token)
         self._frontend.send_noise(self.send)
         return self._frontend.format_answer(command, lines)
 

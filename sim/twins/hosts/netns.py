@@ -105,11 +105,11 @@ def list_namespaces(prefix: str = "") -> tuple[str, ...]:
     return ()
 
 
-def list_processes(names: Iterable[str]) -> tuple[int, ...]:
+def list_processes(namespaces: Iterable[str]) -> tuple[int, ...]:
     """Return the ids of the processes in any of the named namespaces."""
     identities = {
         identity
-        for name in names
+        for name in namespaces
         if (identity := _read_namespace_identity(_NAMESPACE_FOLDER / name)) is not None
     }
     if not identities:
@@ -129,16 +129,16 @@ def _read_namespace_identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def end_processes(names: Sequence[str], timeout_s: float = 5.0) -> None:
+def end_processes(namespaces: Sequence[str], timeout_s: float = 5.0) -> None:
     """Kill all processes in the named namespaces, and wait until they have ended.
 
     Raise `KernelFault` with the remaining processes if some still run after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
-    while remaining_processes := list_processes(names):
+    while remaining_processes := list_processes(namespaces):
         if time.monotonic() > deadline:
             raise KernelFault(
-                f"processes {remaining_processes} in {', '.join(names)} do not end", code="stuck"
+                f"processes {remaining_processes} in {', '.join(namespaces)} do not end", code="stuck"
             )
         for pid in remaining_processes:
             with suppress(ProcessLookupError):

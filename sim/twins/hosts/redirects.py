@@ -133,14 +133,14 @@ class RedirectCommands:
 
 def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tuple[FarEnd, ...]:
     """Return the far ends of all NICs. `nics_by_host` maps a host to its namespace and its NICs."""
-    pairs = [
+    numbered_nics = [
         (host, host_number, namespace, nic, nic_number)
         for host_number, (host, (namespace, nics)) in enumerate(nics_by_host.items())
         for nic_number, nic in enumerate(nics)
     ]
     return tuple(
         FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + nic_index, namespace, nic)
-        for nic_index, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
+        for nic_index, (host, host_number, namespace, nic, nic_number) in enumerate(numbered_nics)
     )
 
 
@@ -159,19 +159,19 @@ def render_changes(
     """
     old_receivers = {transmitter: receiver for receiver, transmitter in light_before.items()}
     new_receivers = {transmitter: receiver for receiver, transmitter in light_after.items()}
-    removal_lines = [_format_removal(links_by_nic[end]) for end in old_receivers if end not in new_receivers]
+    removal_lines = [_format_removal(links_by_nic[nic]) for nic in old_receivers if nic not in new_receivers]
     new_redirects = [
-        _format_redirect(links_by_nic[end], links_by_nic[target])
-        for end, target in new_receivers.items()
-        if old_receivers.get(end) != target
+        _format_redirect(links_by_nic[nic], links_by_nic[target])
+        for nic, target in new_receivers.items()
+        if old_receivers.get(nic) != target
     ]
     return RedirectCommands(
         down_commands=tuple(
-            f"link set {links_by_nic[end]} down" for end in light_before if end not in light_after
+            f"link set {links_by_nic[nic]} down" for nic in light_before if nic not in light_after
         ),
         filter_commands=(*removal_lines, *new_redirects),
         up_commands=tuple(
-            f"link set {links_by_nic[end]} up" for end in light_after if end not in light_before
+            f"link set {links_by_nic[nic]} up" for nic in light_after if nic not in light_before
         ),
     )
 

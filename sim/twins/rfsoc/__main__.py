@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> None:
         with contextlib.redirect_stdout(sys.stderr):
             from sim.twins.rfsoc.server import serve
 
-            server_context = serve(options.address, port=options.port, name=options.name)
+            served_twin = serve(options.address, port=options.port, name=options.name)
     except AddressError as error:
         parser.error(str(error))
     except ModuleNotFoundError as error:
@@ -49,9 +49,9 @@ def main(words: Sequence[str] | None = None) -> None:
         "ready": True,
         "simulated": True,
         "address": options.address,
-        "port": server_context.port,
-        "name": server_context.name,
-        "url": server_context.url,
+        "port": served_twin.port,
+        "name": served_twin.name,
+        "url": served_twin.url,
     }
     sys.stdout.write(json.dumps(ready_line) + "\n")
     sys.stdout.flush()

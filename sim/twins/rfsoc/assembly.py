@@ -59,14 +59,14 @@ def assemble_twin(address: str) -> TwinAssembly:
     with _translate_errors(twin_address):
         seed = parse_integer("seed", twin_address.options.get("seed", "1"))
         limit_text = twin_address.options.get("instruction_limit")
-        max_instructions = (
+        instruction_limit = (
             None if limit_text is None else parse_integer("instruction_limit", limit_text, low=1)
         )
         plant = _make_plant(twin_address, cfg)
         knobs = BoardKnobs(CONVERTER_BITS[cfg["rf"]["ip_type"]], plant.knobs, options)
     identity = str(getattr(plant, "identity", f"sim-{twin_address.plant}-0001"))
     return TwinAssembly(
-        identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=max_instructions)
+        identity, plant, knobs, Board(cfg, plant, knobs, seed=seed, instruction_limit=instruction_limit)
     )
 
 

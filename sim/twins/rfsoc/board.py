@@ -86,12 +86,12 @@ class DeviceClock:
         value takes longer than the previous read, so a client that waits for a second needs 20 reads instead of 20,000.
         No read ends later than `COUNTER_READ_DURATION_S` after the change.
         """
-        longest_s = (
+        max_read_s = (
             self._read_time_s
             if next_change_s is None
             else max(next_change_s - self.now_s, 0.0) + COUNTER_READ_DURATION_S
         )
-        self.spend_time(min(self._read_time_s, longest_s))
+        self.spend_time(min(self._read_time_s, max_read_s))
         self._read_time_s = min(self._read_time_s * READ_TIME_GROWTH, 1.0)
 
     def reset_read_time(self) -> None:
@@ -298,8 +298,8 @@ class Board:
         running_program = self._running
         if running_program is not None and running_program.stop_tick is None:
             running_program.stop_tick = running_program.compute_tick(self.clock.now_s)
-            for own_readout in self.readouts:
-                own_readout.stop(running_program.stop_tick)
+            for readout in self.readouts:
+                readout.stop(running_program.stop_tick)
             if running_program.stop_tick < running_program.playback.last_word_tick:
                 stopped_run = cut_run(running_program.playback.run, running_program.stop_tick)
                 self.channel_states = play_run(
@@ -371,7 +371,7 @@ class Board:
             whole_period_count := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
         ) >= 1:
             window_ends = [
-                end for own_readout in self.readouts if (end := own_readout.find_next_end_tick()) is not None
+                end for readout in self.readouts if (end := readout.find_next_end_tick()) is not None
             ]
             next_s = (
                 running_program.start_s + min(window_ends) / running_program.ticks_per_s
@@ -384,19 +384,21 @@ class Board:
             )
             step_end_s = self.clock.accounted_s + DRIFT_PERIOD_S
             if not quiet_period_count:
-                for own_readout in self.readouts:
-                    own_readout.store_ended_windows(
+                for readout in self.readouts:
+                    readout.store_ended_windows(
                         running_program.compute_tick(step_end_s), self.converter, self.compute_epoch()
                     )
             self.plant.elapse(self.clock.account_for_time(max(quiet_period_count, 1) * DRIFT_PERIOD_S))
 
     def _spend_counter_read(
-        self, running_program: RunningProgram, ticks: npt.NDArray[np.int64], position: int
+        self, running_program: RunningProgram, ticks: npt.NDArray[np.int64], change_count: int
     ) -> None:
         if self.knobs["fault"] == "overrun":
             self.clock.spend_time(OVERRUN_READ_DURATION_S)
             return
-        next_tick = ticks[position] if position < len(ticks) else running_program.playback.run.end_tick
+        next_tick = (
+            ticks[change_count] if change_count < len(ticks) else running_program.playback.run.end_tick
+        )
         self.clock.spend_read_time(running_program.start_s + float(next_tick) / running_program.ticks_per_s)
 
     def _compute_tick(self, running_program: RunningProgram) -> float:
@@ -430,15 +432,15 @@ class Board:
             (key, channel_state.wave.encode_rows()[0], channel_state.phase)
             for key, channel_state in self.channel_states.items()
         )
-        cache_conditions = (self.clock_factor, state_contents)
+        cache_key = (self.clock_factor, state_contents)
         if (
             self._last_playback is None
             or self._last_playback[0] is not run
-            or self._last_playback[1] != cache_conditions
+            or self._last_playback[1] != cache_key
         ):
             self._last_playback = (
                 run,
-                cache_conditions,
+                cache_key,
                 play_run(self.make_board_state(), run, self.channel_states),
             )
         return self._last_playback[2]

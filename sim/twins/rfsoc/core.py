@@ -100,8 +100,8 @@ class Core:
         memories_before = self._read_memories()
         self._revision = None
         run = self.processor.run(read_input)
-        counters = np.unique(run.counter_events["address"]).tolist() if self.version == 1 else []
-        counters_before = {address: int(memories_before["dmem"][address]) for address in counters}
+        counter_addresses = np.unique(run.counter_events["address"]).tolist() if self.version == 1 else []
+        counters_before = {address: int(memories_before["dmem"][address]) for address in counter_addresses}
         return CompletedRun(
             run, counters_before, _find_changes(memories_before, self._read_memories()), revision
         )
@@ -137,11 +137,13 @@ def make_processor(
     if cfg["type"] == "axis_tproc64x32_x8":
         from sim.twins.rfsoc.tproc_v1 import EVENT_LIMIT, TprocV1
 
-        pins = {pin[1] for pin in cfg["output_pins"]} | {readout["trigger_port"] for readout in readouts}
+        data_ports = {pin[1] for pin in cfg["output_pins"]} | {
+            readout["trigger_port"] for readout in readouts
+        }
         return 1, TprocV1(
             cfg["pmem_size"],
             cfg["dmem_size"],
-            data_ports=pins,
+            data_ports=data_ports,
             instruction_limit=instruction_limit,
             event_limit=max(EVENT_LIMIT, instruction_limit or 0),  # no instruction makes more than one event
         )

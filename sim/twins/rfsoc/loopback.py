@@ -120,10 +120,10 @@ class LoopbackKnobs(MutableMapping[str, Any]):
     def _split_name(self, name: str) -> tuple[str, tuple[int, int] | None]:
         if name in self._common_settings:
             return name, None
-        quantity, _, path = name.rpartition("_")
+        quantity, _, readout = name.rpartition("_")
         quantity, _, generator = quantity.rpartition("_")
-        if quantity in self._common_settings and generator.isdecimal() and path.isdecimal():
-            pair = int(generator), int(path)
+        if quantity in self._common_settings and generator.isdecimal() and readout.isdecimal():
+            pair = int(generator), int(readout)
             if pair in self._cable_paths:
                 return quantity, pair
         raise KeyError(

@@ -40,16 +40,16 @@ class Run:
     """Tick at which the program ended."""
 
 
-def describe_endless_program(progress: str, step_count: int) -> str:
-    """Return the message for a program that has not ended after `step_count` instructions.
+def describe_endless_program(progress: str, instruction_count: int) -> str:
+    """Return the message for a program that has not ended after `instruction_count` instructions.
 
     `progress` says how far it got.
 
-    The message suggests an instruction limit of ten times `step_count`.
+    The message suggests an instruction limit of ten times `instruction_count`.
     """
     return (
         f"the program has not ended after {progress}; check that its loops end, or, if it is only long, raise the "
-        f"limit in the address of the twin: sim://kit?instruction_limit={10 * step_count}"
+        f"limit in the address of the twin: sim://kit?instruction_limit={10 * instruction_count}"
     )
 
 

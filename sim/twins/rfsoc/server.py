@@ -74,8 +74,8 @@ def _wait_for_server(port: int, name: str, failures: list[BaseException]) -> Non
     Pyro4.config.SERIALIZER = "pickle"
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and not failures:
-        with Pyro4.locateNS(host=HOST, port=port) as names:
-            if name in names.list():
+        with Pyro4.locateNS(host=HOST, port=port) as name_server:
+            if name in name_server.list():
                 return
         time.sleep(POLL_INTERVAL_S)
     raise RuntimeError(f"the server of {name} did not start within {START_TIMEOUT_S:g} s") from next(

@@ -270,12 +270,12 @@ class SimulatedSoc(TwinDevice):
         """Return stored sums (length, 2), I and Q of 32 bits."""
         return cast("npt.NDArray[np.int32]", self._transfer(ch, "read_sums", address, length, "avg_maxlen"))
 
-    def _transfer(self, ch: int, feature: str, address: int, length: int | None, size_key: str) -> Any:
+    def _transfer(self, ch: int, method_name: str, address: int, length: int | None, size_key: str) -> Any:
         with self._board.lock:
             self._board.begin_call(TRANSFER_DURATION_S)
             self._board.store_ended_windows(ch)
             count = self["readouts"][ch][size_key] if length is None else int(length)
-            return getattr(self._board.readouts[ch].buffer, feature)(int(address), count)
+            return getattr(self._board.readouts[ch].buffer, method_name)(int(address), count)
 
     # ----------------------------------------------------------------------------- processor
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:

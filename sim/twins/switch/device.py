@@ -195,20 +195,20 @@ class SwitchDevice:
         connections_before = self.matrix.connections
         if any(pair in self.faults.stuck_pairs for pair in connections.items() - connections_before.items()):
             self.faults.fire_counts["stuck"] += 1
-        result = {
+        new_connections = {
             pair[0]: pair[1]
             for pair in connections.items()
             if pair not in self.faults.stuck_pairs or pair in connections_before.items()
         }
-        if result == connections_before:
+        if new_connections == connections_before:
             return None
-        self.matrix.connections = result
+        self.matrix.connections = new_connections
         if self._boot_mode == "AUTOSAVE":
             self._saved_connections = dict(self.matrix.connections)
-        self._announce_change(connections_before, result)
-        disturbed_pairs = connections_before.items() ^ result.items()
+        self._announce_change(connections_before, new_connections)
+        disturbed_pairs = connections_before.items() ^ new_connections.items()
         if is_full_configuration and not self.is_hitless:
-            disturbed_pairs = connections_before.items() | result.items()
+            disturbed_pairs = connections_before.items() | new_connections.items()
         return self._start_moving_inputs({pair[0] for pair in disturbed_pairs})
 
     def unplug(self, source: int) -> None:
@@ -311,7 +311,9 @@ class SwitchDevice:
         """Wait until `arrival_s`, then light the circuits of one change, except those that a later change moves."""
         await self.clock.sleep(arrival_s - self.clock.now())
         for source in [
-            source for source, mover in self._change_by_moving_input.items() if mover == change_number
+            source
+            for source, moving_change in self._change_by_moving_input.items()
+            if moving_change == change_number
         ]:
             del self._change_by_moving_input[source]
             if source in self.matrix.connections:
@@ -327,6 +329,6 @@ class SwitchDevice:
             self.last_busy_s = self.clock.now() - self._busy_start_s
             self.busy_s += self.last_busy_s
             self._idle_event.set()
-            waiting, self._idle_callbacks = self._idle_callbacks, []
-            for callback in waiting:
+            callbacks, self._idle_callbacks = self._idle_callbacks, []
+            for callback in callbacks:
                 callback()

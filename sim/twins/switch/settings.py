@@ -49,9 +49,9 @@ class TwinSettings:
         """Serial number derived from the name: `SIM` and six digits."""
         return make_serial_number(self.name)
 
-    def get_account(self, user: str, password: str) -> tuple[str, str]:
+    def get_account(self, default_user: str, default_password: str) -> tuple[str, str]:
         """Return the user name and password of the login. The arguments are the factory defaults."""
-        return self.user or user, password if self.password is None else self.password
+        return self.user or default_user, default_password if self.password is None else self.password
 
     def check_options(self, *known_options: str) -> TwinSettings:
         """Return these settings unchanged. Raise `SettingError` if an option is not in `known_options`."""

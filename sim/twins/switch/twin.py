@@ -243,9 +243,11 @@ class SwitchTwin:
         """Return a function that executes one command of an SSH client of a frontend."""
 
         async def execute(reader: Reader, writer: Writer, command: str) -> int:
-            run = self.frontends[name].execute
-            assert run is not None  # without `execute`, the listener refuses the request
-            status = await self._serve_client(name, (reader, writer), lambda line: run(line, command))
+            execute_command = self.frontends[name].execute
+            assert execute_command is not None  # without `execute`, the listener refuses the request
+            status = await self._serve_client(
+                name, (reader, writer), lambda line: execute_command(line, command)
+            )
             return REFUSED_STATUS if status is None else status
 
         return execute
@@ -263,9 +265,9 @@ class SwitchTwin:
         ):
             faults.fire_counts["max_sessions"] += 1
             return None
-        session = next(self._session_numbers)
+        session_number = next(self._session_numbers)
         line = Line(
-            name, session, streams, faults=faults, transcript=self.transcript, clock=self.device.clock
+            name, session_number, streams, faults=faults, transcript=self.transcript, clock=self.device.clock
         )
         self._client_counts[name] += 1
         try:

@@ -43,9 +43,11 @@ class Transcript:
         self._clock = clock
         self._entries: deque[TranscriptEntry] = deque(maxlen=_MAX_ENTRIES)
 
-    def record(self, frontend: str, session: int, direction: Literal["in", "out"], data: bytes) -> None:
+    def record(
+        self, frontend: str, session_number: int, direction: Literal["in", "out"], data: bytes
+    ) -> None:
         """Append an entry with the current time."""
-        self._entries.append(TranscriptEntry(self._clock.now(), frontend, session, direction, data))
+        self._entries.append(TranscriptEntry(self._clock.now(), frontend, session_number, direction, data))
 
     def list_entries(self) -> tuple[TranscriptEntry, ...]:
         """Return the stored entries, oldest first."""
@@ -153,7 +155,7 @@ class Line:
     def __init__(
         self,
         frontend: str,
-        session: int,
+        session_number: int,
         streams: tuple[Reader, Writer],
         *,
         faults: LineFaults,
@@ -161,7 +163,7 @@ class Line:
         clock: Clock,
     ) -> None:
         self._frontend = frontend
-        self._session = session
+        self._session = session_number
         self._reader, self._writer = streams
         self._faults = faults
         self._transcript = transcript

@@ -212,7 +212,7 @@ class SshServer(SocketListener):
     async def serve(self, connection: socket.socket) -> None:
         """Run the SSH handshake with one client, and wait for the end of its connection."""
         try:
-            session = await asyncssh.run_server(
+            ssh_connection = await asyncssh.run_server(
                 connection,
                 server_factory=lambda: _Account(
                     self._account,
@@ -228,9 +228,9 @@ class SshServer(SocketListener):
         except (OSError, asyncssh.Error):
             connection.close()  # the client disconnected, or failed to log in
             return
-        self._connections.add(session)
+        self._connections.add(ssh_connection)
         try:
-            await session.wait_closed()
+            await ssh_connection.wait_closed()
         finally:
-            session.abort()
-            self._connections.discard(session)
+            ssh_connection.abort()
+            self._connections.discard(ssh_connection)

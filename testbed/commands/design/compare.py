@@ -61,23 +61,23 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         from lightbed.wording import format_count
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
 
-        setting = self.make_setting(connects_gpus=any(map(has_gpu_nodes, self.fabrics.split(","))))
-        job, degree, rate_gbps = setting.job, setting.degree, setting.rate_gbps
+        setup = self.make_setting(connects_gpus=any(map(has_gpu_nodes, self.fabrics.split(","))))
+        job, degree, rate_gbps = setup.job, setup.degree, setup.rate_gbps
         rows = compare_fabrics(
             job,
-            parse_fabric_names(self.fabrics, hosts_are_gpus=setting.options.hb_domain > 1),
+            parse_fabric_names(self.fabrics, hosts_are_gpus=setup.options.hb_domain > 1),
             degree,
             rate_gbps,
-            setting.options,
+            setup.options,
             skip_slow=self.fabrics == "all",
         )
         links_text = f"{format_count(degree, 'link')} of {rate_gbps:g} Gbit/s each"
-        nodes_text = format_count(job.graph.node_count, "GPU" if setting.options.hb_domain > 1 else "server")
+        nodes_text = format_count(job.graph.node_count, "GPU" if setup.options.hb_domain > 1 else "server")
         title = f"SIMULATED {job.name} on {nodes_text}, {links_text}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(
-            **make_job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
+            **make_job_keys(setup), fabrics=tuple(_make_fabric_row(row) for row in rows)
         )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
         context.say_table(title + batch, _COLUMNS, [row.make_cells() for row in rows])

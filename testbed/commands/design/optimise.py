@@ -275,18 +275,18 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: SearchEffort) -> t
 def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     from testbed.design.plans.file import plan_to_json
 
-    keys: dict[str, Any] = plan_to_json(plan)
-    operators = tuple(PlannedOperator(**row) for row in keys["strategy"]["operators"])
-    routes = keys.get("routes")
+    plan_json: dict[str, Any] = plan_to_json(plan)
+    operators = tuple(PlannedOperator(**row) for row in plan_json["strategy"]["operators"])
+    routes = plan_json.get("routes")
     records = {
-        "workload": PlannedWorkload(**keys["workload"]),
-        "predicted": PlanPrediction(**keys["predicted"]),
-        "topology": PlannedTopology(**keys["topology"]),
-        "strategy": PlannedStrategy(microbatches=keys["strategy"]["microbatches"], operators=operators),
-        "search": PlanSearch(**keys["search"]),
+        "workload": PlannedWorkload(**plan_json["workload"]),
+        "predicted": PlanPrediction(**plan_json["predicted"]),
+        "topology": PlannedTopology(**plan_json["topology"]),
+        "strategy": PlannedStrategy(microbatches=plan_json["strategy"]["microbatches"], operators=operators),
+        "search": PlanSearch(**plan_json["search"]),
         "routes": tuple(PlannedRoute(**row) for row in routes) if routes is not None else None,
     }
-    return PlanDocument(**{**keys, **records}, plan=str(out), stopped=is_stopped)
+    return PlanDocument(**{**plan_json, **records}, plan=str(out), stopped=is_stopped)
 
 
 def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:

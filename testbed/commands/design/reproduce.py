@@ -168,8 +168,10 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
             comparisons = mark_small_sizes(comparisons)
         write_output(folder / f"{name}.md", format_page(figure, table, plot.name, is_quick=self.quick))
         narrator.note(f"{folder / name}.csv, .{self.plot}, .md")
-        lines = tuple(ComparedQuantity(**dict(zip(HEADER, line.cells, strict=True))) for line in comparisons)
-        return ReproducedFigure(figure=figure.number, title=figure.title, comparison=lines)
+        quantities = tuple(
+            ComparedQuantity(**dict(zip(HEADER, line.cells, strict=True))) for line in comparisons
+        )
+        return ReproducedFigure(figure=figure.number, title=figure.title, comparison=quantities)
 
 
 def _find_figure(package: Any, number: int) -> Figure[Any]:

@@ -176,10 +176,10 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         lab_links = _read_links(lab, spread=self.spread)
         job_context = JobContext(lab_links.rate_gbps, partial(_load_phases, context.runs_dir), lab_links.nics)
         jobs = read_jobs(self.jobs_file, job_context)
-        checkpoints = [job.name for job in jobs if job.storage]
-        if self.is_run and checkpoints:
+        checkpoint_job_names = [job.name for job in jobs if job.storage]
+        if self.is_run and checkpoint_job_names:
             raise WorkloadError(
-                f"job {checkpoints[0]!r} writes checkpoints, which are predicted but do not run on hosts: "
+                f"job {checkpoint_job_names[0]!r} writes checkpoints, which are predicted but do not run on hosts: "
                 "leave out --run"
             )
         rounding = Rounding(self.quantum_ms, self.bins, self.most_ticks)

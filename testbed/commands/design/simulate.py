@@ -113,13 +113,13 @@ class CircuitMoves:
             reconfiguration_ms=switch.delay_s * 1e3,
         )
 
-    def format_lines(self, moves: int, outage_ms: float) -> Iterator[str]:
+    def format_lines(self, move_count: int, outage_ms: float) -> Iterator[str]:
         """Yield a line for people. It says how often circuits moved, and how long they were dark in total."""
         from lightbed.wording import format_count
 
         period_text = f":{self.period_ms:g}" if self.period_ms else ""
         circuits_text = f"{format_count(self.count, 'circuit')} of {self.rate_gbps:g} Gbit/s each way"
-        outage_text = f"{format_count(moves, 'move')}, dark for {outage_ms:.3f} ms in all"
+        outage_text = f"{format_count(move_count, 'move')}, dark for {outage_ms:.3f} ms in all"
         yield f"{circuits_text}, controller {self.controller}{period_text}: {outage_text}"
 
 
@@ -143,9 +143,9 @@ class SimulationDocument(Figures, JobDocument):
         from lightbed.wording import format_count
 
         links_text = f"{format_count(self.degree, 'link')} of {self.rate_gbps:g} Gbit/s"
-        links = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else links_text
+        host_links_text = f"one link of {self.host_gbps:g} Gbit/s" if self.host_gbps else links_text
         servers_text = format_count(self.nodes, "server" if self.hb_domain is None else "GPU")
-        yield f"SIMULATED {self.job} on {servers_text}, fabric {self.fabric}, {links} each"
+        yield f"SIMULATED {self.job} on {servers_text}, fabric {self.fabric}, {host_links_text} each"
         if self.hb_domain is not None:
             servers_text = format_count(self.nodes // self.hb_domain, "domain")
             yield f"{servers_text} of {self.hb_domain} GPUs, {self.hb_gbps:g} Gbit/s from each inside its domain"
@@ -245,43 +245,45 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
-        setting = self.make_setting(
+        setup = self.make_setting(
             1 if has_one_link else DIRECT_DEGREE,
             may_share=has_one_link,
             connects_gpus=has_gpu_nodes(self.fabric),
             shares_links=not is_switched(self.fabric),
             exchanges_by_pair=bool(self.export_chakra),
         )
-        job, checkpoint, plain_job = setting.job, self._make_checkpoint(setting), setting.job
+        job, checkpoint, plain_job = setup.job, self._make_checkpoint(setup), setup.job
         if checkpoint:
             plain_job, job = add_checkpoint_graphs(job, checkpoint)
         fabric = plain_job.build_fabric(
-            self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
+            self.fabric, setup.degree, setup.rate_gbps, setup.options, equal_cost=self.equal_cost
         )
         simulate = partial(simulate_on, fabric, trace=bool(self.trace or self.timeline))
         checkpoint_times = None
         if checkpoint:
-            run = run_checkpoint(setting.job, checkpoint, simulate)
-            execution, execution_to_draw = run.baseline_execution, run.window_execution
+            checkpoint_run = run_checkpoint(setup.job, checkpoint, simulate)
+            execution, execution_to_draw = checkpoint_run.baseline_execution, checkpoint_run.window_execution
             checkpoint_times = CheckpointTimes(
-                bytes=sum(checkpoint.divide_bytes(setting.job)),
+                bytes=sum(checkpoint.divide_bytes(setup.job)),
                 every=checkpoint.iteration_interval,
                 storage=checkpoint.storage.host_count,
                 mode=checkpoint.mode,
-                iteration_ms=run.longest_s * 1e3,
-                plain_ms=run.baseline_execution.iteration_s * 1e3,
-                mean_ms=run.mean_s * 1e3,
-                write_ms=run.write_s * 1e3,
-                simulated=run.iteration_count,
-                extrapolated=run.is_extrapolated,
-                links=tuple(LinkTraffic(**row) for row in compute_link_traffic(run.window_execution)),
+                iteration_ms=checkpoint_run.longest_s * 1e3,
+                plain_ms=checkpoint_run.baseline_execution.iteration_s * 1e3,
+                mean_ms=checkpoint_run.mean_s * 1e3,
+                write_ms=checkpoint_run.write_s * 1e3,
+                simulated=checkpoint_run.iteration_count,
+                extrapolated=checkpoint_run.is_extrapolated,
+                links=tuple(
+                    LinkTraffic(**row) for row in compute_link_traffic(checkpoint_run.window_execution)
+                ),
             )
         else:
             execution = execution_to_draw = simulate(job.graph)
         self._write_files(job, execution_to_draw)
         document = SimulationDocument(
-            **make_job_keys(setting, exchanges_by_pair=fabric.circuits is not None),
-            **_make_fabric_keys(setting, fabric),
+            **make_job_keys(setup, exchanges_by_pair=fabric.circuits is not None),
+            **_make_fabric_keys(setup, fabric),
             **compute_figures(fabric, execution, job.arithmetic_s),
             checkpoint=checkpoint_times,
             links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
@@ -289,14 +291,14 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         context.say(*document.format_lines())
         return document
 
-    def _make_checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
+    def _make_checkpoint(self, setup: FabricSetting) -> Checkpoint | None:
         """Return the checkpoint that the options describe, or None. A storage host has the NICs of a server."""
         if not self.checkpoint_every:
             return None
         from testbed.design.sharing.checkpoints import Checkpoint
         from testbed.design.workloads.checkpoint import Storage
 
-        storage = Storage(self.storage_nodes, max(setting.options.hb_domain, self.mig))
+        storage = Storage(self.storage_nodes, max(setup.options.hb_domain, self.mig))
         return Checkpoint(self.checkpoint_every, storage, self.checkpoint_mode, self.checkpoint_bytes)
 
     def _write_files(self, job: Job, execution: Execution) -> None:
@@ -316,10 +318,10 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             job.draw_heat_map(self.heat_map)
 
 
-def _make_fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
+def _make_fabric_keys(setup: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
     if is_switched(fabric.name):
         return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
-    plan = setting.job.plan
+    plan = setup.job.plan
     has_planned_routes = plan is not None and fabric.fabric.weights is not None
     return {
         "fabric": fabric.name,

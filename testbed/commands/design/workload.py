@@ -293,14 +293,14 @@ class SimulationCommand(WorkloadCommand):
 
         lab = load_lab(lab_file)
         has_plan = bool(self.strategy) and not is_named(self.strategy)
-        gpus = 1 if has_plan else lab.gpus_per_host or 1
+        gpus_per_host = 1 if has_plan else lab.gpus_per_host or 1
         return replace(
             self,
             lab_file=None,
             nodes=self.nodes or len(lab.hosts),
             degree=self.degree or count_usable_nics(lab),
-            rate_gbps=self.rate_gbps or lab.link.represents_gbps / (1 if shares_links else gpus),
-            hb_domain=self.hb_domain or gpus,
+            rate_gbps=self.rate_gbps or lab.link.represents_gbps / (1 if shares_links else gpus_per_host),
+            hb_domain=self.hb_domain or gpus_per_host,
         )
 
 
@@ -346,26 +346,28 @@ class JobDocument(Document):
     exchanges: Literal["by_pair", "whole"]
 
 
-def make_job_keys(setting: FabricSetting, *, exchanges_by_pair: bool = False) -> dict[str, Any]:
+def make_job_keys(setup: FabricSetting, *, exchanges_by_pair: bool = False) -> dict[str, Any]:
     """Return the fields of `JobDocument`.
 
     `exchanges_by_pair`: all-to-alls are simulated as messages, because circuits move.
     """
-    job, options = setting.job, setting.options
-    servers = {
+    job, options = setup.job, setup.options
+    server_fields = {
         "nodes": job.graph.node_count,
         "gpus": job.gpus,
-        "degree": setting.degree,
-        "rate_gbps": setting.rate_gbps,
+        "degree": setup.degree,
+        "rate_gbps": setup.rate_gbps,
     }
-    domain = {"hb_domain": options.hb_domain, "hb_gbps": options.hb_gbps} if options.hb_domain > 1 else {}
+    domain_fields = (
+        {"hb_domain": options.hb_domain, "hb_gbps": options.hb_gbps} if options.hb_domain > 1 else {}
+    )
     rings, rounding = job.choose_precision(options)
     return {
         "job": job.name,
         "simulated": True,
         **job.about,
-        **domain,
-        **servers,
+        **domain_fields,
+        **server_fields,
         "rings": rings,
         "rounding": rounding,
         "exchanges": "whole" if job.graph.exchanges and not exchanges_by_pair else "by_pair",

@@ -119,7 +119,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
 
         for line in describe_apply_effect(choice, self.named_topology, context.runs_dir):
             add_note(line)
-        confirmation = _Confirmation.from_options(
+        automatic_rollback = _Confirmation.from_options(
             lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
         )
         with (
@@ -133,9 +133,9 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
                     lab_plan,
                     add_note,
                     topology_source=choice.topology_source,
-                    change=confirmation.change,
+                    change=automatic_rollback.change,
                 )
-            confirmation.arm(session, report, add_note)
+            automatic_rollback.arm(session, report, add_note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
         findings = describe_findings(report.verify_report.findings)
         context.say(
@@ -155,7 +155,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             journal_s=report.apply_result.journal_s,
             verified=report.verify_report.ok,
             findings=findings,
-            confirm=confirmation.describe(),
+            confirm=automatic_rollback.describe(),
             notes=tuple(notes),
         )
 
@@ -268,14 +268,14 @@ class _Confirmation:
         arguments += [epoch, self.hosts, *([self.really_move] if self.really_move else [])]
         log_path = self.runs_dir / f"confirmation-of-epoch-{epoch}.log"
         with log_path.open("ab") as log_file, Path(os.devnull).open("rb") as null_file:
-            streams = [(os.POSIX_SPAWN_DUP2, null_file.fileno(), 0)]
-            streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), descriptor) for descriptor in (1, 2)]
+            file_actions = [(os.POSIX_SPAWN_DUP2, null_file.fileno(), 0)]
+            file_actions += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), descriptor) for descriptor in (1, 2)]
             # We do not wait for the watcher: it has its own session and runs longer than this process.
             os.posix_spawn(
                 sys.executable,
                 list(map(str, arguments)),
                 _make_watcher_environment(),
-                file_actions=streams,
+                file_actions=file_actions,
                 setsid=True,
             )
 

@@ -106,18 +106,18 @@ class Drift(HostsCommand, TopologyCommand):
         ):
             planned_circuits = list_circuits(choice.lab, choice.design.wiring)
             report = read_drift(session, planned_circuits, history, time.time(), self.since)
-        rows = report.as_json()
+        report_json = report.as_json()
         document = DriftDocument(
             **describe_lab(choice),
-            taken=rows["taken"],
-            ok=rows["ok"],
-            not_kept=rows["not_kept"],
-            series=tuple(SectionLoss(**row) for row in rows["series"]),
+            taken=report_json["taken"],
+            ok=report_json["ok"],
+            not_kept=report_json["not_kept"],
+            series=tuple(SectionLoss(**row) for row in report_json["series"]),
             findings=describe_findings(report.findings, choice),
         )
-        verdicts = [stretch.verdict for stretch in document.series]
+        verdicts = [section_loss.verdict for section_loss in document.series]
         counts_text = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in dict.fromkeys(verdicts))
-        readings = max((stretch.readings for stretch in document.series), default=0)
+        readings = max((section_loss.readings for section_loss in document.series), default=0)
         context.say(
             f"{'SIMULATED ' if choice.lab.simulated else ''}lab {choice.lab.name}, {document.taken}: "
             f"{format_count(len(verdicts), 'place')}{f' ({counts_text})' if counts_text else ''}, "

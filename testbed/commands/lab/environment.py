@@ -110,14 +110,14 @@ class Environment(TopologyCommand):
                 for rank, host in enumerate(environment.ranks)
             ]
             context.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
-        files = self._write_nccl(context, choice, environment) if self.nccl else None
+        nccl_document = self._write_nccl(context, choice, environment) if self.nccl else None
         document = environment.as_json()
         return EnvironmentDocument(
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
             unfinished=describe_unfinished_operations(choice.unfinished),
-            nccl=files,
+            nccl=nccl_document,
         )
 
     def _write_nccl(

@@ -170,20 +170,20 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             repair_result = None
             if lab_repair and self.apply:
                 repair_result = self._repair(context, session, choice, lab_repair)
-        rows = make_repair_json(lab, lab_repair) if lab_repair else {}
+        repair_json = make_repair_json(lab, lab_repair) if lab_repair else {}
         losses = lab_repair.record.losses if lab_repair else observation.losses
-        document = describe_hosts(choice, self.hosts)
-        document["unfinished"] = describe_unfinished_operations(unfinished)
+        hosts_fields = describe_hosts(choice, self.hosts)
+        hosts_fields["unfinished"] = describe_unfinished_operations(unfinished)
         return RepairDocument(
-            **document,
+            **hosts_fields,
             repair_record=lab_repair is not None and lab_repair.is_repaired,
             strange=tuple(lab_repair.unexpected_circuits) if lab_repair else (),
             unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched_circuits),
             lost=tuple(LostFibre(**row) for row in make_losses_json(lab, losses)),
-            detours=tuple(LinkDetour(**row) for row in rows["detours"]) if lab_repair else None,
-            remove=rows.get("remove"),
-            make=rows.get("make"),
-            why=rows.get("why"),
+            detours=tuple(LinkDetour(**row) for row in repair_json["detours"]) if lab_repair else None,
+            remove=repair_json.get("remove"),
+            make=repair_json.get("make"),
+            why=repair_json.get("why"),
             rules=advice,
             repaired=_make_outcome(repair_result) if repair_result else None,
             findings=findings,

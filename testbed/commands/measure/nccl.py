@@ -213,20 +213,20 @@ class Measure(
         return self._measure(context, choice, host_mode, sizes)
 
     def _measure(
-        self, context: CommandContext, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, context: CommandContext, choice: DesignChoice, host_mode: HostsInUse, sizes: tuple[int, ...]
     ) -> MeasurementDocument:
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current_topology
 
         assert self.program != "nccl-tests", "`_measure_nccl_tests` measures with nccl-tests"
-        with self._open(context, choice, mode) as (session, run), narrate() as narrator:
+        with self._open(context, choice, host_mode) as (session, run), narrate() as narrator:
             result = measure_current_topology(
                 session,
                 choice.design,
                 run,
                 sizes,
                 self.deadline_s,
-                hosts=mode,
+                hosts=host_mode,
                 backend=self.program,
                 on_progress=narrator.tick,
             )
@@ -244,7 +244,7 @@ class Measure(
         ]
         prefix = "SIMULATED " if choice.lab.simulated else ""
         context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
-        context.say_table(f"{prefix}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
+        context.say_table(f"{prefix}AllReduce on {choice.lab.name}, hosts: {host_mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
@@ -252,7 +252,7 @@ class Measure(
         )
 
     def _measure_nccl_tests(
-        self, context: CommandContext, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
+        self, context: CommandContext, choice: DesignChoice, host_mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
         from testbed.measure.current_topology import measure_nccl_tests
@@ -264,7 +264,7 @@ class Measure(
             "IB" if self.interfaces else "Socket", interface_names, channels=len(interface_names)
         )
         test = NcclTest(smallest_bytes=sizes[0], largest_bytes=sizes[-1], timeout_s=round(self.deadline_s))
-        with self._open(context, choice, mode) as (session, run):
+        with self._open(context, choice, host_mode) as (session, run):
             result = measure_nccl_tests(session, choice.design, run, settings, test)
         context.say(choice.format_heading(), *choice.format_warnings(), *choice.describe_unfinished())
         _say_table(context, result.table)
@@ -274,7 +274,7 @@ class Measure(
 
     @contextmanager
     def _open(
-        self, context: CommandContext, choice: DesignChoice, mode: HostsInUse
+        self, context: CommandContext, choice: DesignChoice, host_mode: HostsInUse
     ) -> Iterator[tuple[LabSession, Run]]:
         """Open the lab, and begin the run that stores its measurements."""
         from testbed.measure.results.store import RunStore
@@ -282,7 +282,7 @@ class Measure(
         lab = choice.lab
         with (
             context.open_session(lab, self.hosts, writes_journal=True) as session,
-            RunStore(context.runs_dir).begin_run(lab, lab.simulated, mode, seeds={}) as run,
+            RunStore(context.runs_dir).begin_run(lab, lab.simulated, host_mode, seeds={}) as run,
         ):
             yield session, run
 
@@ -291,13 +291,13 @@ def _make_table_keys(table: NcclTable) -> dict[str, Any]:
     """Return the fields of `NcclTestsDocument`."""
     from testbed.measure.nccl.table import make_table_document
 
-    keys: dict[str, Any] = make_table_document(table)
-    devices = tuple(NcclDevice(**device) for device in keys["config"]["devices"])
-    return keys | {
+    fields: dict[str, Any] = make_table_document(table)
+    devices = tuple(NcclDevice(**device) for device in fields["config"]["devices"])
+    return fields | {
         "config": NcclConfig(devices=devices),
-        "results": tuple(_make_size(row) for row in keys["results"]),
-        "out_of_bounds": OutOfBounds(**keys["out_of_bounds"]),
-        "average_bus_bandwidth": AverageBandwidth(**keys["average_bus_bandwidth"]),
+        "results": tuple(_make_size(row) for row in fields["results"]),
+        "out_of_bounds": OutOfBounds(**fields["out_of_bounds"]),
+        "average_bus_bandwidth": AverageBandwidth(**fields["average_bus_bandwidth"]),
         "problems": table.problems,
     }
 
@@ -312,12 +312,12 @@ def _make_size(row: dict[str, Any]) -> NcclSize:
     return NcclSize(**{**row, **timings})
 
 
-def _make_timing(keys: dict[str, Any]) -> NcclTiming:
-    if "cpu_time" in keys:
+def _make_timing(fields: dict[str, Any]) -> NcclTiming:
+    if "cpu_time" in fields:
         return NcclCpuTiming(
-            time=keys["cpu_time"], **{name: value for name, value in keys.items() if name != "cpu_time"}
+            time=fields["cpu_time"], **{name: value for name, value in fields.items() if name != "cpu_time"}
         )
-    return NcclTiming(**keys)
+    return NcclTiming(**fields)
 
 
 def _say_table(context: CommandContext, table: NcclTable) -> None:

@@ -113,12 +113,12 @@ class OffloadProfile(Command[ProfileDocument]):
         from testbed.offload.configuration import Choice, read_configuration
         from testbed.offload.session import profile_script
 
-        choice = Choice(
+        worker_choice = Choice(
             self.scheduler, self.lab, self.workers, in_process=self.in_process, runs=context.runs_dir
         )
         with narrate() as narrator:
             profile, is_simulated = profile_script(
-                self.script, read_configuration(self.config), choice, narrator
+                self.script, read_configuration(self.config), worker_choice, narrator
             )
         report_path = None
         if self.out is not None:

@@ -253,18 +253,18 @@ def _list_links(light: LightGrant, rank: RankResult) -> Iterator[ProgramLink]:
     lab = light.lab
     node = next(index for index, host in enumerate(lab.hosts) if host.name == rank.host.name)
     for nic_index, nic in enumerate(lab.hosts[node].nics):
-        count_by_name = rank.counters_by_nic.get(nic.name)
-        if not count_by_name:
+        counter_by_name = rank.counters_by_nic.get(nic.name)
+        if not counter_by_name:
             continue
         link = light.design.wiring.link_by_transmitter.get(Nic(node, nic_index)) if light.design else None
         yield ProgramLink(
             link=lab.link_label(link) if link else f"{rank.host.name}/{nic.name}",
-            sent_bytes=count_by_name.get("tx_bytes", 0),
-            mean_mbps=count_by_name.get("tx_bytes", 0) * 8e-6 / rank.elapsed_s if rank.elapsed_s else 0.0,
+            sent_bytes=counter_by_name.get("tx_bytes", 0),
+            mean_mbps=counter_by_name.get("tx_bytes", 0) * 8e-6 / rank.elapsed_s if rank.elapsed_s else 0.0,
             peak_mbps=rank.rates_by_nic[nic.name]["peak"] * 8e-6,
             limit_mbps=lab.link.rate_mbps,
-            dropped=count_by_name.get("tx_dropped", 0) + count_by_name.get("rx_dropped", 0),
-            errors=count_by_name.get("tx_errors", 0) + count_by_name.get("rx_errors", 0),
+            dropped=counter_by_name.get("tx_dropped", 0) + counter_by_name.get("rx_dropped", 0),
+            errors=counter_by_name.get("tx_errors", 0) + counter_by_name.get("rx_errors", 0),
             retransmitted=rank.retransmitted_segments,
         )
 

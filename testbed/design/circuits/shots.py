@@ -151,10 +151,10 @@ def _serve_exactly(
         )
 
     incidences = make_incidence(sources), make_incidence(targets)
-    incidence_limits = [incidences[0] + incidences[1]] if is_symmetric else list(incidences)
+    incidence_matrices = [incidences[0] + incidences[1]] if is_symmetric else list(incidences)
     solution = milp(
         -values,
-        constraints=[LinearConstraint(incidence, -np.inf, switch_count) for incidence in incidence_limits],
+        constraints=[LinearConstraint(incidence, -np.inf, switch_count) for incidence in incidence_matrices],
         integrality=np.ones(len(values)),
         bounds=Bounds(0, 1),
         options={"time_limit": _EXACT_TIME_LIMIT_S},

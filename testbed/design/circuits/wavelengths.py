@@ -85,9 +85,11 @@ class _Programme:
             for start, end in pairwise(starts.tolist())
         )
 
-    def compute_share(self, selection: Floats) -> float:
+    def compute_share(self, column_circuits: Floats) -> float:
         """Return the least number of circuits per unit of demand, 0 without demands."""
-        return float(((self.demand_matrix @ selection) / self.demands).min()) if self.demands.size else 0.0
+        return (
+            float(((self.demand_matrix @ column_circuits) / self.demands).min()) if self.demands.size else 0.0
+        )
 
 
 def solve_bound(demands: Floats, wavelength_count: int, max_distance: int | None = None) -> Wavelengths:
@@ -125,15 +127,19 @@ def allocate_wavelengths(
     circuit even if no allocation serves all. Raises `ValueError` as `solve_bound` does.
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
-    allocation = _round_circuits(programme)
+    column_circuits = _round_circuits(programme)
     # An antipodal pair of symmetric demands would get a circuit in both directions at once: too coarse.
     has_antipodal_pairs = len(demands) % 2 == 0 and demands[0, len(demands) // 2] > 0
     if _is_circulant(demands) and not has_antipodal_pairs:
         circulant_programme = _make_programme(demands, wavelength_count, max_distance, is_circulant=True)
-        circulant_allocation = _round_circuits(circulant_programme)
-        if circulant_programme.compute_share(circulant_allocation) >= programme.compute_share(allocation) > 0:
-            return _make_wavelengths(circulant_programme, circulant_allocation)
-    return _make_wavelengths(programme, allocation)
+        circulant_column_circuits = _round_circuits(circulant_programme)
+        if (
+            circulant_programme.compute_share(circulant_column_circuits)
+            >= programme.compute_share(column_circuits)
+            > 0
+        ):
+            return _make_wavelengths(circulant_programme, circulant_column_circuits)
+    return _make_wavelengths(programme, column_circuits)
 
 
 def allocate_ring_circuits(
@@ -149,18 +155,18 @@ def allocate_ring_circuits(
     node_count = len(demand_bytes)
     forward_distance = (np.arange(node_count) - np.arange(node_count)[:, None]) % node_count
     distance = np.minimum(forward_distance, node_count - forward_distance)
-    reach = node_count if max_distance is None else max_distance
-    demands = np.where((distance > 0) & (distance <= reach), demand_bytes, 0.0)
+    distance_limit = node_count if max_distance is None else max_distance
+    demands = np.where((distance > 0) & (distance <= distance_limit), demand_bytes, 0.0)
     # Segments that one circuit for each pair would cross, by distance. Drop the distances that exceed all wavelengths.
     crossed_segment_counts = np.bincount(distance[demands > 0], minlength=1) * np.arange(
         distance[demands > 0].max(initial=0) + 1
     )
     if crossed_segment_counts.sum() > wavelength_count * node_count:
-        reach = int(np.argmax(np.cumsum(crossed_segment_counts) > wavelength_count * node_count))
-        demands[distance > reach] = 0.0
-        max_distance = reach
+        distance_limit = int(np.argmax(np.cumsum(crossed_segment_counts) > wavelength_count * node_count))
+        demands[distance > distance_limit] = 0.0
+        max_distance = distance_limit
     elif np.count_nonzero(demands) > _MAX_PAIRS_BOTH_WAYS:
-        max_distance = min(reach, node_count // 2)
+        max_distance = min(distance_limit, node_count // 2)
     allocation = allocate_wavelengths(demands, wavelength_count, max_distance)
     if is_exact and node_count <= _MAX_NODES_EXACT:
         allocation = _improve_exactly(_make_programme(demands, wavelength_count, max_distance), allocation)
@@ -364,9 +370,9 @@ def _make_change_matrix(segment_matrix: Any) -> Any:
     return changes
 
 
-def _list_shares(programme: _Programme, bound: float) -> Floats:
+def _list_shares(programme: _Programme, share_bound: float) -> Floats:
     """Return the shares up to the bound at which some pair has a whole number of circuits, in ascending order."""
-    max_counts = np.floor(bound * programme.demands + _TOLERANCE).astype(int)
+    max_counts = np.floor(share_bound * programme.demands + _TOLERANCE).astype(int)
     pairs = np.repeat(np.arange(len(max_counts)), max_counts)
     counts = np.arange(len(pairs)) - np.repeat(np.cumsum(max_counts) - max_counts, max_counts) + 1
     shares = counts / programme.demands[pairs]
@@ -376,10 +382,10 @@ def _list_shares(programme: _Programme, bound: float) -> Floats:
 
 def _round_circuits(programme: _Programme) -> Floats:
     """Return whole circuits of each column at the largest share that the search finds, and fill the remaining room."""
-    bound, share = _solve_programme(programme)
-    shares = _list_shares(programme, share)
-    search = _DirectionSearch(programme, bound)
-    best_circuits = np.zeros(len(bound))
+    fractional_circuits, share_bound = _solve_programme(programme)
+    shares = _list_shares(programme, share_bound)
+    search = _DirectionSearch(programme, fractional_circuits)
+    best_circuits = np.zeros(len(fractional_circuits))
     low_index, high_index = -1, len(shares)
     while high_index - low_index > 1:
         middle_index = (low_index + high_index) // 2

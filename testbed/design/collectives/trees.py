@@ -58,8 +58,8 @@ def make_double_tree(node_count: int, stride: int, start_node: int = 0) -> Doubl
     (((1, 2), (2, 0), (3, 2)), ((0, 3), (2, 3), (3, 1)))
     """
     order = make_ring_order(node_count, stride, start_node)
-    labels = order.order
-    return DoubleTree(order, _make_tree(labels), _make_tree(labels[1:] + labels[:1]))
+    ring_nodes = order.order
+    return DoubleTree(order, _make_tree(ring_nodes), _make_tree(ring_nodes[1:] + ring_nodes[:1]))
 
 
 def make_double_trees(topology: Topology, group_size: int | None = None) -> tuple[DoubleTree, ...]:
@@ -103,9 +103,10 @@ def measure_depth(tree: Tree) -> int:
     return max((count_levels(child) for child in parent_by_node), default=0)
 
 
-def _make_tree(labels: tuple[int, ...]) -> Tree:
-    parents = find_tree_parents(len(labels))
+def _make_tree(ring_nodes: tuple[int, ...]) -> Tree:
+    parents = find_tree_parents(len(ring_nodes))
     edges = (
-        (labels[child_position], labels[parents[child_position]]) for child_position in range(1, len(labels))
+        (ring_nodes[child_position], ring_nodes[parents[child_position]])
+        for child_position in range(1, len(ring_nodes))
     )
-    return Tree(labels[0], tuple(sorted(edges)))
+    return Tree(ring_nodes[0], tuple(sorted(edges)))

@@ -131,9 +131,9 @@ def scale_graph(graph: TaskGraph, byte_factor: float, time_factor: float) -> Tas
 def make_host_scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     """Return the script of each host: its tasks, and the number of its incoming connections."""
     graph, messages = job.execution.graph, job.execution.lowered.messages
-    message_sets = _find_route_sets(job.execution)
+    route_set_numbers = _find_route_sets(job.execution)
     parts_by_task: dict[int, list[list[int]]] = defaultdict(list)
-    columns = (messages.task, messages.target, message_sets, messages.size_bytes)
+    columns = (messages.task, messages.target, route_set_numbers, messages.size_bytes)
     for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
         parts_by_task[task].append([target, route_set, size])
     predecessors_by_task: dict[int, list[int]] = defaultdict(list)
@@ -176,8 +176,8 @@ def divide_by_host(graph: TaskGraph, allreduce: Algorithm) -> tuple[TaskGraph, t
     Each task waits only for tasks whose end its host knows of. Raises `WorkloadError` if a task waits for a task of
     another host without a transfer between them.
     """
-    host_tasks = _HostTasks(graph, allreduce)
-    return host_tasks.build_graph(), tuple(host_tasks.host_by_task)
+    builder = _HostTasks(graph, allreduce)
+    return builder.build_graph(), tuple(builder.host_by_task)
 
 
 class _HostTasks:
@@ -250,7 +250,7 @@ class _HostTasks:
             host: list(prerequisites_by_host[host]) for host in members
         }
         for chain in self._allreduce(members, int(self._source_graph.size_bytes[task])):
-            last_tasks_by_host, before_s = prerequisites_by_host, time_s
+            last_tasks_by_host, delay_s = prerequisites_by_host, time_s
             for phase in chain:
                 messages = list(
                     zip(
@@ -266,14 +266,14 @@ class _HostTasks:
                         transfer = self._add_task(
                             Kind.TRANSFER,
                             source,
-                            before_s,
+                            delay_s,
                             size,
                             target,
                             predecessors=last_tasks_by_host[source],
                         )
                         current_tasks_by_host[source].append(transfer)
                         current_tasks_by_host[target].append(transfer)
-                    last_tasks_by_host, before_s = {**last_tasks_by_host, **current_tasks_by_host}, 0.0
+                    last_tasks_by_host, delay_s = {**last_tasks_by_host, **current_tasks_by_host}, 0.0
             for host in members:
                 end_tasks_by_host[host] += last_tasks_by_host[host]
         for host in members:

@@ -239,12 +239,12 @@ def _make_workload_job(
         "memory_bytes": int(np.max(compute_memory_use(workload, checked_strategy, cluster))),
         "memory_limit_bytes": cluster.memory_bytes,
     }
-    passes = (
+    operator_flops = (
         operator.forward_flops + operator.backward_flops * workload.training
         for operator in workload.operators
     )
-    arithmetic_s = workload.batch * sum(passes) / (cluster.gpus * cluster.device.peak_flops)
-    checkpoint = divide_checkpoint(workload, checked_strategy, cluster.nodes)
+    arithmetic_s = workload.batch * sum(operator_flops) / (cluster.gpus * cluster.device.peak_flops)
+    checkpoint_bytes = divide_checkpoint(workload, checked_strategy, cluster.nodes)
     return Job(
         workload.name,
         graph,
@@ -253,7 +253,7 @@ def _make_workload_job(
         plan,
         cluster.devices_per_server,
         arithmetic_s,
-        checkpoint,
+        checkpoint_bytes,
         _find_regions(checked_strategy),
     )
 

@@ -37,10 +37,10 @@ def build_forwarding(request: FabricRequest) -> ChosenFabric:
 
 
 def make_circuit_fabric(
-    request: FabricRequest, make_switch: Callable[[], CircuitSwitch], default_schedule: str = "every"
+    request: FabricRequest, make_switch: Callable[[], CircuitSwitch], default_controller: str = "every"
 ) -> ChosenFabric:
-    """Return the fabric of a switch with the controller (or `default_schedule`) and dark time of the request."""
-    controller = make_controller(request, default_schedule)
+    """Return the fabric of a switch with the controller (or `default_controller`) and dark time of the request."""
+    controller = make_controller(request, default_controller)
     if request.nodes == 1:
         return make_single_host_fabric(request)
     # Set controller and dark time at once: a switch checks its dark time against the controller's period.
@@ -71,16 +71,16 @@ def make_cached_allocator(allocate: Callable[[Floats], Integers]) -> Allocator:
     return choose_circuits
 
 
-def make_controller(request: FabricRequest, default_schedule: str = "every") -> Controller:
-    """Return the controller that the request or `default_schedule` names.
+def make_controller(request: FabricRequest, default_controller: str = "every") -> Controller:
+    """Return the controller that the request or `default_controller` names.
 
     Without a period, circuits move every 50 ms, or every two dark times if that is longer. Raises `ValueError` for an
     unknown controller.
     """
-    options, controller_text = request.options, request.options.controller or default_schedule
-    schedule, colon, period_text = controller_text.partition(":")
+    options, controller_text = request.options, request.options.controller or default_controller
+    switching_rule, colon, period_text = controller_text.partition(":")
     period_s = max(_SHORTEST_PERIOD_S, 2 * options.reconfiguration_s)
-    match schedule:
+    match switching_rule:
         case "every":
             if colon:
                 try:
@@ -95,7 +95,7 @@ def make_controller(request: FabricRequest, default_schedule: str = "every") -> 
             raise ValueError(
                 f"--controller {controller_text}: choose once, every:MS, per-iteration or per-layer"
             )
-    return Controller(schedule, period_s, options.hysteresis, options.look_ahead)
+    return Controller(switching_rule, period_s, options.hysteresis, options.look_ahead)
 
 
 CIRCUITS = FabricKind(

@@ -16,12 +16,12 @@ from testbed.design.fabrics.kind import BALANCED, HASH, ChosenFabric, FabricKind
 
 
 def compute_equal_cost_gbps(
-    node_count: int, degree: int, rate_gbps: float, reading: CostAssumptions = DEFAULT_ASSUMPTIONS
+    node_count: int, degree: int, rate_gbps: float, assumptions: CostAssumptions = DEFAULT_ASSUMPTIONS
 ) -> float:
     """Return the rate of a host's link at which a full-bisection Fat-tree costs as much as direct connect."""
-    budget = compute_patch_panel_cost(node_count, degree, rate_gbps, reading).total_usd
+    budget = compute_patch_panel_cost(node_count, degree, rate_gbps, assumptions).total_usd
     return find_equal_cost_rate_gbps(
-        budget, lambda rate: compute_fat_tree_cost(node_count, rate, assumptions=reading)
+        budget, lambda rate: compute_fat_tree_cost(node_count, rate, assumptions=assumptions)
     )
 
 

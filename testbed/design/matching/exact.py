@@ -152,8 +152,8 @@ def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats)
     [1, 2, -1]
     """
     is_arc = source != target
-    receiver = match_edges(2 * nodes, source[is_arc], target[is_arc] + nodes, weight[is_arc]).mate[:nodes]
-    return np.where(receiver >= 0, receiver - nodes, -1)
+    receivers = match_edges(2 * nodes, source[is_arc], target[is_arc] + nodes, weight[is_arc]).mate[:nodes]
+    return np.where(receivers >= 0, receivers - nodes, -1)
 
 
 def match_priced(weights: Floats, *, min_fraction: float = 0.9) -> Matching:
@@ -172,14 +172,14 @@ def match_priced(weights: Floats, *, min_fraction: float = 0.9) -> Matching:
             0.0  # `match_edges` considered these pairs: they exceed their prices because of blossoms
         )
         np.fill_diagonal(excess, 0.0)
-        raised_weights: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
-        proven_matching = matching._replace(bound=matching.bound + float(raised_weights.sum()) / 2)
+        price_increases: Floats = np.maximum(excess.max(axis=1, initial=0.0), 0.0)
+        proven_matching = matching._replace(bound=matching.bound + float(price_increases.sum()) / 2)
         if matching.weight >= min_fraction * proven_matching.bound or excess.max(initial=0.0) <= 0:
             return proven_matching
         is_unmatched = matching.mate < 0
-        among_unmatched = np.where(is_unmatched[:, np.newaxis] & is_unmatched, weights, 0.0)
+        unmatched_weights = np.where(is_unmatched[:, np.newaxis] & is_unmatched, weights, 0.0)
         is_candidate |= _mark_heaviest(excess, pairs_per_node) | _mark_heaviest(
-            among_unmatched, pairs_per_node
+            unmatched_weights, pairs_per_node
         )
         pairs_per_node *= 2
 

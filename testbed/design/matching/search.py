@@ -271,7 +271,7 @@ def find_common_top(state: State, near_node: int, far_node: int) -> int:
     """Return the nearest common even top of the paths from two even tops of the tree to its root."""
     state.path_marks[-1] += 1
     mark = state.path_marks[-1]
-    current_top, next_top = state.top[near_node], state.top[far_node]
+    current_top, other_top = state.top[near_node], state.top[far_node]
     while True:
         if current_top >= 0:
             if state.path_marks[current_top] == mark:
@@ -279,7 +279,7 @@ def find_common_top(state: State, near_node: int, far_node: int) -> int:
             state.path_marks[current_top] = mark
             mate = state.mate[state.base[current_top]]
             current_top = -1 if mate < 0 else state.top[state.tree_near_node[state.top[mate]]]
-        current_top, next_top = (current_top, next_top) if next_top < 0 else (next_top, current_top)
+        current_top, other_top = (current_top, other_top) if other_top < 0 else (other_top, current_top)
 
 
 @compile_function
@@ -314,10 +314,10 @@ def join_path(state: State, node: int, common_top: int, is_downward: bool, clock
 @compile_function
 def queue_edges_of_child(state: State, child: int, blossom: int, clock: Ints, events: Events) -> None:
     """Queue the edges of one child of an even blossom: the nodes of the other children were even before."""
-    head, tail = state.first_leaf[blossom], state.last_leaf[blossom]
+    first_leaf, last_leaf = state.first_leaf[blossom], state.last_leaf[blossom]
     state.first_leaf[blossom], state.last_leaf[blossom] = state.first_leaf[child], state.last_leaf[child]
     queue_edges(state, blossom, clock, events)
-    state.first_leaf[blossom], state.last_leaf[blossom] = head, tail
+    state.first_leaf[blossom], state.last_leaf[blossom] = first_leaf, last_leaf
 
 
 @compile_function

@@ -65,8 +65,8 @@ def label_node(node: int) -> str:
     letters = ""
     number = node + 1
     while number:
-        number, letter = divmod(number - 1, _ALPHABET_SIZE)
-        letters = chr(ord("A") + letter) + letters
+        number, letter_index = divmod(number - 1, _ALPHABET_SIZE)
+        letters = chr(ord("A") + letter_index) + letters
     return letters
 
 
@@ -76,33 +76,36 @@ def _make_nic_label(nic: Nic) -> str:
 
 def _sort_edges(topology: Topology) -> Iterator[Edge]:
     """Return all directed edges, sorted by source node, then by the order of the topology's strides."""
-    steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
-    rank_by_step = {step: index for index, step in reversed(list(enumerate(steps)))}
+    direct_strides = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
+    rank_by_stride = {step: index for index, step in reversed(list(enumerate(direct_strides)))}
 
     def make_sort_key(edge: Edge) -> tuple[int, int, int]:
         source, target = edge
-        return source, rank_by_step.get((target - source) % topology.nodes, len(rank_by_step)), target
+        return source, rank_by_stride.get((target - source) % topology.nodes, len(rank_by_stride)), target
 
     return iter(sorted(topology.edges, key=make_sort_key))
 
 
 def _assign_free_nics(topology: Topology) -> Iterator[Link]:
     """Yield the links, each between the next free NICs of its nodes. Both links of a duplex pair use the same NICs."""
-    transmitters, receivers = Counter[int](), Counter[int]()
+    transmitter_counts, receiver_counts = Counter[int](), Counter[int]()
     wired_reverse_edges = Counter[Edge]()
     for source, target in _sort_edges(topology):
         if topology.simplex:
-            yield Link(Nic(source, transmitters[source]), Nic(target, receivers[target]))
-            transmitters[source] += 1
-            receivers[target] += 1
+            yield Link(Nic(source, transmitter_counts[source]), Nic(target, receiver_counts[target]))
+            transmitter_counts[source] += 1
+            receiver_counts[target] += 1
         elif wired_reverse_edges[source, target]:
             wired_reverse_edges[source, target] -= 1
         else:
-            source_nic, target_nic = Nic(source, transmitters[source]), Nic(target, transmitters[target])
+            source_nic, target_nic = (
+                Nic(source, transmitter_counts[source]),
+                Nic(target, transmitter_counts[target]),
+            )
             yield Link(source_nic, target_nic)
             yield Link(target_nic, source_nic)
-            transmitters[source] += 1
-            transmitters[target] += 1
+            transmitter_counts[source] += 1
+            transmitter_counts[target] += 1
             wired_reverse_edges[target, source] += 1
 
 
@@ -193,18 +196,18 @@ def split_into_matchings(node_count: int, degree: int, pairs: Sequence[Edge]) ->
             f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
         )
     _check_regular(node_count, degree, (end for pair in pairs for end in pair), "be")
-    even_rings, remaining_edges = _split_even_rings(node_count, pairs)
+    planes_by_stride, remaining_edges = _split_even_rings(node_count, pairs)
     while True:
-        colour_count = degree - sum(len(planes) for planes in even_rings)
+        colour_count = degree - sum(len(planes) for planes in planes_by_stride)
         matchings = _colour_remaining(node_count, colour_count, remaining_edges)
         if matchings is not None:
-            return [plane for planes in even_rings for plane in planes] + matchings
-        if not even_rings:
+            return [plane for planes in planes_by_stride for plane in planes] + matchings
+        if not planes_by_stride:
             raise TopologyError(
                 f"these {len(pairs)} links cannot be split into {degree} perfect matchings (all ways were tried): "
                 f"the graph has no 1-factorisation; use planes=1, simplex links, or another topology"
             )
-        remaining_edges = remaining_edges + [edge for plane in even_rings.pop() for edge in plane]
+        remaining_edges = remaining_edges + [edge for plane in planes_by_stride.pop() for edge in plane]
 
 
 def _colour_remaining(node_count: int, colour_count: int, pairs: Sequence[Edge]) -> list[list[Edge]] | None:

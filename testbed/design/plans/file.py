@@ -238,12 +238,12 @@ def read_strategy(reader: PlanReader, node_count: int) -> tuple[tuple[str, ...],
 
 
 def _read_link(reader: PlanReader, index: int, link: Any, node_count: int) -> Edge:
-    path = f"links[{index}]"
+    key = f"links[{index}]"
     if not isinstance(link, list) or len(link) != 2:
-        raise reader.make_error(path, f"{link!r} is not a pair of nodes")
-    source, target = (reader.check_node(end, path, node_count) for end in link)
+        raise reader.make_error(key, f"{link!r} is not a pair of nodes")
+    source, target = (reader.check_node(end, key, node_count) for end in link)
     if source == target:
-        raise reader.make_error(path, f"joins node {source} to itself")
+        raise reader.make_error(key, f"joins node {source} to itself")
     return source, target
 
 
@@ -282,12 +282,12 @@ def _find_unreached_node(node_count: int, edges: Iterable[Edge]) -> int | None:
     targets_by_source: dict[int, list[int]] = {}
     for source, target in edges:
         targets_by_source.setdefault(source, []).append(target)
-    reached, pending_nodes = {0}, [0]
+    reached_nodes, pending_nodes = {0}, [0]
     while pending_nodes:
-        unvisited = set(targets_by_source.get(pending_nodes.pop(), ())) - reached
-        reached |= unvisited
+        unvisited = set(targets_by_source.get(pending_nodes.pop(), ())) - reached_nodes
+        reached_nodes |= unvisited
         pending_nodes.extend(unvisited)
-    return next((node for node in range(node_count) if node not in reached), None)
+    return next((node for node in range(node_count) if node not in reached_nodes), None)
 
 
 def _check_strides(reader: PlanReader, topology: Topology) -> None:

@@ -58,8 +58,8 @@ def _get_colour(index: int) -> str:
 
 def _draw_lines(axis: Any, panel: Panel) -> None:
     for index, series in enumerate(panel.series):
-        mark = _MARKERS[index % len(_MARKERS)]
-        style = {"color": _get_colour(index), "marker": mark, "markersize": 4, "alpha": 0.85}
+        marker = _MARKERS[index % len(_MARKERS)]
+        style = {"color": _get_colour(index), "marker": marker, "markersize": 4, "alpha": 0.85}
         axis.plot(series.x_values, series.y_values, label=series.name, linewidth=1.3, **style)
     ticks = sorted({value for series in panel.series for value in series.x_values})
     if "x" in panel.logarithmic:

@@ -62,8 +62,12 @@ def make_series(table: Table, name_column: str, x_column: str, y_column: str) ->
         (str(value), table.select_rows(**{name_column: value})) for value in table.list_values(name_column)
     ]
     return tuple(
-        Series(title, tuple(record[x_column] for record in part.records), part.get_numbers(y_column))
-        for title, part in tables_by_title
+        Series(
+            title,
+            tuple(record[x_column] for record in series_table.records),
+            series_table.get_numbers(y_column),
+        )
+        for title, series_table in tables_by_title
     )
 
 
@@ -239,18 +243,18 @@ def ignore_progress(_step: int, _total: int, _text: str) -> None:
     """Ignore progress."""
 
 
-def format_page(figure: Figure[Scale], table: Table, plot: str, *, is_quick: bool = False) -> str:
+def format_page(figure: Figure[Scale], table: Table, image_name: str, *, is_quick: bool = False) -> str:
     """Return the Markdown page of a figure: title, plot, comparison, and a link to the CSV.
 
-    `plot` is the name of the image, which lies beside the page like the CSV. A quick page marks its numbers as not
-    comparable, because sizes are small.
+    `image_name` is the name of the image, which lies beside the page like the CSV. A quick page marks its numbers as
+    not comparable, because sizes are small.
     """
     comparisons = figure.compare_with_paper(table)
     if is_quick:
         comparisons = mark_small_sizes(comparisons)
     return (
         f"# Figure {figure.number}: {figure.title}\n\n"
-        f"![{figure.title}]({plot})\n\n"
+        f"![{figure.title}]({image_name})\n\n"
         f"{format_markdown(comparisons)}\n"
         f"All numbers: [figure{figure.number}.csv](figure{figure.number}.csv).\n"
     )

@@ -80,21 +80,21 @@ class CombinationalStatements:
                 if count.kind is CountKind.LEVEL:
                     index, target = self._find_index_and_target(module, count)
                     yield f"x{index} = {self._write_increment(count)}"
-                    is_reached, is_enabled = (
+                    reached_condition, counting_condition = (
                         self._write_reached_condition(module, count),
                         self.variables.write_counting_condition(module, count),
                     )
                     rivals = self.variables.graph.find_rivals(module, count)
-                    is_free = join_and(
+                    free_condition = join_and(
                         [
-                            is_enabled,
+                            counting_condition,
                             *(
                                 f"({self.variables.find_fire_wire(module.name, rival.name)} ^ 1)"
                                 for rival in rivals
                             ),
                         ]
                     )
-                    yield f"f{index} = {is_reached} & ({target} != 0) & {is_free}"
+                    yield f"f{index} = {reached_condition} & ({target} != 0) & {free_condition}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 yield from self._assign_input_stream(signal)
@@ -123,10 +123,10 @@ class CombinationalStatements:
         if waiting_beats:
             yield f"{self.variables.write_no_stall_condition(module)} = ({join_or(waiting_beats)}) ^ 1"
 
-    def _write_ready_condition(self, module: str, output: str) -> str:
-        if (module, output) in self.variables.consumed_streams:
-            return self._write_consumers_ready(Ref(output, module))
-        return mask_field(self.variables.find_input_bit(f"{module}_{output}_ready_i"))
+    def _write_ready_condition(self, module_name: str, output: str) -> str:
+        if (module_name, output) in self.variables.consumed_streams:
+            return self._write_consumers_ready(Ref(output, module_name))
+        return mask_field(self.variables.find_input_bit(f"{module_name}_{output}_ready_i"))
 
     def _write_consumers_ready(self, ref: Ref) -> str:
         """Return the condition that the takers of a stream are ready: one level count fires, or no module stalls."""
@@ -151,15 +151,15 @@ class CombinationalStatements:
         """Yield the statements for the ready bits of an input, and for its moving beats."""
         output_column = self.variables.ports.find_output(f"{signal.name}_ready_o").column
         valid_words = self.variables.list_words(self.variables.ports.find_input(f"{signal.name}_valid_i"))
-        for word, name in enumerate(valid_words):
-            indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
-            ready_name = f"y_{name}" if signal.buffered else f"o{output_column + word}"
+        for word_index, name in enumerate(valid_words):
+            indices = range(word_index * WORD_BITS, min(signal.size, (word_index + 1) * WORD_BITS))
+            ready_name = f"y_{name}" if signal.buffered else f"o{output_column + word_index}"
             ready_bits = (self._write_consumers_ready(Ref(signal.name, index=index)) for index in indices)
             yield f"{ready_name} = {pack_bits(ready_bits)}"
             yield f"g_{name} = {name} & {ready_name}"
             if signal.buffered:
                 all_ones_mask = write_literal((1 << len(indices)) - 1)
-                yield f"o{output_column + word} = bw{name.removeprefix('bv')} ^ {all_ones_mask}"
+                yield f"o{output_column + word_index} = bw{name.removeprefix('bv')} ^ {all_ones_mask}"
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _assign_accumulating_count(self, module: Module, count: Count) -> Lines:
@@ -231,8 +231,8 @@ class CombinationalStatements:
         parts: list[str] = []
         mask_by_word: dict[str, int] = {}
         for term in (self._find_term_field(count, ref) for ref in refs):
-            word, shift = divmod(term.low, WORD_BITS)
-            name = term.words[word]
+            word_index, shift = divmod(term.low, WORD_BITS)
+            name = term.words[word_index]
             if term.width > 1 or term.is_word or mask_by_word.get(name, 0) >> shift & 1:
                 parts.append(mask_field(term))
             else:
@@ -246,8 +246,8 @@ class CombinationalStatements:
         if count.kind is not CountKind.LEVEL:
             return self.variables.find_move_bit(ref)
         valid = self.variables.find_valid_bit(ref)
-        pick = self.variables.find_pick(count, ref)
-        return make_field(f"({join_and([mask_field(valid), *pick])})", 1) if pick else valid
+        pick_wires = self.variables.find_pick(count, ref)
+        return make_field(f"({join_and([mask_field(valid), *pick_wires])})", 1) if pick_wires else valid
 
     # --------------------------------------------------------------------------------------- outputs
     def _assign_outputs(self) -> Lines:
@@ -285,8 +285,8 @@ def write_formulas(variables: VariableNames, ref: Ref) -> Iterator[str]:
     writer = _FormulaWriter(variables, variables.find_value(ref))
     value = writer.write_operand(variables.graph.find_formula(ref))
     yield from writer.lines
-    source = variables.graph.find_source(ref)
-    yield f"{variables.find_value(ref)} = {value} & {write_literal((1 << source.width) - 1)}"
+    shape = variables.graph.find_source(ref)
+    yield f"{variables.find_value(ref)} = {value} & {write_literal((1 << shape.width) - 1)}"
 
 
 @dataclass

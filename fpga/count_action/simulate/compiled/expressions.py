@@ -59,16 +59,16 @@ def mask_field(field: BitField) -> str:
     """
     if field.is_word:
         return field.words[0]
-    word, shift = divmod(field.low, WORD_BITS)
-    first_word = field.words[word]
+    word_index, shift = divmod(field.low, WORD_BITS)
+    first_word = field.words[word_index]
     if field.width == WORD_BITS and not shift:
         return first_word
     mask = write_literal((1 << field.width) - 1)
     if shift + field.width <= WORD_BITS:
         return f"({first_word} >> {shift} & {mask})" if shift else f"({first_word} & {mask})"
-    low_bits = WORD_BITS - shift
-    low_mask = write_literal((1 << low_bits) - 1)
-    two_words = f"{first_word} >> {shift} & {low_mask} | {field.words[word + 1]} << {low_bits}"
+    low_width = WORD_BITS - shift
+    low_mask = write_literal((1 << low_width) - 1)
+    two_words = f"{first_word} >> {shift} & {low_mask} | {field.words[word_index + 1]} << {low_width}"
     return f"(({two_words}) & {mask})" if field.width < WORD_BITS else f"({two_words})"
 
 
@@ -80,10 +80,12 @@ def write_number(field: BitField, *, signed: bool) -> str:
     """
     if not signed:
         return mask_field(field)
-    word, shift = divmod(field.low, WORD_BITS)
+    word_index, shift = divmod(field.low, WORD_BITS)
     unused_bits = WORD_BITS - shift - field.width
     if unused_bits >= 0:
-        shifted_word = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
+        shifted_word = (
+            f"{field.words[word_index]} << {unused_bits}" if unused_bits else field.words[word_index]
+        )
         return f"({shifted_word} >> {WORD_BITS - field.width})"
     sign_bit = write_literal(1 << (field.width - 1))
     return f"(({mask_field(field)} ^ {sign_bit}) - {sign_bit})"
@@ -110,13 +112,13 @@ def pack(fields: Iterable[BitField]) -> list[str]:
     for field in merge_fields(fields):
         begin = 0
         while begin < field.width:
-            word, shift = divmod(position, WORD_BITS)
+            word_index, shift = divmod(position, WORD_BITS)
             width = min(field.width - begin, WORD_BITS - shift)
-            if word == len(words):
+            if word_index == len(words):
                 words.append([])
             if field.words:
                 bits = mask_field(field.slice_bits(begin, width))
-                words[word].append(f"{bits} << {shift}" if shift else bits)
+                words[word_index].append(f"{bits} << {shift}" if shift else bits)
             begin, position = begin + width, position + width
     return [" | ".join(word_terms) or "0" for word_terms in words]
 
@@ -125,15 +127,15 @@ def merge_fields(fields: Iterable[BitField]) -> list[BitField]:
     """Return the fields; consecutive fields that are neighbours in the same words are joined."""
     merged_fields: list[BitField] = []
     for field in fields:
-        previous_run = merged_fields[-1] if merged_fields else None
+        previous_field = merged_fields[-1] if merged_fields else None
         if (
-            previous_run
-            and previous_run.words == field.words
-            and previous_run.low + previous_run.width == field.low
+            previous_field
+            and previous_field.words == field.words
+            and previous_field.low + previous_field.width == field.low
             and not field.is_word
         ):
             merged_fields[-1] = BitField(
-                previous_run.words, previous_run.low, previous_run.width + field.width
+                previous_field.words, previous_field.low, previous_field.width + field.width
             )
         else:
             merged_fields.append(field)

@@ -47,13 +47,16 @@ def make_program(datapath: Datapath) -> CycleProgram:
 
     Raise KeyError for a reference that names no signal, and ValueError if streams form a cycle.
     """
-    names = VariableNames(datapath)
+    variables = VariableNames(datapath)
     return CycleProgram(
-        statements=(*CombinationalStatements(names).write_lines(), *RegisterStatements(names).write_lines()),
-        initial_registers=names.make_registers(),
-        array_word_counts=names.count_array_words(),
-        input_column_count=names.ports.input_column_count,
-        output_column_count=names.ports.output_column_count,
+        statements=(
+            *CombinationalStatements(variables).write_lines(),
+            *RegisterStatements(variables).write_lines(),
+        ),
+        initial_registers=variables.make_registers(),
+        array_word_counts=variables.count_array_words(),
+        input_column_count=variables.ports.input_column_count,
+        output_column_count=variables.ports.output_column_count,
     )
 
 
@@ -139,8 +142,8 @@ class RegisterStatements:
             else self._fit_width(sample, action.width)
             for sample in samples
         )
-        beat = self.variables.list_beat_registers((module.name, action.output))
-        return (f"{name} = {text}" for name, text in zip(beat, pack(fields), strict=True))
+        beat_registers = self.variables.list_beat_registers((module.name, action.output))
+        return (f"{name} = {text}" for name, text in zip(beat_registers, pack(fields), strict=True))
 
     def _fit_width(self, ref: Ref, width: int) -> BitField:
         """Return a sample in `width` bits: truncated, or extended by its own sign."""

@@ -149,22 +149,22 @@ class VariableNames:
         return BitField(tuple(f"g_{word}" for word in words), ref.index, 1)
 
     # ------------------------------------------------------------------------------- counts and modules
-    def find_count_index(self, module: str, count: str) -> int:
+    def find_count_index(self, module_name: str, count_name: str) -> int:
         """Return the position of a count."""
-        return self._count_indices[module, count]
+        return self._count_indices[module_name, count_name]
 
-    def find_count_register(self, module: str, count: str) -> str:
+    def find_count_register(self, module_name: str, count_name: str) -> str:
         """Return the register of a count, or `0` for a level count, which has none."""
-        is_level = self.datapath.module(module).count(count).kind is CountKind.LEVEL
-        return "0" if is_level else f"c{self._count_indices[module, count]}"
+        is_level = self.datapath.module(module_name).count(count_name).kind is CountKind.LEVEL
+        return "0" if is_level else f"c{self._count_indices[module_name, count_name]}"
 
-    def find_fire_wire(self, module: str, count: str) -> str:
+    def find_fire_wire(self, module_name: str, count_name: str) -> str:
         """Return the wire that is 1 if a count fires."""
-        return f"f{self._count_indices[module, count]}"
+        return f"f{self._count_indices[module_name, count_name]}"
 
-    def find_target_register(self, module: str, target: str) -> str:
+    def find_target_register(self, module_name: str, target_name: str) -> str:
         """Return the register of a target in force."""
-        return f"t{self._target_indices[module, target]}"
+        return f"t{self._target_indices[module_name, target_name]}"
 
     def find_pick(self, count: Count, stream: Ref) -> list[str]:
         """Return a list with the wire that is 1 if a count selects a stream; empty for other counts (R19)."""
@@ -180,12 +180,12 @@ class VariableNames:
         enabled_name = f"e{self._count_indices[module.name, count.name]}" if count.gate else "1"
         return join_and([enabled_name, self.write_no_stall_condition(module)])
 
-    def list_clear_wires(self, module: str, count: str) -> list[str]:
+    def list_clear_wires(self, module_name: str, count_name: str) -> list[str]:
         """Return the wires of the fires that clear a count (R5)."""
         return [
             self.find_fire_wire(owner.name, action.on)
             for owner, action in self.list_actions()
-            if action.clears == (module, count)
+            if action.clears == (module_name, count_name)
         ]
 
     def write_move_condition(self, ref: Ref) -> str:
@@ -231,11 +231,11 @@ class VariableNames:
 
     def count_array_words(self) -> dict[str, int]:
         """Return the number of words of every array."""
-        words = {
+        word_counts = {
             f"a{self.output_indices[key]}": KINDS[drivers[0][1].kind].count_array_words(drivers[0][1])
             for key, drivers in self.graph.drivers.items()
         }
-        return {name: word_count for name, word_count in words.items() if word_count}
+        return {name: word_count for name, word_count in word_counts.items() if word_count}
 
     def _list_output_registers(self, output: PartOfModule, index: int) -> Iterator[str]:
         module, action = self.graph.drivers[output][0]

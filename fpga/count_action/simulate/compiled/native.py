@@ -43,10 +43,10 @@ def compile_program(program: CycleProgram) -> CompiledLoop:
     """Return the compiled loop of a program."""
     library = binding.JITLibraryBuilder().add_object_img(_load_object_code(program)).add_current_process()
     tracker = library.export_symbol(_FUNCTION_NAME).link(_make_linker(), f"program{next(_PROGRAM_NUMBERS)}")
-    call = _CALL_TYPE(tracker[_FUNCTION_NAME])
+    compiled_function = _CALL_TYPE(tracker[_FUNCTION_NAME])
 
     def run(state: Any, rows: Any, outputs: Any) -> None:
-        call(state.ctypes.data, rows.ctypes.data, outputs.ctypes.data, len(rows))
+        compiled_function(state.ctypes.data, rows.ctypes.data, outputs.ctypes.data, len(rows))
 
     run.tracker = tracker  # type: ignore[attr-defined]  # the code lives as long as its tracker
     return run
@@ -88,8 +88,12 @@ def _load_object_code(program: CycleProgram) -> bytes:
 @cache
 def _make_cache_folder() -> Path:
     """Return the cache folder for this version of the compiler and this processor. Raise `OSError` if there is none."""
-    machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    machine_hash = hashlib.sha256(repr(machine).encode() + compute_digest(Path(__file__)))
+    machine_description = (
+        llvmlite.__version__,
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+    )
+    machine_hash = hashlib.sha256(repr(machine_description).encode() + compute_digest(Path(__file__)))
     return make_folder(f"count-action-{machine_hash.hexdigest()[:24]}")
 
 
@@ -140,9 +144,9 @@ class _LoopEmitter:
         """Emit the loading of the registers, the loop, and the storing of the registers."""
         builder = self._builder
         index = len(self._program.initial_registers)
-        for name, words in self._program.array_word_counts.items():
+        for name, word_count in self._program.array_word_counts.items():
             self._arrays[name] = self._find_element(state, index)
-            index += words
+            index += word_count
         for index, name in enumerate(self._program.initial_registers):
             self._copy(self._find_element(state, index), self._slots[name])
         entry_block = builder.block

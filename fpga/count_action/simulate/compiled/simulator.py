@@ -37,8 +37,8 @@ class Simulator:
         for name, word_count in program.array_word_counts.items():
             self._array_positions[name] = position
             position += word_count
-        words = np.zeros(position - len(self._reset_values), np.int64)
-        self._state = np.concatenate([self._reset_values, words])
+        array_words = np.zeros(position - len(self._reset_values), np.int64)
+        self._state = np.concatenate([self._reset_values, array_words])
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.
@@ -63,8 +63,8 @@ class Simulator:
         """
         action = find_memory(self.datapath, module, memory)
         if 0 <= address < action.words:
-            array = self._array_positions[f"a{self._output_positions[module, memory]}"]
-            self._state[array + address] = word & (1 << action.width) - 1
+            array_position = self._array_positions[f"a{self._output_positions[module, memory]}"]
+            self._state[array_position + address] = word & (1 << action.width) - 1
 
     def reset(self, shadow_bank: int | None = None) -> None:
         """Reset all registers, but not the words of memories (R12, R25).

@@ -100,7 +100,7 @@ class Evaluation:
         # first.
         for module in wiring.modules_in_stall_order:
             self._stalled[module.name] = any(
-                self.is_backpressured(beat) for beat in find_driven_streams(module)
+                self.is_backpressured(stream) for stream in find_driven_streams(module)
             )
             self._compare(module, CountKind.LEVEL)
         for module in wiring.datapath.modules:
@@ -139,13 +139,13 @@ class Evaluation:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
         return self._is_valid(ref) and self._is_ready(get_stream_key(ref))
 
-    def is_backpressured(self, beat: PartOfModule) -> bool:
+    def is_backpressured(self, stream: PartOfModule) -> bool:
         """Return whether a module has a beat that is not taken in this cycle (R7)."""
-        return self.state.valid_bits[beat] and not self._is_ready((*beat, 0))
+        return self.state.valid_bits[stream] and not self._is_ready((*stream, 0))
 
-    def fires(self, module: str, count: str) -> bool:
+    def fires(self, module_name: str, count_name: str) -> bool:
         """Return whether a count fires in this cycle (R1)."""
-        return self.counts[module, count].fires
+        return self.counts[module_name, count_name].fires
 
     # Counts (R1 to R4, R10)
 
@@ -156,8 +156,10 @@ class Evaluation:
 
     def _compare_count(self, module: Module, count: Count) -> CountCycle:
         key = (module.name, count.name)
-        is_first = not any(self.fires(module.name, rival.name) for rival in self.wiring.rivals_by_count[key])
-        enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
+        is_unrivalled = not any(
+            self.fires(module.name, rival.name) for rival in self.wiring.rivals_by_count[key]
+        )
+        enabled, stalled = is_unrivalled and self._is_enabled(count), self._stalled[module.name]
         increment = self._compute_increment(count) if enabled and not stalled else 0
         start_value = self.state.counts[key]
         formula_value = None if count.aim is None else self.read_sample(count.aim)
@@ -168,10 +170,10 @@ class Evaluation:
         if target_settings.at_least:
             fires = increment != 0 and 0 < target <= value
         is_accumulating = count.kind is CountKind.ACCUMULATE
-        remainder = value
+        unlimited_value = value
         if fires:
-            remainder = value - target if target_settings.carry else 0
-        limited_value = min(max(remainder, 0), self._compute_limit(count)) if increment else start_value
+            unlimited_value = value - target if target_settings.carry else 0
+        limited_value = min(max(unlimited_value, 0), self._compute_limit(count)) if increment else start_value
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -184,7 +186,7 @@ class Evaluation:
             fires=fires,
             next_value=limited_value,
             overshoots=is_accumulating and not fires and increment != 0 and target != 0 and value > target,
-            saturates=is_accumulating and increment != 0 and limited_value != remainder,
+            saturates=is_accumulating and increment != 0 and limited_value != unlimited_value,
         )
 
     def _compute_limit(self, count: Count) -> int:

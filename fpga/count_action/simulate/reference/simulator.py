@@ -73,9 +73,9 @@ class ReferenceSimulator:
 
     def find_violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
         """Run the rows, and yield (cycle, module, kind, name) of each property that does not hold (R21)."""
-        for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
+        for cycle_index, row in enumerate(check_inputs(self.ports, rows).tolist()):
             evaluation = Evaluation(self._wiring, self.state, unpack_row(self.ports.inputs, row))
-            yield from ((cycle, *violation) for violation in evaluation.find_violations())
+            yield from ((cycle_index, *violation) for violation in evaluation.find_violations())
             self.state = compute_next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
@@ -124,8 +124,8 @@ class ClockEdge:
             },
             targets=self._compute_next_targets(),
             valid_bits={
-                beat: self._sends_beat(beat) or evaluation.is_backpressured(beat)
-                for beat in previous_state.valid_bits
+                stream: self._sends_beat(stream) or evaluation.is_backpressured(stream)
+                for stream in previous_state.valid_bits
             },
             outputs=outputs,
             action_states=action_states,
@@ -155,24 +155,26 @@ class ClockEdge:
             self._evaluation.wiring.datapath, self._evaluation.inputs.get("target_shadow_i", 0)
         )
 
-    def _sends_beat(self, beat: PartOfModule) -> bool:
-        module = self._evaluation.wiring.datapath.module(beat[0])
-        return any(self.fires(module, driver.on) for driver in module.list_drivers(beat[1]))
+    def _sends_beat(self, stream: PartOfModule) -> bool:
+        module = self._evaluation.wiring.datapath.module(stream[0])
+        return any(self.fires(module, driver.on) for driver in module.list_drivers(stream[1]))
 
     # Methods of `actions.kind.Edge`
 
-    def fires(self, module: Module, count: str) -> bool:
+    def fires(self, module: Module, count_name: str) -> bool:
         """Return whether a count fires (R1)."""
-        return self._evaluation.fires(module.name, count)
+        return self._evaluation.fires(module.name, count_name)
 
-    def restarts(self, module: Module, count: str) -> bool:
+    def restarts(self, module: Module, count_name: str) -> bool:
         """Return whether a count discards its value: it fires, is cleared, or is a level count."""
-        key = (module.name, count)
-        return not module.count(count).accumulates or self._evaluation.fires(*key) or self._is_cleared(key)
+        key = (module.name, count_name)
+        return (
+            not module.count(count_name).accumulates or self._evaluation.fires(*key) or self._is_cleared(key)
+        )
 
-    def is_counting(self, module: Module, count: str) -> bool:
+    def is_counting(self, module: Module, count_name: str) -> bool:
         """Return whether a count is enabled and its module is not stalled."""
-        count_cycle = self._evaluation.counts[module.name, count]
+        count_cycle = self._evaluation.counts[module.name, count_name]
         return count_cycle.is_enabled and not count_cycle.is_stalled
 
     def are_beats_moving(self, ref: Ref) -> bool:

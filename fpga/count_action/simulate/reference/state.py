@@ -74,9 +74,9 @@ def compute_next_buffers(
         if is_taken(Ref(signal.name, index=index)):
             waiting_beats = waiting_beats[1:]
         if has_arrival:
-            parts = list_buffer_ports(datapath, signal)
+            ports = list_buffer_ports(datapath, signal)
             waiting_beats += (
-                tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
+                tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in ports),
             )
         updated_buffers[signal.name, index] = (waiting_beats, waiting_beats[0] if waiting_beats else beat)
     return updated_buffers
@@ -134,7 +134,7 @@ class Cycle:
 def make_reset_state(datapath: Datapath, previous_state: State | None = None) -> State:
     """Return the registers after power-on, or after a reset in the state `previous_state` (R12, R25)."""
     counts = [(module.name, count.name) for module, count in datapath.list_counts()]
-    outputs = {
+    actions_by_output = {
         (module.name, name): action
         for module in datapath.modules
         for name, action in module.map_outputs().items()
@@ -148,11 +148,11 @@ def make_reset_state(datapath: Datapath, previous_state: State | None = None) ->
             key: previous_state.action_states[key]
             if previous_state is not None and KINDS[action.kind].count_array_words(action)
             else KINDS[action.kind].reset(action)
-            for key, action in outputs.items()
+            for key, action in actions_by_output.items()
         },
         valid_bits=dict.fromkeys(
-            (beat for module in datapath.modules for beat in find_driven_streams(module)), False
+            (stream for module in datapath.modules for stream in find_driven_streams(module)), False
         ),
-        outputs=dict.fromkeys(outputs, 0),
+        outputs=dict.fromkeys(actions_by_output, 0),
         buffers=make_empty_buffers(datapath),
     )

@@ -41,12 +41,12 @@ class Stimulus:
 
 def _make_idle_inputs(datapath: Datapath) -> dict[str, int]:
     """Return the default values of inputs by port: ready is 1, targets have their reset values, others are 0."""
-    shadow = low = 0
+    shadow_bank = low = 0
     for _, target in datapath.list_targets():
-        shadow |= target.reset << low
+        shadow_bank |= target.reset << low
         low += target.width
     ready_inputs = {port.name: 1 for port in make_ports(datapath).inputs if port.name.endswith("_ready_i")}
-    return {"target_shadow_i": shadow, **ready_inputs}
+    return {"target_shadow_i": shadow_bank, **ready_inputs}
 
 
 def make_idle_rows(datapath: Datapath, cycles: int) -> Rows:
@@ -103,17 +103,17 @@ class StimulusCollector:
         self, names: Iterable[tuple[str, NamedWire]], line: int, columns: Iterable[int]
     ) -> None:
         """Record an error for each input that is set twice, for example by its port and by an element."""
-        labels: dict[str, list[tuple[str, int]]] = {}
+        assignments_by_port: dict[str, list[tuple[str, int]]] = {}
         masks: dict[str, int] = {}
-        for (name, target), column in zip(names, columns, strict=False):
-            if target is None or target[1]:
+        for (name, named_wire), column in zip(names, columns, strict=False):
+            if named_wire is None or named_wire[1]:
                 continue  # two expectations of one output are both checked
-            port, mask = target[0].port.name, target[0].mask
+            port, mask = named_wire[0].port.name, named_wire[0].mask
             if masks.get(port, 0) & mask:
-                earlier_name = next(label for label, bits in labels[port] if bits & mask)
+                earlier_name = next(label for label, bits in assignments_by_port[port] if bits & mask)
                 message = f"{quote(earlier_name)} and {quote(name)} set the same bits of {quote(port)}"
                 self.add_error(line, column, message, "Keep one of them.")
-            labels.setdefault(port, []).append((name, mask))
+            assignments_by_port.setdefault(port, []).append((name, mask))
             masks[port] = masks.get(port, 0) | mask
 
     def add_cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
@@ -138,6 +138,6 @@ class StimulusCollector:
     def make_stimulus(self) -> Stimulus:
         """Return the stimulus. Raise `CountActionError` if errors were recorded."""
         self.raise_errors()
-        columns = make_ports(self.datapath).input_column_count
-        rows = np.array(self._input_words, np.uint64).reshape(self._cycle_count, columns)
+        column_count = make_ports(self.datapath).input_column_count
+        rows = np.array(self._input_words, np.uint64).reshape(self._cycle_count, column_count)
         return Stimulus(rows, tuple(self._expectations))

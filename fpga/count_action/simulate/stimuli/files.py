@@ -195,15 +195,15 @@ def _read_cycle(
         return
     named_wires = [(str(name), collector.find_wire(str(name), line, 1)) for name in cells]
     collector.check_overlaps(named_wires, line, repeat(1))
-    for (name, wire), value in zip(named_wires, cells.values(), strict=True):
+    for (name, named_wire), value in zip(named_wires, cells.values(), strict=True):
         try:
             integer = int(value.__index__())
         except (AttributeError, TypeError):
             message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}, not an integer"
             collector.add_error(line, 1, message, "Yield integers.")
             continue
-        if wire is not None:
-            yield (*wire, integer, 1)
+        if named_wire is not None:
+            yield (*named_wire, integer, 1)
 
 
 def _find_current_line(path: Path, generator: object) -> int:
@@ -229,12 +229,15 @@ def make_example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     for row in rows:
         collector.add_cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
     cycle_states = list(ReferenceSimulator(datapath).iterate_cycles(collector.make_stimulus().rows))
-    fires = [f"{EXPECT_PREFIX}fire[{count.module}.{count.count}]" for count in cycle_states[0].counts]
+    fires = [
+        f"{EXPECT_PREFIX}fire[{count_cycle.module}.{count_cycle.count}]"
+        for count_cycle in cycle_states[0].counts
+    ]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["cycle", *(_shorten_port_name(wire.name) for wire in wires), *fires])
     for cycle, (row, cycle_state) in enumerate(zip(rows, cycle_states, strict=True)):
-        writer.writerow([cycle, *row, *(int(count.fires) for count in cycle_state.counts)])
+        writer.writerow([cycle, *row, *(int(count_cycle.fires) for count_cycle in cycle_state.counts)])
     return buffer.getvalue()
 
 

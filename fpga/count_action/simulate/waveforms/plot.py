@@ -51,12 +51,12 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
     wires = [(wire, inputs, _INPUT) for wire in list_input_wires(datapath)]
     wires += [(wire, outputs, _choose_colour(wire)) for wire in list_output_wires(datapath)]
     activities = [(index, _measure_activity(wire, rows)) for index, (wire, rows, _) in enumerate(wires)]
-    ranked_traces = sorted(
+    ranked_activities = sorted(
         activities,
         key=lambda activity: (-_get_priority(wires[activity[0]][0]) if activity[1] else 0, -activity[1]),
     )
-    shown_indices = sorted(index for index, changes in ranked_traces[:MAX_WIRES] if changes) or [
-        index for index, _ in ranked_traces[:4]
+    shown_indices = sorted(index for index, changes in ranked_activities[:MAX_WIRES] if changes) or [
+        index for index, _ in ranked_activities[:4]
     ]
     return [
         (wire, wire.read_series(rows), colour)
@@ -66,8 +66,8 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
 
 def _measure_activity(wire: Wire, rows: Rows) -> float:
     """Return the number of changes of a wire; 0.5 for a constant 1, which is still informative."""
-    is_steady = wire.width == 1 and any(wire.read_series(rows[:1]))
-    return float(find_changes(wire, rows).sum()) or 0.5 * is_steady
+    starts_high = wire.width == 1 and any(wire.read_series(rows[:1]))
+    return float(find_changes(wire, rows).sum()) or 0.5 * starts_high
 
 
 def _get_priority(wire: Wire) -> int:
@@ -91,9 +91,9 @@ def _draw_trace(axes: Any, base_y: float, trace: Trace) -> None:
 
 def _draw_bit(axes: Any, base_y: float, values: list[int], colour: str) -> None:
     edges = range(len(values) + 1)
-    levels = [base_y + _TRACE_HEIGHT * value for value in [*values, values[-1]]]
-    axes.step(edges, levels, where="post", color=colour, linewidth=1.4)
-    axes.fill_between(edges, base_y, levels, step="post", color=colour, alpha=0.18, linewidth=0)
+    y_values = [base_y + _TRACE_HEIGHT * value for value in [*values, values[-1]]]
+    axes.step(edges, y_values, where="post", color=colour, linewidth=1.4)
+    axes.fill_between(edges, base_y, y_values, step="post", color=colour, alpha=0.18, linewidth=0)
 
 
 def _draw_bus(axes: Any, base_y: float, values: list[int], colour: str) -> None:
@@ -116,8 +116,8 @@ def _draw_bus(axes: Any, base_y: float, values: list[int], colour: str) -> None:
 
 def _draw_lozenge(axes: Any, base_y: float, span: tuple[int, int], colour: str) -> None:
     begin, end = span
-    slope, middle, top = 0.12, base_y + _TRACE_HEIGHT / 2, base_y + _TRACE_HEIGHT
-    x_values = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
+    tip_width, middle, top = 0.12, base_y + _TRACE_HEIGHT / 2, base_y + _TRACE_HEIGHT
+    x_values = [begin, begin + tip_width, end - tip_width, end, end - tip_width, begin + tip_width]
     y_values = [middle, top, top, middle, base_y, base_y]
     axes.fill(x_values, y_values, facecolor=colour + "22", edgecolor=colour, linewidth=1)
 
@@ -136,10 +136,10 @@ def _draw_axes(
     )
     for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
         label.set(color=colour, fontsize=8, fontfamily="monospace")
-    step = 1 if cycle_count <= 32 else 4
+    tick_step = 1 if cycle_count <= 32 else 4
     axes.set_xticks(
-        [cycle + 0.5 for cycle in range(0, cycle_count, step)],
-        range(first_cycle, first_cycle + cycle_count, step),
+        [cycle + 0.5 for cycle in range(0, cycle_count, tick_step)],
+        range(first_cycle, first_cycle + cycle_count, tick_step),
     )
     axes.tick_params(axis="both", length=0, labelsize=8)
     axes.set_xlim(0, cycle_count)

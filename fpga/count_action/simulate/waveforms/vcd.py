@@ -31,7 +31,10 @@ def format_vcd(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
         for cycle, value in _list_changes(wire, rows):
             changes[2 * cycle].append(_format_change(wire, value, code))
     half_period_ns = _PERIOD_NS // 2
-    body = (f"#{half_period_ns * time}\n" + "\n".join(lines) for time, lines in changes.items())
+    body = (
+        f"#{half_period_ns * half_period_index}\n" + "\n".join(lines)
+        for half_period_index, lines in changes.items()
+    )
     return "\n".join([*header, *body, f"#{_PERIOD_NS * len(inputs)}"]) + "\n"
 
 

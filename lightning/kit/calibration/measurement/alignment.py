@@ -335,23 +335,25 @@ def _load_program_class() -> Any:
             for channel in self.played:
                 self.declare_gen(ch=channel, nqz=1)
             self.declare_readout(ch=self.readout, length=self.length, freq=0)
-            played_channel, partner = self.played
-            samples = make_envelope(self.soccfg, self.readout, played_channel)
+            pattern_channel, partner = self.played
+            samples = make_envelope(self.soccfg, self.readout, pattern_channel)
             open_ticks = to_generator_ticks(
                 self.soccfg, self.readout, partner, make_pattern().size + 2 * START_TICKS
             )
-            play = {"freq": 0, "phase": 0}
-            self.add_envelope(ch=played_channel, name="pattern", idata=samples, qdata=np.zeros_like(samples))
+            pulse_options = {"freq": 0, "phase": 0}
+            self.add_envelope(ch=pattern_channel, name="pattern", idata=samples, qdata=np.zeros_like(samples))
             self.set_pulse_registers(
-                ch=played_channel, style="arb", waveform="pattern", gain=self.words[0], **play
+                ch=pattern_channel, style="arb", waveform="pattern", gain=self.words[0], **pulse_options
             )
-            self.set_pulse_registers(ch=partner, style="const", length=open_ticks, gain=self.words[1], **play)
+            self.set_pulse_registers(
+                ch=partner, style="const", length=open_ticks, gain=self.words[1], **pulse_options
+            )
             self.synci(200)
 
         def body(self) -> None:
-            played_channel, partner = self.played
+            pattern_channel, partner = self.played
             self.pulse(ch=partner, t=0)
-            self.pulse(ch=played_channel, t=to_processor_ticks(self.soccfg, self.readout, START_TICKS))
+            self.pulse(ch=pattern_channel, t=to_processor_ticks(self.soccfg, self.readout, START_TICKS))
             offset = to_processor_ticks(self.soccfg, self.readout, self.offset + MARGIN_TICKS)
             self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
             self.wait_all()

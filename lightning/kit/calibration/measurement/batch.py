@@ -246,16 +246,16 @@ def _load_program_class() -> Any:
 
         def initialize(self) -> None:
             self.declare_readout(ch=self.readout, length=self.window.length, freq=0, sel="input")
-            for index, (channel, address, _) in enumerate(self.channel_registers):
+            for index, (channel, address_register, _) in enumerate(self.channel_registers):
                 length = to_generator_ticks(self.soccfg, self.readout, channel, self.window.pulse_length)
                 self.declare_gen(ch=channel, nqz=1)
                 self.set_pulse_registers(ch=channel, style="const", freq=0, phase=0, gain=0, length=length)
-                self.regwi(self.ch_page(channel), address, TABLE_ADDRESS + index)
+                self.regwi(self.ch_page(channel), address_register, TABLE_ADDRESS + index)
             self.synci(200)
 
         def body(self) -> None:
-            for channel, address, _ in self.channel_registers:
-                self.memr(self.ch_page(channel), self.sreg(channel, "gain"), address)
+            for channel, address_register, _ in self.channel_registers:
+                self.memr(self.ch_page(channel), self.sreg(channel, "gain"), address_register)
             for channel, _, delay in self.channel_registers:
                 self.pulse(ch=channel, t=to_processor_ticks(self.soccfg, self.readout, delay))
             offset = to_processor_ticks(self.soccfg, self.readout, self.window.offset)
@@ -264,8 +264,8 @@ def _load_program_class() -> Any:
             self.sync_all(self.us2cycles(self.window.relax_us))
 
         def update(self) -> None:
-            for channel, address, _ in self.channel_registers:
+            for channel, address_register, _ in self.channel_registers:
                 page = self.ch_page(channel)
-                self.mathi(page, address, address, "+", 4)
+                self.mathi(page, address_register, address_register, "+", 4)
 
     return TableProgram

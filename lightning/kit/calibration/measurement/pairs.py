@@ -57,9 +57,9 @@ def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle_level:
     Raise `ValueError` if the available words do not open a modulator.
     """
     full_encoders = tuple(make_encoder(sweeps[index].curve) for index in range(4))
-    strengths = [compute_pair_strength(sweeps, pair) for pair in (0, 1)]
-    max_strength = min(*strengths, MAX_SCALE_SHARE * (full_scale - idle_level) / 2)
-    range_shares = (max_strength / strengths[0], max_strength / strengths[1])
+    full_product_levels = [compute_pair_strength(sweeps, pair) for pair in (0, 1)]
+    max_level = min(*full_product_levels, MAX_SCALE_SHARE * (full_scale - idle_level) / 2)
+    range_shares = (max_level / full_product_levels[0], max_level / full_product_levels[1])
     shared_encoders = list(full_encoders)
     for pair, factor in enumerate(range_shares):
         shared_encoders[2 * pair] = dim_encoder(sweeps[2 * pair].curve, full_encoders[2 * pair], factor)
@@ -99,9 +99,12 @@ def train_decoder(
     Raise `ValueError` if the rows do not determine all of the decoder's coefficients.
     """
     single_product_rows = measure_rows(reader, encoders, _draw_single_rows(rng), shots=shots)
-    strength = float(single_product_rows.levels.max())
+    full_product_level = float(single_product_rows.levels.max())
     first_decoder = fit_decoder(
-        single_product_rows.levels, single_product_rows.operands, shared_gain=strength, full_scale=full_scale
+        single_product_rows.levels,
+        single_product_rows.operands,
+        shared_gain=full_product_level,
+        full_scale=full_scale,
     )
     sum_rows = measure_rows(
         reader, encoders, rng.integers(1, LEVEL_COUNT, (TRAINING_PAIR_COUNT, 4)), shots=shots

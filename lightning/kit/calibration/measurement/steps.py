@@ -90,12 +90,13 @@ def compute_gain_words(bench: Bench) -> Outcome:
     bench.encoders = pairs.make_encoders(
         bench.sweeps, full_scale=bench.full_scale, idle_level=bench.idle_level
     )
-    strengths = [pairs.compute_pair_strength(bench.sweeps, pair) for pair in (0, 1)]
+    full_product_levels = [pairs.compute_pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     smallest_range_share = min(bench.encoders.range_shares)
     return make_outcome(
         "gain",
         smallest_range_share >= 0.2,
-        f"full products bring {strengths[0]:.0f} and {strengths[1]:.0f} counts; in sums they are dimmed to"
+        f"full products bring {full_product_levels[0]:.0f} and {full_product_levels[1]:.0f} counts; in sums they"
+        " are dimmed to"
         f" {bench.encoders.range_shares[0]:.1%} and {bench.encoders.range_shares[1]:.1%}",
         "no product dimmed below 20 %",
         "make both pairs equally bright: check the connectors, and the power of both wavelengths",

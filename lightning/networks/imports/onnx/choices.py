@@ -19,59 +19,63 @@ SEED = 7
 Array = npt.NDArray[Any]
 
 
-def read_ports(graph: Any, known_tensors: Mapping[str, Array]) -> tuple[Port, ...]:
+def read_ports(graph: Any, constants: Mapping[str, Array]) -> tuple[Port, ...]:
     """Return the inputs that are not constant. Raise `NetworkError` for an open shape or an unsupported type."""
     return tuple(
         Port(entry.name, read_fixed_shape(entry), read_data_type(entry))
         for entry in graph.input
-        if entry.name not in known_tensors
+        if entry.name not in constants
     )
 
 
-def read_data_type(entry: Any) -> str:
+def read_data_type(value_info: Any) -> str:
     """Return the data type of an input. Raise `NetworkError` unless it is a tensor of numbers or booleans."""
     helper = require("onnx.helper", "to read ONNX files")
-    if not entry.type.HasField("tensor_type"):
-        raise NetworkError(f"input {entry.name!r} is not a tensor", hint="Export the network with tensors")
-    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(entry.type.tensor_type.elem_type))
+    if not value_info.type.HasField("tensor_type"):
+        raise NetworkError(
+            f"input {value_info.name!r} is not a tensor", hint="Export the network with tensors"
+        )
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(value_info.type.tensor_type.elem_type))
     if dtype.kind not in "fiub":
         raise NetworkError(
-            f"input {entry.name!r} takes {dtype}, not numbers",
+            f"input {value_info.name!r} takes {dtype}, not numbers",
             hint="Encode text as numbers before the network, and cut the network after the encoding",
         )
     return str(dtype.name)
 
 
-def read_fixed_shape(entry: Any) -> tuple[int, ...]:
+def read_fixed_shape(graph_input: Any) -> tuple[int, ...]:
     """Return the shape of an input. Raise `NetworkError` with a hint if it is open."""
-    if has_open_shape(entry):
+    if has_open_shape(graph_input):
         raise NetworkError(
-            f"input {entry.name!r} has the shape {format_shape(entry)}, which is not fixed",
-            hint=f"Fix it: {format_shape_option(entry)}",
+            f"input {graph_input.name!r} has the shape {format_shape(graph_input)}, which is not fixed",
+            hint=f"Fix it: {format_shape_option(graph_input)}",
         )
-    return tuple(int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim)
+    return tuple(int(dim.dim_value) for dim in graph_input.type.tensor_type.shape.dim)
 
 
-def has_open_shape(entry: Any) -> bool:
+def has_open_shape(graph_input: Any) -> bool:
     """Return whether the shape of an input is unknown or has an open length."""
-    tensor_type = entry.type.tensor_type
+    tensor_type = graph_input.type.tensor_type
     return not tensor_type.HasField("shape") or any(dim.dim_value < 1 for dim in tensor_type.shape.dim)
 
 
-def format_shape(entry: Any) -> str:
+def format_shape(graph_input: Any) -> str:
     """Return the shape as text, with the names of open lengths."""
-    dims = entry.type.tensor_type.shape.dim
+    dims = graph_input.type.tensor_type.shape.dim
     return "(" + ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in dims) + ")"
 
 
-def format_shape_option(entry: Any, default_length: int = 0) -> str:
+def format_shape_option(graph_input: Any, default_length: int = 0) -> str:
     """Return the option that fixes the shape of an input, with default lengths."""
-    return f"--shape {entry.name}={'x'.join(map(str, choose_default_shape(entry, default_length)))}"
+    return (
+        f"--shape {graph_input.name}={'x'.join(map(str, choose_default_shape(graph_input, default_length)))}"
+    )
 
 
-def choose_default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]:
+def choose_default_shape(graph_input: Any, default_length: int = 0) -> tuple[int, ...]:
     """Return the shape with open lengths filled: 1 for the batch, 3 for image channels, else `default_length`."""
-    dims = [int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim]
+    dims = [int(dim.dim_value) for dim in graph_input.type.tensor_type.shape.dim]
     fill_length = default_length or (224 if len(dims) == 4 else 64)
     return tuple(
         length or (1 if axis == 0 else 3 if axis == 1 and len(dims) == 4 else fill_length)
@@ -158,27 +162,27 @@ def apply_choices(model: Any, name: str, choices: Choices) -> Any:
     model_copy.CopyFrom(model)
     graph = model_copy.graph
     constant_names = {initialiser.name for initialiser in graph.initializer}
-    entry_by_name = {entry.name: entry for entry in graph.input if entry.name not in constant_names}
+    input_by_name = {entry.name: entry for entry in graph.input if entry.name not in constant_names}
     for input_name in (*choices.shapes, *choices.values):
-        if input_name not in entry_by_name:
+        if input_name not in input_by_name:
             raise NetworkError(
-                f"{name}.onnx has no input {input_name!r}", hint=f"Name one of: {', '.join(entry_by_name)}"
+                f"{name}.onnx has no input {input_name!r}", hint=f"Name one of: {', '.join(input_by_name)}"
             )
     for input_name, shape in choices.shapes.items():
-        _fix_shape(entry_by_name[input_name], shape)
+        _fix_shape(input_by_name[input_name], shape)
     for input_name, value in choices.values.items():
-        _make_constant(graph, entry_by_name[input_name], value)
+        _make_constant(graph, input_by_name[input_name], value)
     if choices.outputs:
         _set_outputs(graph, name, choices.outputs)
     return model_copy
 
 
-def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
-    tensor_type = entry.type.tensor_type
+def _fix_shape(graph_input: Any, shape: tuple[int, ...]) -> None:
+    tensor_type = graph_input.type.tensor_type
     if tensor_type.HasField("shape") and len(tensor_type.shape.dim) != len(shape):
         raise NetworkError(
-            f"input {entry.name!r} has {len(tensor_type.shape.dim)} axes, but --shape gives {len(shape)}",
-            hint=f"Write {format_shape_option(entry)}",
+            f"input {graph_input.name!r} has {len(tensor_type.shape.dim)} axes, but --shape gives {len(shape)}",
+            hint=f"Write {format_shape_option(graph_input)}",
         )
     del tensor_type.shape.dim[:]
     tensor_type.shape.SetInParent()
@@ -186,17 +190,17 @@ def _fix_shape(entry: Any, shape: tuple[int, ...]) -> None:
         tensor_type.shape.dim.add().dim_value = length
 
 
-def _make_constant(graph: Any, entry: Any, value: Array) -> None:
+def _make_constant(graph: Any, graph_input: Any, value: Array) -> None:
     """Turn an input into a constant of its data type, broadcast to its shape if the sizes allow it."""
-    tensor_type = entry.type.tensor_type
-    array = value.astype(read_data_type(entry))
+    tensor_type = graph_input.type.tensor_type
+    array = value.astype(read_data_type(graph_input))
     if tensor_type.HasField("shape"):
         shape = [int(dim.dim_value) or 1 for dim in tensor_type.shape.dim]
         if array.size in {1, int(np.prod(shape))}:
             array = np.resize(array, shape)
     helper = require("onnx.numpy_helper", "to read ONNX files")
-    graph.initializer.append(helper.from_array(array, entry.name))
-    graph.input.remove(entry)
+    graph.initializer.append(helper.from_array(array, graph_input.name))
+    graph.input.remove(graph_input)
 
 
 def _set_outputs(graph: Any, name: str, outputs: tuple[str, ...]) -> None:

@@ -117,30 +117,36 @@ def _build_network(model: Any, name: str, folder: Path, preprocessing: Preproces
     graph_input, output = _find_input(graph, name), _find_output(graph, name)
     batch_length, *image_shape = read_input_shape(graph_input)
     builder = Builder(compute_node, is_batched=batch_length != 1)
-    tensors = {"": "", graph_input.name: builder.add_input(graph_input.name, image_shape)}
+    builder_name_by_tensor = {"": "", graph_input.name: builder.add_input(graph_input.name, image_shape)}
     for initialiser in graph.initializer:
-        tensors[initialiser.name] = builder.add_constant(read_array(initialiser, folder), initialiser.name)
+        builder_name_by_tensor[initialiser.name] = builder.add_constant(
+            read_array(initialiser, folder), initialiser.name
+        )
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    for node in sort_topologically(graph.node, tensors, output):
-        output_names = _add_node(builder, node, tensors, opsets, folder)
-        tensors.update(zip(node.output, output_names, strict=False))
+    for node in sort_topologically(graph.node, builder_name_by_tensor, output):
+        output_names = _add_node(builder, node, builder_name_by_tensor, opsets, folder)
+        builder_name_by_tensor.update(zip(node.output, output_names, strict=False))
         missing_outputs = [tensor for tensor in node.output[len(output_names) :] if tensor]
         if missing_outputs:
             raise NetworkError(
                 f"node {node.name} ({node.op_type}) does not produce {missing_outputs} here",
                 hint="Export the node with one output",
             )
-    return build_network(builder, name, graph_input.name, tensors[output], preprocessing)
+    return build_network(builder, name, graph_input.name, builder_name_by_tensor[output], preprocessing)
 
 
 def _add_node(
-    builder: Builder, node: Any, tensors: dict[str, str], opsets: Mapping[str, int], folder: Path
+    builder: Builder,
+    node: Any,
+    builder_name_by_tensor: dict[str, str],
+    opsets: Mapping[str, int],
+    folder: Path,
 ) -> tuple[str, ...]:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if node.op_type == "Constant" and not domain:
         return (builder.add_constant(_read_constant(node, folder), node.output[0]),)
-    inputs = tuple(tensors[tensor] for tensor in node.input)
+    inputs = tuple(builder_name_by_tensor[tensor] for tensor in node.input)
     output_count = max((number for number, tensor in enumerate(node.output, 1) if tensor), default=1)
     call = Call(
         node.name, node.op_type, inputs, read_attributes(node), output_count, domain, opsets.get(domain, 0)

@@ -102,13 +102,13 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     refusals: list[Refusal] = []
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
-    steps = [_make_sortable_node(node) for node in graph.node]
+    sortable_nodes = [_make_sortable_node(node) for node in graph.node]
     scope.node_outputs.update(output for node in graph.node for output in node.output)
-    available: set[str] = set(scope.constants) | set(scope.values)
+    available_tensors: set[str] = set(scope.constants) | set(scope.values)
     for output in outputs:
-        for step in sort_topologically(steps, available, output):
-            _add_or_refuse(scope, step.node, refusals)
-            available.update(step.output)
+        for sortable_node in sort_topologically(sortable_nodes, available_tensors, output):
+            _add_or_refuse(scope, sortable_node.node, refusals)
+            available_tensors.update(sortable_node.output)
     return TracedGraph(scope, input_tensor, inputs, outputs, tuple(refusals))
 
 
@@ -131,8 +131,8 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
     start = 0
     for port in ports:
         slice_attributes = {"axis": 1, "start": start, "stop": start + port.size, "step": 1}
-        part = scope.builder.emit("Slice", [packed_input], f"{port.name}/part", slice_attributes)
-        tensor = scope.builder.reshape(part, get_sample_shape(port.shape), f"{port.name}/shaped")
+        slice_tensor = scope.builder.emit("Slice", [packed_input], f"{port.name}/part", slice_attributes)
+        tensor = scope.builder.reshape(slice_tensor, get_sample_shape(port.shape), f"{port.name}/shaped")
         scope.values[port.name] = DynamicTensor(tensor, port.shape, port.dtype)
         start += port.size
     return packed_input, ports
@@ -193,8 +193,8 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     condition = scope.constants.get(node.input[0])
     if condition is None:
         raise make_error(node, "branches on a value that depends on an input", _advise_if(scope, node))
-    branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
-    graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
+    attribute_name = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
+    graph = next(attribute.g for attribute in node.attribute if attribute.name == attribute_name)
     for initialiser in graph.initializer:
         scope.constants[initialiser.name] = read_array(initialiser, scope.folder)
     for number, inner_node in enumerate(graph.node):
@@ -229,10 +229,10 @@ def _advise_cut(scope: Scope, node: Any) -> str:
     """Return advice to end the network at a float tensor that `node` reads, else at the latest float tensor."""
     read_names = [*node.input, *sorted(_find_outer_tensors(node))]
     for name in [*read_names, *reversed(scope.values)]:
-        value = scope.values.get(name)
+        dynamic_tensor = scope.values.get(name)
         if (
-            value is not None
-            and value.dtype.startswith("float")
+            dynamic_tensor is not None
+            and dynamic_tensor.dtype.startswith("float")
             and name in scope.node_outputs - scope.input_names
         ):
             return f"Cut the network before it: --output {name}"
@@ -241,8 +241,8 @@ def _advise_cut(scope: Scope, node: Any) -> str:
 
 def _make_port(scope: Scope, output: str) -> Port:
     if output in scope.values:
-        value = scope.values[output]
-        return Port(output, value.shape, value.dtype)
+        dynamic_tensor = scope.values[output]
+        return Port(output, dynamic_tensor.shape, dynamic_tensor.dtype)
     if output in scope.constants:
         array = scope.constants[output]
         return Port(output, array.shape, array.dtype.name)
@@ -257,9 +257,9 @@ def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
     flat_outputs = []
     for name in names:
         if name in scope.values:
-            value = scope.values[name]
-            size = int(np.prod(value.shape))
-            flat_outputs.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
+            dynamic_tensor = scope.values[name]
+            size = int(np.prod(dynamic_tensor.shape))
+            flat_outputs.append(scope.builder.reshape(dynamic_tensor.tensor, (size,), f"{name}/flat"))
         else:
             flat = np.asarray(scope.constants[name], np.float32).reshape(1, -1)
             flat_outputs.append(scope.builder.add_constant(flat, f"{name}.flat"))
@@ -288,11 +288,11 @@ def import_fixed_shapes_or_advise(
             raise UnsupportedNode(error.problem, hint=error.hint) from first_error
         except (NetworkError, *INCONSISTENCY_ERRORS):
             continue
-        options = " ".join(
+        shape_options = " ".join(
             f"--shape {input_name}={'x'.join(map(str, shape))}" for input_name, shape in shapes.items()
         )
         raise type(first_error)(
-            first_error.problem, hint=f"Fix the shapes of its inputs: {options}"
+            first_error.problem, hint=f"Fix the shapes of its inputs: {shape_options}"
         ) from first_error
     raise first_error
 

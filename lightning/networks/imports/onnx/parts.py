@@ -155,34 +155,37 @@ def read_input_shape(graph_input: Any) -> list[int]:
     return [batch, *image]
 
 
-def sort_topologically(steps: Sequence[Any], known_tensors: Iterable[str], target: str) -> list[Any]:
+def sort_topologically(nodes: Sequence[Any], known_tensors: Iterable[str], target: str) -> list[Any]:
     """Return the nodes that `target` depends on, in topological order. `known_tensors` are available from the start.
 
     Nodes have `name`, `input` and `output` as in ONNX. Raise `CyclicNetwork` with the nodes of a cycle, and
     `NetworkError` for a tensor that no node or two nodes produce.
     """
-    producer_by_tensor, available_tensors = _map_producers(steps), {"", *known_tensors}
-    ordered_steps: list[Any] = []
-    path = (
+    producer_by_tensor, available_tensors = _map_producers(nodes), {"", *known_tensors}
+    ordered_nodes: list[Any] = []
+    dependency_path = (
         []
         if target in available_tensors
         else [_find_producer(producer_by_tensor, target, "the network's output")]
     )
-    while path:  # each node depends on the next one in the path
-        step = steps[path[-1]]
-        missing_tensor = next((tensor for tensor in step.input if tensor not in available_tensors), None)
+    while dependency_path:  # each node depends on the next one in the path
+        node = nodes[dependency_path[-1]]
+        missing_tensor = next((tensor for tensor in node.input if tensor not in available_tensors), None)
         if missing_tensor is None:
-            path.pop()
-            available_tensors.update(step.output)
-            ordered_steps.append(step)
+            dependency_path.pop()
+            available_tensors.update(node.output)
+            ordered_nodes.append(node)
             continue
-        path.append(_find_producer(producer_by_tensor, missing_tensor, f"node {step.name}"))
-        if path[-1] in path[:-1]:
-            names = " -> ".join(steps[number].name or "?" for number in path[path.index(path[-1]) :])
+        dependency_path.append(_find_producer(producer_by_tensor, missing_tensor, f"node {node.name}"))
+        if dependency_path[-1] in dependency_path[:-1]:
+            names = " -> ".join(
+                nodes[number].name or "?"
+                for number in dependency_path[dependency_path.index(dependency_path[-1]) :]
+            )
             raise CyclicNetwork(
                 f"nodes form a cycle: {names}", hint="Unroll the loop, or export the network again"
             )
-    return ordered_steps
+    return ordered_nodes
 
 
 def _find_producer(producer_by_tensor: Mapping[str, int], tensor: str, reader: str) -> int:
@@ -191,12 +194,12 @@ def _find_producer(producer_by_tensor: Mapping[str, int], tensor: str, reader: s
     return producer_by_tensor[tensor]
 
 
-def _map_producers(steps: Sequence[Any]) -> Mapping[str, int]:
+def _map_producers(nodes: Sequence[Any]) -> Mapping[str, int]:
     producer_by_tensor: dict[str, int] = {}
-    for number, step in enumerate(steps):
-        for output in step.output:
+    for number, node in enumerate(nodes):
+        for output in node.output:
             if output and output in producer_by_tensor:
-                names = f"{steps[producer_by_tensor[output]].name} and {step.name}"
+                names = f"{nodes[producer_by_tensor[output]].name} and {node.name}"
                 raise NetworkError(f"nodes {names} both produce {output!r}", hint=EXPORT_HINT)
             producer_by_tensor[output] = number
     return producer_by_tensor

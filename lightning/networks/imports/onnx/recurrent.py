@@ -106,7 +106,7 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
         return None
     if replacement.read_text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
         return None
-    axis_count, group = weights.ndim - 2, int(replacement.read_number("group", 1))
+    axis_count, group_count = weights.ndim - 2, int(replacement.read_number("group", 1))
     strides, dilations = (
         replacement.read_integers(name, [1] * axis_count) for name in ("strides", "dilations")
     )
@@ -123,14 +123,14 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
         paddings.append((overlap - pads[axis], overlap - pads[axis + axis_count] + extra_ends[axis]))
     tensor = _pad_or_crop(replacement, tensor, paddings)
     flipped_kernels = np.flip(weights, axis=tuple(range(2, 2 + axis_count)))
-    kernels_by_group = flipped_kernels.reshape(group, weights.shape[0] // group, *weights.shape[1:]).swapaxes(
-        1, 2
-    )
+    kernels_by_group = flipped_kernels.reshape(
+        group_count, weights.shape[0] // group_count, *weights.shape[1:]
+    ).swapaxes(1, 2)
     kernels = kernels_by_group.reshape(
-        group * weights.shape[1], weights.shape[0] // group, *weights.shape[2:]
+        group_count * weights.shape[1], weights.shape[0] // group_count, *weights.shape[2:]
     )
     inputs = [tensor, replacement.add_constant(kernels), *node.input[2:]]
-    replacement.add("Conv", inputs, node.output[0], group=group, dilations=dilations)
+    replacement.add("Conv", inputs, node.output[0], group=group_count, dilations=dilations)
     return replacement.nodes
 
 
@@ -177,11 +177,13 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
     if not _is_supported(scope, node, replacement):
         return None
     step_count, direction_count = replacement.read_length(node.input[0]), len(scope.constants[node.input[1]])
-    outputs = [_add_direction(replacement, direction, step_count) for direction in range(direction_count)]
+    direction_outputs = [
+        _add_direction(replacement, direction, step_count) for direction in range(direction_count)
+    ]
     names = [*node.output, "", "", ""]
     if names[0]:
         step_outputs = [
-            replacement.add("Concat", [hidden[step] for hidden, _ in outputs], axis=0)
+            replacement.add("Concat", [hidden[step] for hidden, _ in direction_outputs], axis=0)
             for step in range(step_count)
         ]
         stacked = [
@@ -195,22 +197,22 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
             [
                 # The reverse direction ends at the first step.
                 hidden[-1 if direction == 0 else 0]
-                for direction, (hidden, _) in enumerate(_order_directions(node, outputs))
+                for direction, (hidden, _) in enumerate(_order_directions(node, direction_outputs))
             ],
         ),
-        (names[2], [cell for _, cell in outputs]),
+        (names[2], [cell for _, cell in direction_outputs]),
     ):
         if name:
             replacement.add("Concat", last_states, name, axis=0)
     return replacement.nodes
 
 
-def _order_directions(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
+def _order_directions(node: Any, direction_outputs: Sequence[Any]) -> Sequence[Any]:
     """Return the outputs. Reverse the states of a single reverse direction, so that the last state comes last."""
     return (
-        outputs
+        direction_outputs
         if _read_direction(node) != "reverse"
-        else [(list(reversed(hidden)), cell) for hidden, cell in outputs]
+        else [(list(reversed(hidden)), cell) for hidden, cell in direction_outputs]
     )
 
 
@@ -261,10 +263,10 @@ def _add_direction(replacement: NodeReplacement, direction: int, step_count: int
     node, scope = replacement.node, replacement.scope
     input_names = [*node.input, *[""] * 8]
     gate_count = _GATE_COUNTS[node.op_type]
-    weights, recurrence = (
+    input_weights, recurrent_weights = (
         np.asarray(scope.constants[input_names[index]][direction], np.float32) for index in (1, 2)
     )
-    hidden_size = recurrence.shape[1]
+    hidden_size = recurrent_weights.shape[1]
     bias = (
         scope.constants[input_names[3]][direction]
         if input_names[3]
@@ -274,7 +276,7 @@ def _add_direction(replacement: NodeReplacement, direction: int, step_count: int
     input_bias, recurrent_bias = np.split(np.asarray(bias, np.float32), 2)
     if node.op_type != "GRU":
         input_bias, recurrent_bias = input_bias + recurrent_bias, 0 * recurrent_bias
-    product = replacement.add("MatMul", [input_names[0], replacement.add_constant(weights.T)])
+    product = replacement.add("MatMul", [input_names[0], replacement.add_constant(input_weights.T)])
     product = replacement.add("Add", [product, replacement.add_constant(input_bias)])
     state_tensors = [
         _add_initial_state(replacement, input_names[5 + index], direction, hidden_size)
@@ -283,12 +285,12 @@ def _add_direction(replacement: NodeReplacement, direction: int, step_count: int
     is_backwards = direction == 1 or _read_direction(node) == "reverse"
     hidden_states = [""] * step_count
     for step in reversed(range(step_count)) if is_backwards else range(step_count):
-        x = replacement.add("Gather", [product, replacement.share_integers(step)], axis=0)
+        input_sums = replacement.add("Gather", [product, replacement.share_integers(step)], axis=0)
         state_tensors = _STEP_FUNCTIONS[node.op_type](
             replacement,
-            x,
+            input_sums,
             state_tensors,
-            StepWeights(recurrence, recurrent_bias, hidden_size),
+            StepWeights(recurrent_weights, recurrent_bias, hidden_size),
             linear_before_reset,
         )
         hidden_states[step] = replacement.add(
@@ -311,13 +313,18 @@ def _add_initial_state(replacement: NodeReplacement, name: str, direction: int, 
 
 
 def _step_lstm(
-    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
+    replacement: NodeReplacement, input_sums: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
-    recurrence, _bias, hidden_size = weights
+    recurrent_weights, _bias, hidden_size = weights
     hidden, cell = state
     gate_sums = replacement.add(
         "Add",
-        [x, replacement.add("MatMul", [hidden, replacement.share_constant("recurrence", recurrence.T)])],
+        [
+            input_sums,
+            replacement.add(
+                "MatMul", [hidden, replacement.share_constant("recurrence", recurrent_weights.T)]
+            ),
+        ],
     )
     # ONNX orders the gates of an LSTM as input, output, forget, cell.
     input_gate, output_gate, forget_gate, new_state = (
@@ -334,15 +341,19 @@ def _step_lstm(
 
 
 def _step_gru(
-    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, linear_before_reset: float
+    replacement: NodeReplacement,
+    input_sums: str,
+    state: list[str],
+    weights: StepWeights,
+    linear_before_reset: float,
 ) -> list[str]:
-    recurrence, bias, hidden_size = weights
+    recurrent_weights, recurrent_bias, hidden_size = weights
     (hidden,) = state
     gate_sums = replacement.add(
-        "MatMul", [hidden, replacement.share_constant("recurrence", recurrence[: 2 * hidden_size].T)]
+        "MatMul", [hidden, replacement.share_constant("recurrence", recurrent_weights[: 2 * hidden_size].T)]
     )
     gate_sums = replacement.add(
-        "Add", [gate_sums, replacement.share_constant("bias", bias[: 2 * hidden_size])]
+        "Add", [gate_sums, replacement.share_constant("bias", recurrent_bias[: 2 * hidden_size])]
     )
     update_gate, reset_gate = (
         replacement.add(
@@ -351,7 +362,7 @@ def _step_gru(
                 replacement.add(
                     "Add",
                     [
-                        replacement.add_slice(x, index, hidden_size),
+                        replacement.add_slice(input_sums, index, hidden_size),
                         replacement.add_slice(gate_sums, index, hidden_size),
                     ],
                 )
@@ -359,8 +370,8 @@ def _step_gru(
         )
         for index in (0, 1)
     )
-    candidate_weights = replacement.share_constant("new", recurrence[2 * hidden_size :].T)
-    new_bias = replacement.share_constant("new_bias", bias[2 * hidden_size :])
+    candidate_weights = replacement.share_constant("new", recurrent_weights[2 * hidden_size :].T)
+    new_bias = replacement.share_constant("new_bias", recurrent_bias[2 * hidden_size :])
     if linear_before_reset:
         reset_product = replacement.add(
             "Mul",
@@ -378,20 +389,20 @@ def _step_gru(
             ],
         )
     candidate_state = replacement.add(
-        "Tanh", [replacement.add("Add", [replacement.add_slice(x, 2, hidden_size), reset_product])]
+        "Tanh", [replacement.add("Add", [replacement.add_slice(input_sums, 2, hidden_size), reset_product])]
     )
     kept_state = replacement.add("Mul", [update_gate, replacement.add("Sub", [hidden, candidate_state])])
     return [replacement.add("Add", [candidate_state, kept_state])]
 
 
 def _step_rnn(
-    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
+    replacement: NodeReplacement, input_sums: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
-    recurrence, _bias, _size = weights
+    recurrent_weights, _bias, _size = weights
     recurrent_part = replacement.add(
-        "MatMul", [state[0], replacement.share_constant("recurrence", recurrence.T)]
+        "MatMul", [state[0], replacement.share_constant("recurrence", recurrent_weights.T)]
     )
-    return [replacement.add("Tanh", [replacement.add("Add", [x, recurrent_part])])]
+    return [replacement.add("Tanh", [replacement.add("Add", [input_sums, recurrent_part])])]
 
 
 _STEP_FUNCTIONS = {"LSTM": _step_lstm, "GRU": _step_gru, "RNN": _step_rnn}

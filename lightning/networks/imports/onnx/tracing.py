@@ -340,13 +340,13 @@ def _translate_with_batch_axis(scope: Scope, node: Any, outputs: Sequence[Array]
 
 def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Translate a convolution of several images to a grouped convolution, one group per image; else return None."""
-    source = scope.values.get(node.input[0])
-    if node.op_type != "Conv" or source is None or not 1 < source.shape[0] <= MAX_IMAGES:
+    image_batch = scope.values.get(node.input[0])
+    if node.op_type != "Conv" or image_batch is None or not 1 < image_batch.shape[0] <= MAX_IMAGES:
         return None
-    image_count, channels, *spatial_shape = source.shape
+    image_count, channels, *spatial_shape = image_batch.shape
     call = _make_call(scope, node, [scope.require_tensor(name) for name in node.input])
     flat_images = scope.builder.reshape(
-        source.tensor, (image_count * channels, *spatial_shape), f"{call.name}/images"
+        image_batch.tensor, (image_count * channels, *spatial_shape), f"{call.name}/images"
     )
     inputs = [flat_images]
     for index, name in enumerate(call.inputs[1:], 1):
@@ -365,13 +365,15 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     builder = scope.builder
     tensors, ranks = [], []
     for index, name in enumerate(node.input):
-        value = scope.values.get(name)
-        if value is None:
+        dynamic_tensor = scope.values.get(name)
+        if dynamic_tensor is None:
             tensors.append(scope.require_tensor(name))
             ranks.append(scope.constants[name].ndim if name else 0)
         else:
-            tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{index}"))
-            ranks.append(len(value.shape))
+            tensors.append(
+                builder.reshape(dynamic_tensor.tensor, dynamic_tensor.shape, f"{_read_name(node)}/all{index}")
+            )
+            ranks.append(len(dynamic_tensor.shape))
     call = shift_axes(builder, _make_call(scope, node, tensors), ranks)
     if call is None:
         return None

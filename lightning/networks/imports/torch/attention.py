@@ -102,9 +102,9 @@ def encode_layer(
         activated = _activate(name_part("activation"), layer.activation, hidden)
         return functions.linear(name_part("linear2"), activated, layer.linear2.weight, layer.linear2.bias)
 
-    for norm_name, block in (("norm1", attend), ("norm2", feed_forward)):
+    for norm_name, add_block in (("norm1", attend), ("norm2", feed_forward)):
         block_input = norm(norm_name, x) if layer.norm_first else x
-        x = name_part(f"{norm_name}/around").add("Add", [x, block(block_input)])
+        x = name_part(f"{norm_name}/around").add("Add", [x, add_block(block_input)])
         x = x if layer.norm_first else norm(norm_name, x)
     return x
 

@@ -283,8 +283,8 @@ def get_item(scope: Scope, x: Any, index: Any) -> Any:
     entries = list(index) if isinstance(index, tuple) else [index]
     if Ellipsis in entries:
         ellipsis_index = entries.index(Ellipsis)
-        missing = len(scope.get_shape(x)) - sum(entry is not None for entry in entries) + 1
-        entries[ellipsis_index : ellipsis_index + 1] = [slice(None)] * missing
+        missing_axis_count = len(scope.get_shape(x)) - sum(entry is not None for entry in entries) + 1
+        entries[ellipsis_index : ellipsis_index + 1] = [slice(None)] * missing_axis_count
     axis = 0
     for number, entry in enumerate(entries):
         if entry is None:

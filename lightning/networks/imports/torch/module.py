@@ -103,7 +103,7 @@ def _add_graph(
 ) -> str:
     """Add every node of `graph` to `builder`, and return the name of the output."""
     value_by_node: dict[Any, Any] = {}
-    aliases = AliasTracker(layer_by_name)
+    alias_tracker = AliasTracker(layer_by_name)
     for node in graph.nodes:
         if node.op == "placeholder":
             value_by_node[node] = _read_argument(node, bool(value_by_node), input_tensor)
@@ -113,7 +113,7 @@ def _add_graph(
             return _read_output(_substitute_values(node.args[0], value_by_node))
         else:
             value_by_node[node] = _add_node(builder, node, layer_by_name, value_by_node)
-        for changed_node in aliases.add(node):
+        for changed_node in alias_tracker.add(node):
             value_by_node[changed_node] = value_by_node[node]
     raise NetworkError("the module returns nothing", hint="Return the scores")
 
@@ -171,15 +171,15 @@ def _add_layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords
         return _call(scope, ATTENTION_TRANSLATORS[scope.operation], (layer, *arguments), keywords)
     if scope.operation not in READER_BY_LAYER:
         raise scope.make_error("is an unsupported layer", EXPORT_HINT)
-    function, settings = READER_BY_LAYER[scope.operation](layer)
-    return _call(scope, TRANSLATOR_BY_FUNCTION[function], (*arguments, *settings), keywords)
+    function_name, settings = READER_BY_LAYER[scope.operation](layer)
+    return _call(scope, TRANSLATOR_BY_FUNCTION[function_name], (*arguments, *settings), keywords)
 
 
-def _call(scope: Scope, function: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
-    if function is None:
+def _call(scope: Scope, translator: Callable[..., Any] | None, arguments: Any, keywords: Any) -> Any:
+    if translator is None:
         raise scope.make_error("is an unsupported function", EXPORT_HINT)
     try:
-        return function(scope, *arguments, **keywords)
+        return translator(scope, *arguments, **keywords)
     except LightningError:
         raise
     except (*INCONSISTENCY_ERRORS, RuntimeError) as error:
@@ -304,19 +304,19 @@ def export_module(
 
 def _is_equivalent(torch: Any, module: Any, network: Network) -> bool:
     """Return whether module and network agree on two images. An export may hold for its example image only."""
-    random = np.random.default_rng(0)
-    images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((2, *network.input_shape)).astype(np.float32)
     with torch.no_grad():
         expected = module(torch.from_numpy(images)).numpy()
     outputs = run_float(network, images)
-    max_difference = RELATIVE_TOLERANCE * max(float(np.abs(expected).max()), RELATIVE_TOLERANCE)
-    return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= max_difference)
+    tolerance = RELATIVE_TOLERANCE * max(float(np.abs(expected).max()), RELATIVE_TOLERANCE)
+    return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= tolerance)
 
 
 def _read_convolution(layer: Any) -> FunctionCall:
     settings = (layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
-    function = "conv1d" if len(layer.kernel_size) == 1 else "conv2d"
-    return function, (*settings, layer.padding_mode)
+    function_name = "conv1d" if len(layer.kernel_size) == 1 else "conv2d"
+    return function_name, (*settings, layer.padding_mode)
 
 
 def _read_batch_norm(layer: Any) -> FunctionCall:
@@ -334,8 +334,8 @@ def _read_average_pool(layer: Any) -> FunctionCall:
     return "avg_pool2d", (*settings, getattr(layer, "divisor_override", None))
 
 
-def _make_reader(function: str, *settings: str) -> Callable[[Any], FunctionCall]:
-    return lambda layer: (function, tuple(getattr(layer, name) for name in settings))
+def _make_reader(function_name: str, *attribute_names: str) -> Callable[[Any], FunctionCall]:
+    return lambda layer: (function_name, tuple(getattr(layer, name) for name in attribute_names))
 
 
 READER_BY_LAYER: Mapping[str, Callable[[Any], FunctionCall]] = {

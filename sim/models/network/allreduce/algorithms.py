@@ -199,16 +199,19 @@ def _make_pipeline(up_levels: list[list[tuple[int, int]]], share_bytes: int, chu
     chunk_count = -(-share_bytes // chunk_bytes)
     # The set of busy levels changes only here, so the rounds between two bounds are one phase of equal rounds.
     bounds = sorted({*range(len(levels)), *(chunk_count + level for level in range(len(levels)))})
-    sizes = -(-share_bytes // chunk_count)
+    message_bytes = -(-share_bytes // chunk_count)
     phases = []
     for begin, end in pairwise(bounds):
         sources, targets = _find_busy_pairs(levels, chunk_count, begin).T
-        phases.append(Phase(sources, targets, np.full(sources.size, sizes), round_count=end - begin))
+        phases.append(Phase(sources, targets, np.full(sources.size, message_bytes), round_count=end - begin))
     return tuple(phases)
 
 
-def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunk_count: int, node: int) -> Integers:
+def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunk_count: int, round_index: int) -> Integers:
     pairs = [
-        pair for level, edges in enumerate(levels) if level <= node < level + chunk_count for pair in edges
+        pair
+        for level, edges in enumerate(levels)
+        if level <= round_index < level + chunk_count
+        for pair in edges
     ]
     return np.array(pairs, dtype=np.int64)

@@ -43,14 +43,14 @@ def reduce_over_domains(domain_size: int, rail_algorithm: Algorithm = plan_rings
         if not is_regular or domain_count == 1 or rows is None or not size_bytes:
             return plan_rings(ordered_members.tolist(), size_bytes)
         part_bytes = -(-size_bytes // nodes_per_domain)
-        rings = [phase for (phase,) in rail_algorithm(domains.tolist(), part_bytes)]
+        ring_phases = [phase for (phase,) in rail_algorithm(domains.tolist(), part_bytes)]
         row_by_domain = np.zeros(domains[-1] + 1, np.int64)
         row_by_domain[domains] = np.arange(domain_count)
         # The rings of a group have equally many rounds, so together they are one phase.
         rail_phase = Phase(
-            np.concatenate([rows[row_by_domain[ring_phase.sources]].T.ravel() for ring_phase in rings]),
-            np.concatenate([rows[row_by_domain[ring_phase.targets]].T.ravel() for ring_phase in rings]),
-            np.concatenate([np.tile(ring_phase.sizes_bytes, nodes_per_domain) for ring_phase in rings]),
+            np.concatenate([rows[row_by_domain[ring_phase.sources]].T.ravel() for ring_phase in ring_phases]),
+            np.concatenate([rows[row_by_domain[ring_phase.targets]].T.ravel() for ring_phase in ring_phases]),
+            np.concatenate([np.tile(ring_phase.sizes_bytes, nodes_per_domain) for ring_phase in ring_phases]),
             round_count=2 * (domain_count - 1),
         )
         if nodes_per_domain == 1:

@@ -58,9 +58,9 @@ def make_circulant_rings(node_count: int, strides: Iterable[int], *, exact: bool
     forwarded by hosts, on the routes of the fabric. Any other group has one ring, in ascending order. The order in
     which the members are given does not matter.
     """
-    steps = tuple(stride % node_count for stride in strides)
+    node_strides = tuple(stride % node_count for stride in strides)
     plan_in_order = make_stride_rings(
-        lambda group: choose_position_strides(node_count, steps, group), exact=exact
+        lambda group: choose_position_strides(node_count, node_strides, group), exact=exact
     )
 
     def plan_sorted(members: Sequence[int], size_bytes: int) -> tuple[Chain, ...]:
@@ -69,8 +69,8 @@ def make_circulant_rings(node_count: int, strides: Iterable[int], *, exact: bool
     return plan_sorted
 
 
-def choose_position_strides(node_count: int, steps: Sequence[int], group: Group) -> tuple[int, ...]:
-    """Return strides over the positions of an ascending group for rings on a circulant with strides `steps`.
+def choose_position_strides(node_count: int, node_strides: Sequence[int], group: Group) -> tuple[int, ...]:
+    """Return strides over the positions of an ascending group for rings on a circulant with strides `node_strides`.
 
     >>> choose_position_strides(12, (1, 11, 5, 7), tuple(range(12)))
     (1, 11, 5, 7)
@@ -87,24 +87,24 @@ def choose_position_strides(node_count: int, steps: Sequence[int], group: Group)
         return (1,)
     usable_strides = [stride for stride in range(1, size) if gcd(stride, size) == 1]
     fabric_strides = tuple(
-        step // spacing for step in steps if step % spacing == 0 and step // spacing in usable_strides
+        step // spacing for step in node_strides if step % spacing == 0 and step // spacing in usable_strides
     )
     if fabric_strides or size == 1:
         return fabric_strides or (1,)
-    hops = _count_hops(node_count, steps)
+    hops = _count_hops(node_count, node_strides)
     fewest_hops = min(hops[stride * spacing] for stride in usable_strides)
     nearest_strides = [stride for stride in usable_strides if hops[stride * spacing] == fewest_hops]
     nearest_strides.sort(key=lambda stride: (min(stride, size - stride), stride))
-    return tuple(nearest_strides[: len(steps)])
+    return tuple(nearest_strides[: len(node_strides)])
 
 
-def _count_hops(node_count: int, steps: Sequence[int]) -> list[int]:
+def _count_hops(node_count: int, node_strides: Sequence[int]) -> list[int]:
     """Return the number of hops to each distance, (nodes,); `node_count` marks an unreachable distance."""
     hops = [node_count] * node_count
     hops[0] = 0
     reached_nodes = [0]
     for node in reached_nodes:  # a breadth-first search: the loop extends its own list
-        for step in steps:
+        for step in node_strides:
             next_node = (node + step) % node_count
             if hops[next_node] == node_count and next_node:
                 hops[next_node] = hops[node] + 1

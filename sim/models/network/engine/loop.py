@@ -74,12 +74,12 @@ TICK_S = 1e-13
 
 @compile_function
 def run(
-    program: Program, routes: Routes, state: State, neighbours: Neighbours, capacity: Floats, until_s: float
+    program: Program, routes: Routes, state: State, sharing: Neighbours, capacity: Floats, until_s: float
 ) -> int:
     """Continue from `state` until all tasks have ended or the clock reaches `until_s`; return the reason to stop."""
     counters, clock, timer_s, ready = state.counters, state.clock, state.timer_s, state.ready_tasks
     is_tracing = state.flow_rows.shape[0] > 0
-    flow_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
+    next_flow_end_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
     while True:
         if is_tracing and is_trace_full(state):
             return FULL
@@ -92,44 +92,49 @@ def run(
         # All timers of this time come first, so that the rates are computed once for all of them.
         if counters[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = pop_timer(state)
-            _handle_timer(program, routes, state, neighbours, capacity, kind, item)
+            _handle_timer(program, routes, state, sharing, capacity, kind, item)
             continue
         if counters[DONE] == program.task_s.size:
             return FINISHED
         if counters[DIRTY] and state.rate_deadline_s[0] <= clock[0] + TICK_S:
-            _recompute_rates(state, neighbours, capacity)
+            _recompute_rates(state, sharing, capacity)
             state.rate_deadline_s[0] = np.inf
             if is_tracing:
                 trace_rates(routes, state)
-            flow_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
-        when_s = min(flow_s, timer_s[0]) if counters[TIMERS] else flow_s
+            next_flow_end_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
+        next_event_s = min(next_flow_end_s, timer_s[0]) if counters[TIMERS] else next_flow_end_s
         if counters[DIRTY]:
-            when_s = min(when_s, state.rate_deadline_s[0])
-        if counters[IDLE] and when_s > clock[0] + TICK_S:
+            next_event_s = min(next_event_s, state.rate_deadline_s[0])
+        if counters[IDLE] and next_event_s > clock[0] + TICK_S:
             occupy_devices(program, state)
             continue
-        if counters[ARMED] and counters[FLOWS] and flow_s == np.inf and when_s > clock[0] + TICK_S:
+        if (
+            counters[ARMED]
+            and counters[FLOWS]
+            and next_flow_end_s == np.inf
+            and next_event_s > clock[0] + TICK_S
+        ):
             counters[ARMED] = 0
             return WOKE
-        if when_s == np.inf:
+        if next_event_s == np.inf:
             return STALLED
-        if when_s > until_s:
+        if next_event_s > until_s:
             clock[0] = until_s
             return PAUSED
-        clock[0] = max(when_s, clock[0])
-        if flow_s > clock[0] + TICK_S:
+        clock[0] = max(next_event_s, clock[0])
+        if next_flow_end_s > clock[0] + TICK_S:
             continue
-        _end_flows(program, routes, state, neighbours)
-        flow_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
+        _end_flows(program, routes, state, sharing)
+        next_flow_end_s = find_next_end_s(state.flow_end_s[: counters[FLOWS]])
 
 
 @compile_function
-def _recompute_rates(state: State, neighbours: Neighbours, capacity: Floats) -> None:
-    """Recompute the rates: proportionally fair if `neighbours` has prices, else max-min fair."""
-    if neighbours.price.size:
-        share_in_proportion(state, neighbours, capacity)
+def _recompute_rates(state: State, sharing: Neighbours, capacity: Floats) -> None:
+    """Recompute the rates: proportionally fair if `sharing` has prices, else max-min fair."""
+    if sharing.price.size:
+        share_in_proportion(state, sharing, capacity)
     else:
-        set_fair_rates(state, neighbours, capacity)
+        set_fair_rates(state, sharing, capacity)
 
 
 @compile_function
@@ -200,7 +205,7 @@ def _handle_timer(
     program: Program,
     routes: Routes,
     state: State,
-    neighbours: Neighbours,
+    sharing: Neighbours,
     capacity: Floats,
     kind: int,
     item: int,
@@ -212,7 +217,7 @@ def _handle_timer(
     elif kind == BEGIN:
         begin_communication(program, state, item)
     elif kind == DATA:
-        _start_flows(program, routes, state, neighbours, capacity, item)
+        _start_flows(program, routes, state, sharing, capacity, item)
     else:
         record_arrival(program, state, item)
 
@@ -263,74 +268,74 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
 
 @compile_function
 def _start_flows(
-    program: Program, routes: Routes, state: State, neighbours: Neighbours, capacity: Floats, group: int
+    program: Program, routes: Routes, state: State, sharing: Neighbours, capacity: Floats, group: int
 ) -> None:
     """Start a flow for each message of a group; a message without links or bytes needs none."""
-    counters, flows, size_bytes, begin = (
+    counters, flows, size_bytes, first_link = (
         state.counters,
         state.flow_messages,
         program.message_bytes,
         routes.first_link,
     )
-    remaining, since_s, begin_s = state.flow_bytes_left, state.flow_updated_s, state.flow_begin_s
-    rate, until_s, position_of, now = state.flow_rate, state.flow_end_s, state.flow_position, state.clock[0]
-    previous = counters[FLOWS]
+    bytes_left, updated_s, begin_s = state.flow_bytes_left, state.flow_updated_s, state.flow_begin_s
+    rate, end_s, position_of, now = state.flow_rate, state.flow_end_s, state.flow_position, state.clock[0]
+    old_flow_count = counters[FLOWS]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         path = routes.path_of_message[message]
-        if size_bytes[message] == 0 or begin[path] == begin[path + 1]:
+        if size_bytes[message] == 0 or first_link[path] == first_link[path + 1]:
             continue
         position = counters[FLOWS]
-        flows[position], position_of[message], until_s[position] = message, position, np.inf
+        flows[position], position_of[message], end_s[position] = message, position, np.inf
         counters[FLOWS] += 1
-        remaining[message] = size_bytes[message]
-        since_s[message] = begin_s[message] = now
+        bytes_left[message] = size_bytes[message]
+        updated_s[message] = begin_s[message] = now
         rate[message] = 0.0
-    added_flows = counters[FLOWS] - previous
-    add_flows(state, neighbours, previous)
-    _set_rate_deadline(state, neighbours, capacity, previous)
-    state.remaining_flow_count[group] = added_flows
-    if added_flows == 0:
+    added_count = counters[FLOWS] - old_flow_count
+    add_flows(state, sharing, old_flow_count)
+    _set_rate_deadline(state, sharing, capacity, old_flow_count)
+    state.remaining_flow_count[group] = added_count
+    if added_count == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
 
 
 @compile_function
-def _set_rate_deadline(state: State, neighbours: Neighbours, capacity: Floats, begin: int) -> None:
+def _set_rate_deadline(state: State, sharing: Neighbours, capacity: Floats, begin: int) -> None:
     """Make the flows from index `begin` on wait for their rates.
 
     They wait for the share `tolerances[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
     """
-    due_s, part, now = state.rate_deadline_s, state.tolerances[1], state.clock[0]
-    if part <= 0:
-        due_s[0] = now
+    deadline_s, lag, now = state.rate_deadline_s, state.tolerances[1], state.clock[0]
+    if lag <= 0:
+        deadline_s[0] = now
         return
-    first, links, count, remaining = (
-        neighbours.first_link,
-        neighbours.links,
-        neighbours.flow_count_on_link,
+    first, links, flow_count, bytes_left = (
+        sharing.first_link,
+        sharing.links,
+        sharing.flow_count_on_link,
         state.flow_bytes_left,
     )
     for position in range(begin, state.counters[FLOWS]):
-        message, longest = state.flow_messages[position], 0.0
-        path = neighbours.path_of_message[message]
+        message, max_s_per_byte = state.flow_messages[position], 0.0
+        path = sharing.path_of_message[message]
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             if capacity[link] > 0:
-                longest = max(longest, count[link] / capacity[link])
-        due_s[0] = min(due_s[0], now + part * longest * remaining[message])
+                max_s_per_byte = max(max_s_per_byte, flow_count[link] / capacity[link])
+        deadline_s[0] = min(deadline_s[0], now + lag * max_s_per_byte * bytes_left[message])
 
 
 @compile_function
-def _end_flows(program: Program, routes: Routes, state: State, neighbours: Neighbours) -> None:
+def _end_flows(program: Program, routes: Routes, state: State, sharing: Neighbours) -> None:
     """Remove the flows that have ended; the last flow of a group sets the timer of the group's arrival."""
-    counters, flows, until_s, size_bytes = (
+    counters, flows, end_s, size_bytes = (
         state.counters,
         state.flow_messages,
         state.flow_end_s,
         program.message_bytes,
     )
-    begin, links, link_bytes, group_of = (
+    first_link, links, link_bytes, group_of = (
         routes.first_link,
         routes.links,
         state.link_bytes,
@@ -342,26 +347,30 @@ def _end_flows(program: Program, routes: Routes, state: State, neighbours: Neigh
         state.clock[0],
         routes.path_of_message,
     )
-    position, previous, shortest_s = 0, counters[FLOWS], np.inf
+    position, old_flow_count, shortest_s = 0, counters[FLOWS], np.inf
     while position < counters[FLOWS]:
-        if until_s[position] > now + TICK_S:
+        if end_s[position] > now + TICK_S:
             position += 1
             continue
         counters[FLOWS] -= 1
-        message, end = flows[position], counters[FLOWS]
-        flows[position], flows[end], until_s[position] = flows[end], message, until_s[end]
+        message, last_position = flows[position], counters[FLOWS]
+        flows[position], flows[last_position], end_s[position] = (
+            flows[last_position],
+            message,
+            end_s[last_position],
+        )
         position_of[flows[position]] = position
         shortest_s = min(shortest_s, now - state.flow_begin_s[message])
         path = path_of[message]
-        for entry in range(begin[path], begin[path + 1]):
+        for entry in range(first_link[path], first_link[path + 1]):
             link_bytes[links[entry]] += size_bytes[message]
         flow_count_left[group_of[message]] -= 1
         if flow_count_left[group_of[message]] == 0:
             set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
-    if counters[FLOWS] < previous:
-        remove_flows(state, neighbours, previous)
+    if counters[FLOWS] < old_flow_count:
+        remove_flows(state, sharing, old_flow_count)
         state.rate_deadline_s[0] = min(state.rate_deadline_s[0], now + state.tolerances[1] * shortest_s)
-        trace_flows(program, state, previous)
+        trace_flows(program, state, old_flow_count)
 
 
 @compile_function
@@ -393,14 +402,14 @@ def is_trace_full(state: State) -> bool:
 
 
 @compile_function
-def trace_flows(program: Program, state: State, previous: int) -> None:
+def trace_flows(program: Program, state: State, old_flow_count: int) -> None:
     """Append the flows that have just ended to the trace.
 
-    They follow the moving ones in `flow_messages`, up to `previous`.
+    They follow the moving ones in `flow_messages`, up to `old_flow_count`.
     """
     if state.flow_rows.shape[0] == 0:
         return
-    for position in range(state.counters[FLOWS], previous):
+    for position in range(state.counters[FLOWS], old_flow_count):
         message = state.flow_messages[position]
         row = state.flow_rows[state.counters[FLOW_ROWS]]
         row[0] = message

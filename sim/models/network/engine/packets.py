@@ -101,8 +101,8 @@ def send_train(
     queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
 ) -> None:
     """Put a train into the queue of the first link; a `count` of 0 is the request to connect."""
-    counters, position = queues.counters, queues.counters[UNUSED]
-    train, connection = queues.trains[position], queues.connections[message]
+    counters, train_number = queues.counters, queues.counters[UNUSED]
+    train, connection = queues.trains[train_number], queues.connections[message]
     counters[UNUSED] = train["following"]
     counters[FREE] -= 1
     train["message"], train["opened"] = message, connection["times_opened"]
@@ -111,31 +111,33 @@ def send_train(
     train["begin"], train["count"] = begin, count
     train["marked"] = 0.0
     train["tail_s"] = train["sent_s"] = now_s
-    enqueue_train(queues, paths, transport, position, now_s)
+    enqueue_train(queues, paths, transport, train_number, now_s)
 
 
 @compile_function
-def recycle_train(queues: Queues, train: int) -> None:
+def recycle_train(queues: Queues, train_number: int) -> None:
     """Return a train to the list of unused trains."""
-    queues.trains[train]["following"] = queues.counters[UNUSED]
-    queues.counters[UNUSED] = train
+    queues.trains[train_number]["following"] = queues.counters[UNUSED]
+    queues.counters[UNUSED] = train_number
     queues.counters[FREE] += 1
 
 
 @compile_function
-def enqueue_train(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> None:
+def enqueue_train(
+    queues: Queues, paths: Paths, transport: Transport, train_number: int, now_s: float
+) -> None:
     """Queue a train at its link, or send it at once if the link is idle."""
-    link_number = paths.links[queues.trains[train]["hop"]]
+    link_number = paths.links[queues.trains[train_number]["hop"]]
     link = queues.links[link_number]
-    link["waiting"] += queues.trains[train]["count"]
-    queues.trains[train]["following"] = -1
+    link["waiting"] += queues.trains[train_number]["count"]
+    queues.trains[train_number]["following"] = -1
     if link["serving"] < 0:
-        _send_over_link(queues, transport, link_number, train, now_s)
+        _send_over_link(queues, transport, link_number, train_number, now_s)
     elif link["head"] < 0:
-        link["head"] = link["tail"] = train
+        link["head"] = link["tail"] = train_number
     else:
-        queues.trains[link["tail"]]["following"] = train
-        link["tail"] = train
+        queues.trains[link["tail"]]["following"] = train_number
+        link["tail"] = train_number
 
 
 @compile_function
@@ -145,10 +147,10 @@ def free_link(queues: Queues, transport: Transport, link_number: int, now_s: flo
     count = link["serving"]
     if link["marks"] and count > 0:
         train = queues.trains[link["sending"]]
-        marked_share = _count_marked(
+        marked_count = _count_marked(
             link["initial"], link["waiting"] - count + 1, count, transport.mark_threshold
         )
-        train["marked"] = max(train["marked"], marked_share)
+        train["marked"] = max(train["marked"], marked_count)
     link["waiting"] -= count
     link["serving"] = -1
     following = link["head"]
@@ -159,7 +161,7 @@ def free_link(queues: Queues, transport: Transport, link_number: int, now_s: flo
 
 @compile_function
 def _send_over_link(
-    queues: Queues, transport: Transport, link_number: int, position: int, now_s: float
+    queues: Queues, transport: Transport, link_number: int, train_number: int, now_s: float
 ) -> None:
     """Send a train over a link.
 
@@ -167,12 +169,12 @@ def _send_over_link(
     arrives. A link needs one packet time for the last packet, so it cannot end a train earlier than one packet time
     after the arrival of that packet.
     """
-    link, train = queues.links[link_number], queues.trains[position]
+    link, train = queues.links[link_number], queues.trains[train_number]
     count, packet_s = train["count"], link["packet_s"]
     end_s = now_s + count * packet_s
     if count > 1:
         end_s = max(end_s, train["tail_s"] + packet_s)
-    link["serving"], link["sending"], link["initial"] = count, position, link["waiting"]
+    link["serving"], link["sending"], link["initial"] = count, train_number, link["waiting"]
     train["hop"] += 1
     is_last = train["hop"] == train["end"]
     flight_s = transport.link_delay_s if is_last else transport.link_delay_s + transport.relay_delay_s
@@ -180,7 +182,7 @@ def _send_over_link(
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
     # Events at equal times occur in the order in which they were set: the link marks its train, then the train arrives.
     push_event(queues, end_s, -1 - link_number)
-    push_event(queues, first_s + flight_s, position)
+    push_event(queues, first_s + flight_s, train_number)
 
 
 @compile_function
@@ -200,13 +202,19 @@ def _count_marked(first_length: float, last_length: float, count: int, mark_thre
 
 @compile_function
 def connect(
-    queues: Queues, paths: Paths, transport: Transport, message: int, packets: int, path: int, now_s: float
+    queues: Queues,
+    paths: Paths,
+    transport: Transport,
+    message: int,
+    packet_count: int,
+    path: int,
+    now_s: float,
 ) -> None:
     """Open a connection: send a request, which waits in queues as packets do."""
     connection = queues.connections[message]
     connection["path"] = path
     connection["times_opened"] += 1
-    connection["packets"] = packets
+    connection["packets"] = packet_count
     connection["sent"] = connection["acked"] = 0
     connection["is_open"] = False
     connection["window"] = transport.initial_window
@@ -232,12 +240,12 @@ def close(queues: Queues, message: int) -> None:
 
 
 @compile_function
-def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_s: float) -> bool:
+def receive(queues: Queues, paths: Paths, transport: Transport, train_number: int, now_s: float) -> bool:
     """Handle a train that has arrived at its target; return True if its message is complete.
 
     The acknowledgement takes no time, so this also updates the window of the sender and sends the next packets.
     """
-    arrival = queues.trains[train]
+    arrival = queues.trains[train_number]
     message, count = arrival["message"], arrival["count"]
     connection = queues.connections[message]
     _count_marks(queues, message, max(count, 1), arrival["marked"])
@@ -265,13 +273,13 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
 
 
 @compile_function
-def _count_marks(queues: Queues, message: int, count: int, marked_share: float) -> None:
+def _count_marks(queues: Queues, message: int, count: int, marked_count: float) -> None:
     """Count packets and marks; once per window multiply the window by 1 - (smoothed share of marked packets) / 2."""
     connection = queues.connections[message]
     connection["arrivals"] += count
-    connection["marked_arrivals"] += marked_share
+    connection["marked_arrivals"] += marked_count
     window = connection["window"]
-    if marked_share > 0:
+    if marked_count > 0:
         connection["slow_start_until"] = min(connection["slow_start_until"], window)
     if connection["arrivals"] >= connection["update_at_arrivals"]:
         marked_fraction = connection["marked_arrivals"] / connection["arrivals"]
@@ -320,8 +328,8 @@ def _grow_window(queues: Queues, message: int, count: int) -> None:
 def _send_window(queues: Queues, paths: Paths, transport: Transport, message: int, now_s: float) -> None:
     """Send as many packets as the window allows, in trains."""
     connection = queues.connections[message]
-    sent, packets = connection["sent"], connection["packets"]
-    end = min(packets, int(connection["acked"] + connection["window"] + 1e-9))
+    sent, packet_count = connection["sent"], connection["packets"]
+    end = min(packet_count, int(connection["acked"] + connection["window"] + 1e-9))
     if sent < end and connection["deadline_s"] == np.inf:
         connection["deadline_s"] = now_s + connection["timeout_s"]
     while sent < end:
@@ -422,9 +430,9 @@ def _move_trains(
             enqueue_train(queues, paths, transport, item, clock[0])
             continue
         message = trains[item]["message"]
-        is_late = trains[item]["opened"] != connections[message]["times_opened"]
+        is_stale = trains[item]["opened"] != connections[message]["times_opened"]
         recycle_train(queues, item)
-        if not is_late and receive(queues, paths, transport, item, clock[0]):
+        if not is_stale and receive(queues, paths, transport, item, clock[0]):
             return int(message)
     return -1
 
@@ -452,12 +460,12 @@ def _open_connections(
     opened_count, chain_round = 0, state.chain_round[program.group_chain[group]]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         pair = paths.pair_of_message[message]
-        first_path, count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
-        packets = program.message_bytes[message] // transport.packet_bytes
-        if packets == 0 or count == 0:
+        first_path, path_count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
+        packet_count = program.message_bytes[message] // transport.packet_bytes
+        if packet_count == 0 or path_count == 0:
             continue
-        path = first_path + _hash(message, chain_round, transport.seed) % count
-        connect(queues, paths, transport, message, packets, path, state.clock[0])
+        path = first_path + _hash(message, chain_round, transport.seed) % path_count
+        connect(queues, paths, transport, message, packet_count, path, state.clock[0])
         opened_count += 1
     state.remaining_flow_count[group] = opened_count
     if opened_count == 0:

@@ -34,18 +34,18 @@ _RATE_GRID = 2.0**-24
 
 
 @compile_function
-def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) -> None:
+def share_in_proportion(state: State, sharing: Neighbours, capacity: Floats) -> None:
     """Set the rates and ends of all moving flows."""
     counters = state.counters
     counters[SHARES] += 1
     for position in range(counters[DIRTY]):
         state.dirty_mark[state.dirty_links[position]] = 0
-    counters[DIRTY] = neighbours.counters[JOINED] = 0
+    counters[DIRTY] = sharing.counters[JOINED] = 0
     moving_flows = state.flow_messages[: counters[FLOWS]]
-    count = _count_flows_on_links(neighbours, moving_flows)
-    wait, price = neighbours.share, neighbours.price
+    flow_count = _count_flows_on_links(sharing, moving_flows)
+    wait, price = sharing.share, sharing.price
     for link in range(capacity.size):
-        if count[link] == 0:
+        if flow_count[link] == 0:
             price[link] = 0.0
         elif capacity[link] > 0 and price[link] == np.inf:
             price[link] = 0.0  # the link was dead, and has capacity again
@@ -53,43 +53,43 @@ def share_in_proportion(state: State, neighbours: Neighbours, capacity: Floats) 
             price[link] = np.inf
     for message in moving_flows:
         wait[message] = price[
-            neighbours.links[neighbours.first_link[message] : neighbours.first_link[message + 1]]
+            sharing.links[sharing.first_link[message] : sharing.first_link[message + 1]]
         ].sum()
     for _ in range(_MAX_TURNS):
         largest_change = 0.0
         for link in range(capacity.size):
-            if count[link] and capacity[link] > 0:
+            if flow_count[link] and capacity[link] > 0:
                 largest_change = max(
-                    largest_change, _fill_link(neighbours, link, count[link], capacity[link])
+                    largest_change, _fill_link(sharing, link, flow_count[link], capacity[link])
                 )
         if largest_change <= RATE_TOLERANCE:
             break
-    _set_rates(state, neighbours, moving_flows)
+    _set_rates(state, sharing, moving_flows)
 
 
 @compile_function
-def _count_flows_on_links(neighbours: Neighbours, moving_flows: Integers) -> Integers:
+def _count_flows_on_links(sharing: Neighbours, moving_flows: Integers) -> Integers:
     """Return the number of flows on each link, and list these flows in `limited_paths` from `list_start` on."""
-    count = neighbours.free_count
+    count = sharing.free_count
     count[:] = 0
     for message in moving_flows:
-        for entry in range(neighbours.first_link[message], neighbours.first_link[message + 1]):
-            link = neighbours.links[entry]
-            neighbours.limited_paths[neighbours.list_start[link] + count[link]] = message
+        for entry in range(sharing.first_link[message], sharing.first_link[message + 1]):
+            link = sharing.links[entry]
+            sharing.limited_paths[sharing.list_start[link] + count[link]] = message
             count[link] += 1
     return count
 
 
 @compile_function
-def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -> float:
+def _fill_link(sharing: Neighbours, link: int, flow_count: int, capacity: float) -> float:
     """Set the wait at a link so that the link is just full, or to 0; return the change relative to the longest wait.
 
     The load falls with the wait and is convex, so Newton steps from below the root never pass it.
     """
-    wait, begin, old_wait = neighbours.share, neighbours.list_start[link], neighbours.price[link]
+    wait, begin, old_wait = sharing.share, sharing.list_start[link], sharing.price[link]
     smallest_wait, load = np.inf, 0.0
-    for position in range(begin, begin + count):
-        message = neighbours.limited_paths[position]
+    for position in range(begin, begin + flow_count):
+        message = sharing.limited_paths[position]
         wait[message] -= old_wait
         if wait[message] < 1e-14 * old_wait:
             wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
@@ -101,28 +101,28 @@ def _fill_link(neighbours: Neighbours, link: int, count: int, capacity: float) -
         own_wait = max(1.0 / capacity - smallest_wait, 0.0)
         for _ in range(_MAX_STEPS):
             load = slope = 0.0
-            for position in range(begin, begin + count):
-                rate = 1.0 / (wait[neighbours.limited_paths[position]] + own_wait)
+            for position in range(begin, begin + flow_count):
+                rate = 1.0 / (wait[sharing.limited_paths[position]] + own_wait)
                 load += rate
                 slope += rate * rate
             step = (load - capacity) / slope
             own_wait += step
             if step <= 1e-13 * own_wait:
                 break
-    longest = 0.0
-    for position in range(begin, begin + count):
-        message = neighbours.limited_paths[position]
+    longest_wait = 0.0
+    for position in range(begin, begin + flow_count):
+        message = sharing.limited_paths[position]
         wait[message] += own_wait
         if wait[message] < np.inf:
-            longest = max(longest, wait[message])
-    neighbours.price[link] = own_wait
-    return abs(own_wait - old_wait) / longest if longest > 0 else 0.0
+            longest_wait = max(longest_wait, wait[message])
+    sharing.price[link] = own_wait
+    return abs(own_wait - old_wait) / longest_wait if longest_wait > 0 else 0.0
 
 
 @compile_function
-def _set_rates(state: State, neighbours: Neighbours, moving_flows: Integers) -> None:
+def _set_rates(state: State, sharing: Neighbours, moving_flows: Integers) -> None:
     """Set the new rates, and the ends of the flows whose rate changes."""
-    rate, remaining, since_s, now = (
+    rate, bytes_left, updated_s, now = (
         state.flow_rate,
         state.flow_bytes_left,
         state.flow_updated_s,
@@ -131,15 +131,15 @@ def _set_rates(state: State, neighbours: Neighbours, moving_flows: Integers) -> 
     for position in range(moving_flows.size):
         message = moving_flows[position]
         new_rate = np.inf
-        if neighbours.first_link[message] < neighbours.first_link[message + 1]:
-            new_rate = _round_rate(1.0 / neighbours.share[message])
+        if sharing.first_link[message] < sharing.first_link[message + 1]:
+            new_rate = _round_rate(1.0 / sharing.share[message])
         if new_rate != rate[message]:
-            remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
-            since_s[message] = now
+            bytes_left[message] = max(bytes_left[message] - rate[message] * (now - updated_s[message]), 0.0)
+            updated_s[message] = now
             rate[message] = new_rate
             begin_s = state.flow_begin_s[message]
             state.flow_end_s[position] = compute_end_s(
-                now, remaining[message], new_rate, begin_s, state.tolerances[0]
+                now, bytes_left[message], new_rate, begin_s, state.tolerances[0]
             )
 
 

@@ -45,59 +45,59 @@ RATE_TOLERANCE = 1e-12
 
 
 @compile_function
-def fill_links(neighbours: Neighbours, capacity: Floats) -> None:
+def fill_links(sharing: Neighbours, capacity: Floats) -> None:
     """Compute the shares of the free paths, the link that limits each, and the level of each touched link.
 
     A heap orders these links by the level at which each becomes full. An entry may be out of date, because flows
     that stop elsewhere raise the level; levels only rise, so it is enough to correct an entry when it comes first.
     """
-    _prepare_heap(neighbours, capacity)
-    first, links, room, rising, free_on = (
-        neighbours.first_link,
-        neighbours.links,
-        neighbours.free_capacity,
-        neighbours.rising_flow_count,
-        neighbours.free_paths_on_link,
+    _prepare_heap(sharing, capacity)
+    first, links, room, rising_flow_count, free_paths_on_link = (
+        sharing.first_link,
+        sharing.links,
+        sharing.free_capacity,
+        sharing.rising_flow_count,
+        sharing.free_paths_on_link,
     )
-    start, free_count, limited, limited_count = (
-        neighbours.list_start,
-        neighbours.free_count,
-        neighbours.limited_paths,
-        neighbours.limited_count,
+    start, free_count, limited_paths, limited_count = (
+        sharing.list_start,
+        sharing.free_count,
+        sharing.limited_paths,
+        sharing.limited_count,
     )
-    heap, levels, share, limit, full_at = (
-        neighbours.heap,
-        neighbours.heap_level,
-        neighbours.share,
-        neighbours.limiting_link,
-        neighbours.full_level,
+    heap, levels, share, limiting_link, full_level = (
+        sharing.heap,
+        sharing.heap_level,
+        sharing.share,
+        sharing.limiting_link,
+        sharing.full_level,
     )
-    size, level, flow_count = neighbours.counters[TOUCHED], -1.0, neighbours.flow_count
+    size, level, flow_count = sharing.counters[TOUCHED], -1.0, sharing.flow_count
     for position in range(size // 2 - 1, -1, -1):
         _sift_down(heap, levels, position, size)
     while size:
         link = heap[0]
-        if rising[link] and room[link] > level * LEVEL_FACTOR * rising[link]:
-            if room[link] > levels[0] * LEVEL_FACTOR * rising[link]:
-                levels[0] = room[link] / rising[link]
+        if rising_flow_count[link] and room[link] > level * LEVEL_FACTOR * rising_flow_count[link]:
+            if room[link] > levels[0] * LEVEL_FACTOR * rising_flow_count[link]:
+                levels[0] = room[link] / rising_flow_count[link]
                 _sift_down(heap, levels, 0, size)
                 continue
-            level = room[link] / rising[link]
-        if rising[link]:
-            full_at[link] = level
+            level = room[link] / rising_flow_count[link]
+        if rising_flow_count[link]:
+            full_level[link] = level
             limited_count[link] = _stop_paths(
                 link,
                 level,
                 start[link],
                 free_count[link],
-                free_on,
-                limited,
+                free_paths_on_link,
+                limited_paths,
                 flow_count,
                 first,
                 links,
                 share,
-                limit,
-                rising,
+                limiting_link,
+                rising_flow_count,
                 room,
             )
         size -= 1
@@ -106,29 +106,29 @@ def fill_links(neighbours: Neighbours, capacity: Floats) -> None:
 
 
 @compile_function
-def _prepare_heap(neighbours: Neighbours, capacity: Floats) -> None:
+def _prepare_heap(sharing: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = (
-        neighbours.touched_links,
-        neighbours.free_capacity,
-        neighbours.rising_flow_count,
-        neighbours.heap,
-        neighbours.heap_level,
+        sharing.touched_links,
+        sharing.free_capacity,
+        sharing.rising_flow_count,
+        sharing.heap,
+        sharing.heap_level,
     )
     count, free_count, carried, free_flows = (
-        neighbours.path_count_on_link,
-        neighbours.free_count,
-        neighbours.carried_rate,
-        neighbours.free_flow_count,
+        sharing.path_count_on_link,
+        sharing.free_count,
+        sharing.carried_rate,
+        sharing.free_flow_count,
     )
-    for position in range(neighbours.counters[TOUCHED]):
+    for position in range(sharing.counters[TOUCHED]):
         link = touched[position]
         rising[link] = free_flows[link]
         # If all flows of a link are free, its room is its capacity: rounding errors of `carried` do not accumulate.
         room[link] = (
             capacity[link] if free_count[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
-        neighbours.limited_count[link], neighbours.full_level[link] = 0, np.inf
+        sharing.limited_count[link], sharing.full_level[link] = 0, np.inf
         heap[position] = link
         levels[position] = room[link] / rising[link] if rising[link] else np.inf
 
@@ -154,135 +154,138 @@ def _stop_paths(
     level: float,
     begin: int,
     count: int,
-    free_on: Indices,
-    limited: Indices,
+    free_paths_on_link: Indices,
+    limited_paths: Indices,
     flow_count: Integers,
     first: Integers,
     links: Indices,
     share: Floats,
-    limit: Integers,
-    rising: Integers,
+    limiting_link: Integers,
+    rising_flow_count: Integers,
     room: Floats,
 ) -> int:
     """At `level`, stop the free paths of a full link that still rise; list them as limited, and return their number."""
-    number = begin
+    slot = begin
     for position in range(begin, begin + count):
-        path = free_on[position]
+        path = free_paths_on_link[position]
         if share[path] >= 0:
             continue
         share[path] = level
-        limit[path] = link
-        limited[number] = path
-        number += 1
+        limiting_link[path] = link
+        limited_paths[slot] = path
+        slot += 1
         flows = flow_count[path]
         for entry in range(first[path], first[path + 1]):
-            rising[links[entry]] -= flows
+            rising_flow_count[links[entry]] -= flows
             room[links[entry]] = max(room[links[entry]] - flows * level, 0.0)
-    return number - begin
+    return slot - begin
 
 
 @compile_function
-def add_flows(state: State, neighbours: Neighbours, begin: int) -> None:
+def add_flows(state: State, sharing: Neighbours, begin: int) -> None:
     """Add the new flows, from index `begin` on."""
-    flows, first, links, size = (
+    flows, first, links, path_counters = (
         state.flow_messages,
-        neighbours.first_link,
-        neighbours.links,
-        neighbours.counters,
+        sharing.first_link,
+        sharing.links,
+        sharing.counters,
     )
-    start, count, on_link, on_entry, position_of = (
-        neighbours.list_start,
-        neighbours.path_count_on_link,
-        neighbours.paths_on_link,
-        neighbours.entries_on_link,
-        neighbours.position_on_link,
+    start, path_count, paths_on_link, entries_on_link, position_of = (
+        sharing.list_start,
+        sharing.path_count_on_link,
+        sharing.paths_on_link,
+        sharing.entries_on_link,
+        sharing.position_on_link,
     )
-    path_of, flow_count, head, following, preceding = (
-        neighbours.path_of_message,
-        neighbours.flow_count,
-        neighbours.first_flow,
-        neighbours.next_flow,
-        neighbours.previous_flow,
+    path_of, flow_count, first_flow, next_flow, previous_flow = (
+        sharing.path_of_message,
+        sharing.flow_count,
+        sharing.first_flow,
+        sharing.next_flow,
+        sharing.previous_flow,
     )
-    counters, dirty, mark, on_flows = (
+    counters, dirty, mark, flow_count_on_link = (
         state.counters,
         state.dirty_links,
         state.dirty_mark,
-        neighbours.flow_count_on_link,
+        sharing.flow_count_on_link,
     )
     for position in range(begin, counters[FLOWS]):
         message = flows[position]
         path = path_of[message]
-        following[message], preceding[message] = head[path], -1
-        if head[path] >= 0:
-            preceding[head[path]] = message
-        head[path] = message
+        next_flow[message], previous_flow[message] = first_flow[path], -1
+        if first_flow[path] >= 0:
+            previous_flow[first_flow[path]] = message
+        first_flow[path] = message
         flow_count[path] += 1
         is_first = flow_count[path] == 1
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
-            on_flows[link] += 1
+            flow_count_on_link[link] += 1
             if is_first:
-                slot = start[link] + count[link]
-                on_link[slot], on_entry[slot], position_of[entry] = path, entry, slot
-                count[link] += 1
+                slot = start[link] + path_count[link]
+                paths_on_link[slot], entries_on_link[slot], position_of[entry] = path, entry, slot
+                path_count[link] += 1
             _mark_dirty(counters, dirty, mark, link)
         if is_first:
-            neighbours.limiting_link[path] = -1
-        if first[path] < first[path + 1] and neighbours.joined_mark[path] == 0:
-            neighbours.joined_mark[path] = 1
-            neighbours.joined_paths[size[JOINED]] = path
-            size[JOINED] += 1
+            sharing.limiting_link[path] = -1
+        if first[path] < first[path + 1] and sharing.joined_mark[path] == 0:
+            sharing.joined_mark[path] = 1
+            sharing.joined_paths[path_counters[JOINED]] = path
+            path_counters[JOINED] += 1
 
 
 @compile_function
-def remove_flows(state: State, neighbours: Neighbours, end: int) -> None:
+def remove_flows(state: State, sharing: Neighbours, end: int) -> None:
     """Remove the flows that have ended. In `flow_messages` they follow the moving flows, up to `end`."""
-    flows, first, links, rate = state.flow_messages, neighbours.first_link, neighbours.links, state.flow_rate
-    start, count, on_link, on_entry, position_of = (
-        neighbours.list_start,
-        neighbours.path_count_on_link,
-        neighbours.paths_on_link,
-        neighbours.entries_on_link,
-        neighbours.position_on_link,
+    flows, first, links, rate = state.flow_messages, sharing.first_link, sharing.links, state.flow_rate
+    start, path_count, paths_on_link, entries_on_link, position_of = (
+        sharing.list_start,
+        sharing.path_count_on_link,
+        sharing.paths_on_link,
+        sharing.entries_on_link,
+        sharing.position_on_link,
     )
-    path_of, flow_count, head, following, preceding = (
-        neighbours.path_of_message,
-        neighbours.flow_count,
-        neighbours.first_flow,
-        neighbours.next_flow,
-        neighbours.previous_flow,
+    path_of, flow_count, first_flow, next_flow, previous_flow = (
+        sharing.path_of_message,
+        sharing.flow_count,
+        sharing.first_flow,
+        sharing.next_flow,
+        sharing.previous_flow,
     )
-    counters, dirty, mark, on_flows = (
+    counters, dirty, mark, flow_count_on_link = (
         state.counters,
         state.dirty_links,
         state.dirty_mark,
-        neighbours.flow_count_on_link,
+        sharing.flow_count_on_link,
     )
-    carried = neighbours.carried_rate
+    carried = sharing.carried_rate
     for position in range(counters[FLOWS], end):
         message = flows[position]
         path = path_of[message]
-        if preceding[message] >= 0:
-            following[preceding[message]] = following[message]
+        if previous_flow[message] >= 0:
+            next_flow[previous_flow[message]] = next_flow[message]
         else:
-            head[path] = following[message]
-        if following[message] >= 0:
-            preceding[following[message]] = preceding[message]
+            first_flow[path] = next_flow[message]
+        if next_flow[message] >= 0:
+            previous_flow[next_flow[message]] = previous_flow[message]
         flow_count[path] -= 1
-        neighbours.load[path] -= rate[message]
+        sharing.load[path] -= rate[message]
         is_last, lost_rate = flow_count[path] == 0, rate[message]
         if is_last:
-            neighbours.limiting_link[path], neighbours.rate[path], neighbours.load[path] = -1, 0.0, 0.0
+            sharing.limiting_link[path], sharing.rate[path], sharing.load[path] = -1, 0.0, 0.0
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
-            on_flows[link] -= 1
+            flow_count_on_link[link] -= 1
             if is_last:
                 slot = position_of[entry]
-                count[link] -= 1
-                last_position = start[link] + count[link]
-                on_link[slot], on_entry[slot] = on_link[last_position], on_entry[last_position]
-                position_of[on_entry[slot]] = slot
+                path_count[link] -= 1
+                last_position = start[link] + path_count[link]
+                paths_on_link[slot], entries_on_link[slot] = (
+                    paths_on_link[last_position],
+                    entries_on_link[last_position],
+                )
+                position_of[entries_on_link[slot]] = slot
             carried[link] -= lost_rate
             _mark_dirty(counters, dirty, mark, link)
 
@@ -297,155 +300,155 @@ def _mark_dirty(counters: Integers, dirty: Integers, mark: Integers, link: int) 
 
 
 @compile_function
-def set_fair_rates(state: State, neighbours: Neighbours, capacity: Floats) -> None:
+def set_fair_rates(state: State, sharing: Neighbours, capacity: Floats) -> None:
     """Set the fair rates and the ends of the flows that the last changes affect."""
     state.counters[STAMP] += 1
     state.counters[SHARES] += 1
-    stamp, size = state.counters[STAMP], neighbours.counters
-    _free_changed_paths(state, neighbours, stamp)
+    stamp, path_counters = state.counters[STAMP], sharing.counters
+    _free_changed_paths(state, sharing, stamp)
     while True:
-        _free_affected_paths(neighbours, stamp)
-        fill_links(neighbours, capacity)
-        _free_faster_paths(neighbours, stamp)
-        if size[FREE] == size[FREE_VISITED]:
+        _free_affected_paths(sharing, stamp)
+        fill_links(sharing, capacity)
+        _free_faster_paths(sharing, stamp)
+        if path_counters[FREE] == path_counters[FREE_VISITED]:
             break
-    _store_levels(neighbours, capacity)
-    _set_rates(state, neighbours)
+    _store_levels(sharing, capacity)
+    _set_rates(state, sharing)
 
 
 @compile_function
-def _free_changed_paths(state: State, neighbours: Neighbours, stamp: int) -> None:
+def _free_changed_paths(state: State, sharing: Neighbours, stamp: int) -> None:
     """Touch the links that changed, and free the paths of new flows."""
-    counters, size = state.counters, neighbours.counters
+    counters, path_counters = state.counters, sharing.counters
     for position in range(counters[DIRTY]):
         link = state.dirty_links[position]
         state.dirty_mark[link] = 0
-        neighbours.touch_mark[link] = stamp
-        neighbours.touched_links[position] = link
-    for position in range(size[JOINED]):
-        path = neighbours.joined_paths[position]
-        neighbours.joined_mark[path] = 0
-        neighbours.free_mark[path] = stamp
-        neighbours.free_paths[position] = path
-    size[TOUCHED], size[FREE] = counters[DIRTY], size[JOINED]
-    counters[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
+        sharing.touch_mark[link] = stamp
+        sharing.touched_links[position] = link
+    for position in range(path_counters[JOINED]):
+        path = sharing.joined_paths[position]
+        sharing.joined_mark[path] = 0
+        sharing.free_mark[path] = stamp
+        sharing.free_paths[position] = path
+    path_counters[TOUCHED], path_counters[FREE] = counters[DIRTY], path_counters[JOINED]
+    counters[DIRTY] = path_counters[JOINED] = path_counters[FREE_VISITED] = path_counters[TOUCHED_VISITED] = 0
 
 
 @compile_function
-def _free_affected_paths(neighbours: Neighbours, stamp: int) -> None:
+def _free_affected_paths(sharing: Neighbours, stamp: int) -> None:
     """Free the paths that a touched link limits, and touch the links of free paths, until nothing is added."""
     first, links, start, level = (
-        neighbours.first_link,
-        neighbours.links,
-        neighbours.list_start,
-        neighbours.level,
+        sharing.first_link,
+        sharing.links,
+        sharing.list_start,
+        sharing.level,
     )
-    limited, limited_count, limit, free, touched = (
-        neighbours.limited_paths,
-        neighbours.limited_count,
-        neighbours.limiting_link,
-        neighbours.free_paths,
-        neighbours.touched_links,
+    limited_paths, limited_count, limiting_link, free_paths, touched = (
+        sharing.limited_paths,
+        sharing.limited_count,
+        sharing.limiting_link,
+        sharing.free_paths,
+        sharing.touched_links,
     )
-    free_mark, touch_mark, size, share = (
-        neighbours.free_mark,
-        neighbours.touch_mark,
-        neighbours.counters,
-        neighbours.share,
+    free_mark, touch_mark, path_counters, share = (
+        sharing.free_mark,
+        sharing.touch_mark,
+        sharing.counters,
+        sharing.share,
     )
-    free_on, free_count, carried, load = (
-        neighbours.free_paths_on_link,
-        neighbours.free_count,
-        neighbours.carried_rate,
-        neighbours.load,
+    free_paths_on_link, free_count, carried, load = (
+        sharing.free_paths_on_link,
+        sharing.free_count,
+        sharing.carried_rate,
+        sharing.load,
     )
-    flow_count, free_flows = neighbours.flow_count, neighbours.free_flow_count
-    paths, reached, path_index, link_index = (
-        size[FREE],
-        size[TOUCHED],
-        size[FREE_VISITED],
-        size[TOUCHED_VISITED],
+    flow_count, free_flows = sharing.flow_count, sharing.free_flow_count
+    freed_count, touched_count, path_index, link_index = (
+        path_counters[FREE],
+        path_counters[TOUCHED],
+        path_counters[FREE_VISITED],
+        path_counters[TOUCHED_VISITED],
     )
-    while link_index < reached or path_index < paths:
-        for position in range(link_index, reached):
+    while link_index < touched_count or path_index < freed_count:
+        for position in range(link_index, touched_count):
             link = touched[position]
             if level[link] == np.inf:
                 continue
             for slot in range(start[link], start[link] + limited_count[link]):
-                path = limited[slot]
-                if limit[path] == link and free_mark[path] != stamp:
+                path = limited_paths[slot]
+                if limiting_link[path] == link and free_mark[path] != stamp:
                     free_mark[path] = stamp
-                    free[paths] = path
-                    paths += 1
-        link_index = reached
-        for position in range(path_index, paths):
-            path = free[position]
+                    free_paths[freed_count] = path
+                    freed_count += 1
+        link_index = touched_count
+        for position in range(path_index, freed_count):
+            path = free_paths[position]
             share[path] = -1.0
-            rates, among = load[path], flow_count[path]
+            path_load, path_flow_count = load[path], flow_count[path]
             for entry in range(first[path], first[path + 1]):
                 link = links[entry]
-                carried[link] -= rates
-                free_flows[link] += among
-                free_on[start[link] + free_count[link]] = path
+                carried[link] -= path_load
+                free_flows[link] += path_flow_count
+                free_paths_on_link[start[link] + free_count[link]] = path
                 free_count[link] += 1
                 if touch_mark[link] != stamp:
                     touch_mark[link] = stamp
-                    touched[reached] = link
-                    reached += 1
-        path_index = paths
-    size[FREE] = size[FREE_VISITED] = paths
-    size[TOUCHED] = size[TOUCHED_VISITED] = reached
+                    touched[touched_count] = link
+                    touched_count += 1
+        path_index = freed_count
+    path_counters[FREE] = path_counters[FREE_VISITED] = freed_count
+    path_counters[TOUCHED] = path_counters[TOUCHED_VISITED] = touched_count
 
 
 @compile_function
-def _free_faster_paths(neighbours: Neighbours, stamp: int) -> None:
+def _free_faster_paths(sharing: Neighbours, stamp: int) -> None:
     """Free the paths that kept a higher rate than the free paths on a link that is now full."""
-    start, count, on_link, free_mark, free = (
-        neighbours.list_start,
-        neighbours.path_count_on_link,
-        neighbours.paths_on_link,
-        neighbours.free_mark,
-        neighbours.free_paths,
+    start, path_count, paths_on_link, free_mark, free_paths = (
+        sharing.list_start,
+        sharing.path_count_on_link,
+        sharing.paths_on_link,
+        sharing.free_mark,
+        sharing.free_paths,
     )
-    rate, paths = neighbours.rate, neighbours.counters[FREE]
-    for position in range(neighbours.counters[TOUCHED]):
-        link = neighbours.touched_links[position]
-        full_at = neighbours.full_level[link]
+    rate, freed_count = sharing.rate, sharing.counters[FREE]
+    for position in range(sharing.counters[TOUCHED]):
+        link = sharing.touched_links[position]
+        full_level = sharing.full_level[link]
         if (
-            full_at >= neighbours.level[link] * (1 - RATE_TOLERANCE)
-            or neighbours.free_count[link] == count[link]
+            full_level >= sharing.level[link] * (1 - RATE_TOLERANCE)
+            or sharing.free_count[link] == path_count[link]
         ):
             continue
-        for slot in range(start[link], start[link] + count[link]):
-            path = on_link[slot]
-            if rate[path] > full_at * (1 + RATE_TOLERANCE) and free_mark[path] != stamp:
+        for slot in range(start[link], start[link] + path_count[link]):
+            path = paths_on_link[slot]
+            if rate[path] > full_level * (1 + RATE_TOLERANCE) and free_mark[path] != stamp:
                 free_mark[path] = stamp
-                free[paths] = path
-                paths += 1
-    if paths > neighbours.counters[FREE]:
-        neighbours.share[free[: neighbours.counters[FREE]]] = -1.0
-    neighbours.counters[FREE] = paths
+                free_paths[freed_count] = path
+                freed_count += 1
+    if freed_count > sharing.counters[FREE]:
+        sharing.share[free_paths[: sharing.counters[FREE]]] = -1.0
+    sharing.counters[FREE] = freed_count
 
 
 @compile_function
-def _store_levels(neighbours: Neighbours, capacity: Floats) -> None:
+def _store_levels(sharing: Neighbours, capacity: Floats) -> None:
     """Store the levels and loads of the touched links for the next change."""
-    level, carried, full_at, room = (
-        neighbours.level,
-        neighbours.carried_rate,
-        neighbours.full_level,
-        neighbours.free_capacity,
+    level, carried, full_level, room = (
+        sharing.level,
+        sharing.carried_rate,
+        sharing.full_level,
+        sharing.free_capacity,
     )
-    for link in neighbours.touched_links[: neighbours.counters[TOUCHED]]:
-        level[link] = full_at[link]
+    for link in sharing.touched_links[: sharing.counters[TOUCHED]]:
+        level[link] = full_level[link]
         carried[link] = capacity[link] - room[link]
-        neighbours.free_count[link] = neighbours.free_flow_count[link] = 0
+        sharing.free_count[link] = sharing.free_flow_count[link] = 0
 
 
 @compile_function
-def _set_rates(state: State, neighbours: Neighbours) -> None:
+def _set_rates(state: State, sharing: Neighbours) -> None:
     """Set the new rates of the free paths, and the ends of the flows whose rate changes."""
-    rate, remaining, since_s, until_s = (
+    rate, bytes_left, updated_s, end_s = (
         state.flow_rate,
         state.flow_bytes_left,
         state.flow_updated_s,
@@ -457,15 +460,17 @@ def _set_rates(state: State, neighbours: Neighbours) -> None:
         state.tolerances[0],
         state.clock[0],
     )
-    head, following = neighbours.first_flow, neighbours.next_flow
-    for path in neighbours.free_paths[: neighbours.counters[FREE]]:
-        new_rate, message = neighbours.share[path], head[path]
-        neighbours.rate[path], neighbours.load[path] = new_rate, new_rate * neighbours.flow_count[path]
+    first_flow, next_flow = sharing.first_flow, sharing.next_flow
+    for path in sharing.free_paths[: sharing.counters[FREE]]:
+        new_rate, message = sharing.share[path], first_flow[path]
+        sharing.rate[path], sharing.load[path] = new_rate, new_rate * sharing.flow_count[path]
         while message >= 0:
             if new_rate != rate[message]:
-                remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
-                since_s[message] = now
+                bytes_left[message] = max(
+                    bytes_left[message] - rate[message] * (now - updated_s[message]), 0.0
+                )
+                updated_s[message] = now
                 rate[message] = new_rate
-                end = compute_end_s(now, remaining[message], new_rate, begin_s[message], rounding)
-                until_s[position_of[message]] = end
-            message = following[message]
+                new_end_s = compute_end_s(now, bytes_left[message], new_rate, begin_s[message], rounding)
+                end_s[position_of[message]] = new_end_s
+            message = next_flow[message]

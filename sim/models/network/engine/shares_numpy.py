@@ -17,21 +17,21 @@ from sim.models.network.engine.program import (
 from sim.models.network.engine.shares import LEVEL_FACTOR
 
 
-def add_flows(state: State, neighbours: Neighbours, begin: int) -> None:
+def add_flows(state: State, sharing: Neighbours, begin: int) -> None:
     """Count the flows from index `begin` on at their links, and mark these links as changed."""
-    _change_counts(state, neighbours, state.flow_messages[begin : state.counters[FLOWS]], 1)
+    _change_counts(state, sharing, state.flow_messages[begin : state.counters[FLOWS]], 1)
 
 
-def remove_flows(state: State, neighbours: Neighbours, end: int) -> None:
+def remove_flows(state: State, sharing: Neighbours, end: int) -> None:
     """Remove the flows that have ended from their links. They follow the moving flows, up to `end`."""
-    _change_counts(state, neighbours, state.flow_messages[state.counters[FLOWS] : end], -1)
+    _change_counts(state, sharing, state.flow_messages[state.counters[FLOWS] : end], -1)
 
 
-def _change_counts(state: State, neighbours: Neighbours, messages: Integers, change: int) -> None:
+def _change_counts(state: State, sharing: Neighbours, messages: Integers, change: int) -> None:
     for message in messages:
-        path = neighbours.path_of_message[message]
-        links = neighbours.links[neighbours.first_link[path] : neighbours.first_link[path + 1]]
-        neighbours.flow_count_on_link[links] += change
+        path = sharing.path_of_message[message]
+        links = sharing.links[sharing.first_link[path] : sharing.first_link[path + 1]]
+        sharing.flow_count_on_link[links] += change
         touched_links = links[state.dirty_mark[links] == 0]
         begin = state.counters[DIRTY]
         state.dirty_links[begin : begin + touched_links.size], state.dirty_mark[touched_links] = (
@@ -41,14 +41,14 @@ def _change_counts(state: State, neighbours: Neighbours, messages: Integers, cha
         state.counters[DIRTY] += touched_links.size
 
 
-def set_fair_rates(state: State, neighbours: Neighbours, capacity: Floats) -> None:
+def set_fair_rates(state: State, sharing: Neighbours, capacity: Floats) -> None:
     """Set the fair rates of all moving flows, and the ends of flows whose rate changes."""
     state.counters[SHARES] += 1
     state.counters[DIRTY] = 0
     state.dirty_mark[:] = 0
     moving_flows = state.flow_messages[: state.counters[FLOWS]]
     rates = compute_fair_rates(
-        neighbours.path_of_message[moving_flows], neighbours.first_link, neighbours.links, capacity
+        sharing.path_of_message[moving_flows], sharing.first_link, sharing.links, capacity
     )
     changed_positions = np.flatnonzero(rates != state.flow_rate[moving_flows])
     moving_flows, rates, now = moving_flows[changed_positions], rates[changed_positions], state.clock[0]
@@ -99,6 +99,6 @@ def compute_fair_rates(paths: Integers, first: Integers, links: Indices, capacit
     return rates
 
 
-def find_next_end_s(until_s: Floats) -> float:
+def find_next_end_s(flow_end_s: Floats) -> float:
     """Return the time when the first flow ends; infinity when none moves."""
-    return float(until_s.min(initial=np.inf))
+    return float(flow_end_s.min(initial=np.inf))

@@ -94,18 +94,18 @@ def round_end_s(begin_s: float, end_s: float, rounding: float) -> float:
 
 
 @compile_function
-def find_next_end_s(until_s: Floats) -> float:
+def find_next_end_s(flow_end_s: Floats) -> float:
     """Return the time when the first flow ends; infinity if none moves.
 
     Four independent minima keep the processor from waiting for the previous comparison.
     """
     minimum_0 = minimum_1 = minimum_2 = minimum_3 = np.inf
-    remainder_count = until_s.size % 4
-    for position in range(remainder_count, until_s.size, 4):
-        minimum_0 = min(minimum_0, until_s[position])
-        minimum_1 = min(minimum_1, until_s[position + 1])
-        minimum_2 = min(minimum_2, until_s[position + 2])
-        minimum_3 = min(minimum_3, until_s[position + 3])
+    remainder_count = flow_end_s.size % 4
+    for position in range(remainder_count, flow_end_s.size, 4):
+        minimum_0 = min(minimum_0, flow_end_s[position])
+        minimum_1 = min(minimum_1, flow_end_s[position + 1])
+        minimum_2 = min(minimum_2, flow_end_s[position + 2])
+        minimum_3 = min(minimum_3, flow_end_s[position + 3])
     for position in range(remainder_count):
-        minimum_0 = min(minimum_0, until_s[position])
+        minimum_0 = min(minimum_0, flow_end_s[position])
     return min(minimum_0, minimum_1, minimum_2, minimum_3)

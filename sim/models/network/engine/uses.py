@@ -10,7 +10,7 @@ from sim.models.network.engine.program import Floats, Integers
 def assign_circuits(
     pairs: Integers,
     demand: Floats,
-    circuits: Integers,
+    circuit_counts: Integers,
     free_out: Integers,
     free_in: Integers,
     heap_use: Floats,
@@ -22,24 +22,24 @@ def assign_circuits(
     further circuit; among equal uses the lower pair comes first. `free_out` and `free_in` (n,) are free ports.
     `heap_use` and `heap_pair` have room for all circuits.
     """
-    nodes, size, next_count = free_out.size, 0, 0
+    node_count, size, next_index = free_out.size, 0, 0
     free_circuit_count = min(free_out.sum(), free_in.sum())
-    while free_circuit_count > 0 and (size > 0 or next_count < pairs.size):
+    while free_circuit_count > 0 and (size > 0 or next_index < pairs.size):
         takes_next = size == 0
-        if not takes_next and next_count < pairs.size:
-            use = demand[pairs[next_count]]
-            takes_next = use > heap_use[0] or (use == heap_use[0] and pairs[next_count] < heap_pair[0])
+        if not takes_next and next_index < pairs.size:
+            use = demand[pairs[next_index]]
+            takes_next = use > heap_use[0] or (use == heap_use[0] and pairs[next_index] < heap_pair[0])
         if takes_next:
-            pair = pairs[next_count]
+            pair = pairs[next_index]
             use = demand[pair]
-            next_count += 1
+            next_index += 1
         else:
             pair, use = heap_pair[0], heap_use[0]
             size -= 1
             _sift_down(heap_use, heap_pair, size)
-        source, target = pair // nodes, pair % nodes
+        source, target = pair // node_count, pair % node_count
         if free_out[source] > 0 and free_in[target] > 0:
-            circuits[source, target] += 1
+            circuit_counts[source, target] += 1
             free_out[source] -= 1
             free_in[target] -= 1
             free_circuit_count -= 1

@@ -135,13 +135,13 @@ class CircuitSwitch:
 
         The links up to a packet switch and down from it follow, then the links of domains.
         """
-        pairs, nodes = self.node_count**2, np.arange(self.node_count)
-        sources, targets = np.divmod(np.arange(pairs), self.node_count)
+        pair_count, nodes = self.node_count**2, np.arange(self.node_count)
+        sources, targets = np.divmod(np.arange(pair_count), self.node_count)
         rate_bps, name = (
-            np.full(pairs, self.rate_gbps * 1e9),
+            np.full(pair_count, self.rate_gbps * 1e9),
             "circuits+forwarding" if self.hosts_forward else "circuits",
         )
-        capacity_bps = np.zeros(pairs)
+        capacity_bps = np.zeros(pair_count)
         if self.packet_gbps:
             switch, packet_bps = (
                 np.full(self.node_count, self.node_count),
@@ -169,9 +169,9 @@ class CircuitSwitch:
 
     def _route_before_choice(self, sources: Integers, targets: Integers, _choices: Integers) -> Integers:
         """Return the links before circuits are chosen: links of the packet switch, or the dark circuit of the pair."""
-        pairs = self.node_count**2
+        pair_count = self.node_count**2
         if self.packet_gbps:
-            return np.stack([pairs + sources, pairs + self.node_count + targets], axis=1)
+            return np.stack([pair_count + sources, pair_count + self.node_count + targets], axis=1)
         return (sources * self.node_count + targets)[:, None]
 
     def choose(self, wanted_bytes: Floats, lit_circuits: Integers) -> Integers:
@@ -186,11 +186,11 @@ class CircuitSwitch:
 
         Pairs without a circuit or another way add `delay_s`, because they wait until circuits move for them.
         """
-        is_lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
+        is_lit, circuit_bytes_per_s = circuits > 0, self.rate_gbps * 1e9 / 8
         if self.hosts_forward:
             return self._compute_forwarding_s(wanted_bytes, circuits)
         circuit_times_s = np.divide(
-            wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=is_lit
+            wanted_bytes, circuits * circuit_bytes_per_s, out=np.zeros(wanted_bytes.shape), where=is_lit
         )
         unserved_bytes = np.where(is_lit, 0.0, wanted_bytes)
         np.fill_diagonal(unserved_bytes, 0.0)
@@ -198,7 +198,11 @@ class CircuitSwitch:
         busiest_bytes = float(max(unserved_bytes.sum(axis=0).max(), unserved_bytes.sum(axis=1).max()))
         if self.packet_gbps:
             return max(on_circuits_s, busiest_bytes / (self.packet_gbps * 1e9 / 8))
-        return on_circuits_s + busiest_bytes / (self.degree * rate) + self.delay_s * (busiest_bytes > 0)
+        return (
+            on_circuits_s
+            + busiest_bytes / (self.degree * circuit_bytes_per_s)
+            + self.delay_s * (busiest_bytes > 0)
+        )
 
     def _compute_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds of the fullest circuit on shortest paths."""
@@ -351,15 +355,15 @@ def _move_every_period(switched_run: _SwitchedRun) -> None:
 
 def _move_by_layers(switched_run: _SwitchedRun, graph: TaskGraph) -> None:
     layers, state = compute_communication_layers(graph), switched_run.run.state
-    is_exchange = layers >= 0
+    is_communication = layers >= 0
     look_ahead = switched_run.switch.controller.look_ahead
-    ends = ENDS if look_ahead else 0
+    end_flag = ENDS if look_ahead else 0
     last_layer = decided_layer = -1
     # Progress when all flows last waited for a circuit. If it is the same the next time, no circuit ever comes.
     progress: tuple[float, ...] = ()
     is_stuck = may_move = False
     while True:
-        has_begun = is_exchange & ~np.isnan(state.begin_s)
+        has_begun = is_communication & ~np.isnan(state.begin_s)
         last_layer = int(layers[has_begun].max(initial=last_layer))
         is_idle = not (has_begun & np.isnan(state.end_s)).any()
         # Before the first communication, and between two layers, circuits can move for the next layer.
@@ -369,24 +373,26 @@ def _move_by_layers(switched_run: _SwitchedRun, graph: TaskGraph) -> None:
             if is_stuck:
                 demands = [switched_run.measure_demand()]
                 remaining = float(switched_run.run.find_moving_messages()[1].sum())
-                previous_demand, progress = (
+                previous_progress, progress = (
                     progress,
                     (float(state.link_bytes.sum()), remaining, switched_run.run.count_progress()),
                 )
-                may_move = previous_demand != progress
+                may_move = previous_progress != progress
                 if not may_move and not switched_run.run.was_woken:
                     raise StalledError(
                         f"at {switched_run.now_s * 1e3:.3f} ms no circuit helps: increase the degree"
                     )
             else:
-                demands = [switched_run.measure_demand(is_exchange & (has_begun | (layers <= first_layer)))]
+                demands = [
+                    switched_run.measure_demand(is_communication & (has_begun | (layers <= first_layer)))
+                ]
                 demands += [
                     switched_run.measure_demand(layers == layer)
                     for layer in range(first_layer + 1, first_layer + 1 + look_ahead)
                 ]
             if demands[0].any() and switched_run.move(switched_run.choose(demands, may_stay=not is_stuck)):
                 return
-        state.watch_flags[is_exchange] = ends + BEGINS * (layers[is_exchange] > decided_layer)
+        state.watch_flags[is_communication] = end_flag + BEGINS * (layers[is_communication] > decided_layer)
         # If circuits have just moved in vain, other tasks have to end before a move can help.
         state.counters[ARMED] = armed = int(may_move or not is_stuck)
         if switched_run.run.run_until(np.inf):
@@ -397,22 +403,22 @@ def _move_by_layers(switched_run: _SwitchedRun, graph: TaskGraph) -> None:
 
 def compute_communication_layers(graph: TaskGraph) -> Integers:
     """Return the length of the longest chain of communications before each, (tasks,); -1 for other tasks."""
-    is_exchange = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
-    peers = is_exchange.astype(np.int64)
+    is_communication = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
+    depth_step = is_communication.astype(np.int64)
     depth = np.zeros(graph.task_count, np.int64)
-    edges_out = np.bincount(graph.before, minlength=graph.task_count)
-    first = np.cumsum(edges_out) - edges_out
+    out_degree = np.bincount(graph.before, minlength=graph.task_count)
+    first = np.cumsum(out_degree) - out_degree
     next_tasks = graph.after[np.argsort(graph.before, kind="stable")]
     predecessor_counts = np.bincount(graph.after, minlength=graph.task_count)
     ready = np.flatnonzero(predecessor_counts == 0)
     while ready.size:
-        counts = edges_out[ready]
+        counts = out_degree[ready]
         edges = np.repeat(first[ready] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         successors = next_tasks[edges]
-        np.maximum.at(depth, successors, np.repeat(depth[ready] + peers[ready], counts))
+        np.maximum.at(depth, successors, np.repeat(depth[ready] + depth_step[ready], counts))
         np.subtract.at(predecessor_counts, successors, 1)
         ready = np.unique(successors[predecessor_counts[successors] == 0])
-    return np.where(is_exchange, depth, -1)
+    return np.where(is_communication, depth, -1)
 
 
 def plan_circuits(
@@ -434,11 +440,11 @@ def plan_circuits(
         [[switch.compute_service_s(demand, circuits) for circuits in candidates] for demand in demands]
     )
     flat_candidates = np.array(candidates).reshape(len(candidates), -1)
-    is_other = (flat_candidates[:, None] != flat_candidates).any(axis=2)
+    must_switch = (flat_candidates[:, None] != flat_candidates).any(axis=2)
     total_s = service_s[0] + dark_s * (flat_candidates != lit_circuits.reshape(-1)).any(axis=1)
     best_predecessors = []
     for row in service_s[1:]:
-        arrival_costs_s = total_s[:, None] + dark_s * is_other
+        arrival_costs_s = total_s[:, None] + dark_s * must_switch
         best_predecessors.append(np.argmin(arrival_costs_s, axis=0))
         total_s = arrival_costs_s.min(axis=0) + row
     indices = [int(np.argmin(total_s))]
@@ -480,11 +486,11 @@ def _change_circuit(circuits: Integers, source: int, target: int, change: int, d
     """Return circuits with one more or less for a pair. If no port is free, a new circuit takes another pair's port."""
     changed_circuits = circuits.copy()
     changed_circuits[source, target] += change
-    for ports, peers in ((changed_circuits[source], target), (changed_circuits[:, target], source)):
-        other_ports = np.flatnonzero(ports)
-        other_ports = other_ports[other_ports != peers]
-        if ports.sum() > degree and other_ports.size:
-            ports[other_ports[0]] -= 1
+    for circuit_counts, peer in ((changed_circuits[source], target), (changed_circuits[:, target], source)):
+        other_peers = np.flatnonzero(circuit_counts)
+        other_peers = other_peers[other_peers != peer]
+        if circuit_counts.sum() > degree and other_peers.size:
+            circuit_counts[other_peers[0]] -= 1
     return changed_circuits
 
 
@@ -500,21 +506,23 @@ def compute_remaining_demand(
     Rows are sources, columns targets. With `domain_size` GPUs in each node, messages of GPUs count for their nodes.
     """
     program, state, messages = lowered.program, run.state, lowered.messages
-    counts = (~np.isnan(state.begin_s) if tasks is None else tasks) & np.isnan(state.end_s)
+    is_counted = (~np.isnan(state.begin_s) if tasks is None else tasks) & np.isnan(state.end_s)
     chain_of = program.group_chain[program.message_group]
-    rounds = messages.round_count.astype(np.float64)
+    rounds_left = messages.round_count.astype(np.float64)
     is_past = messages.phase < state.chain_phase[chain_of]
     is_current = messages.phase == state.chain_phase[chain_of]
-    rounds[is_past] = 0.0
-    rounds[is_current] -= state.chain_round[chain_of][is_current]
-    weight = rounds * program.message_bytes
+    rounds_left[is_past] = 0.0
+    rounds_left[is_current] -= state.chain_round[chain_of][is_current]
+    message_bytes_left = rounds_left * program.message_bytes
     moving_messages, bytes_to_move = run.find_moving_messages()
     # While some flows of a group move, its others have arrived in this round.
-    weight -= program.message_bytes * (is_current & (state.remaining_flow_count[program.message_group] > 0))
-    weight[moving_messages] += bytes_to_move
-    weight *= counts[messages.task]
+    message_bytes_left -= program.message_bytes * (
+        is_current & (state.remaining_flow_count[program.message_group] > 0)
+    )
+    message_bytes_left[moving_messages] += bytes_to_move
+    message_bytes_left *= is_counted[messages.task]
     pair = messages.source // domain_size * node_count + messages.target // domain_size
-    bytes_left = np.bincount(pair, weights=weight, minlength=node_count**2).astype(np.float64)
+    bytes_left = np.bincount(pair, weights=message_bytes_left, minlength=node_count**2).astype(np.float64)
     return bytes_left.reshape(node_count, node_count)
 
 
@@ -558,25 +566,29 @@ def _route_messages(lowered: LoweredGraph, circuits: Integers, switch: CircuitSw
 
     Pairs without a circuit use the packet switch if there is one, else the shortest path.
     """
-    hosts, domain = switch.node_count, switch.domain_size
-    nodes, messages = domain * hosts, lowered.messages
-    pair, path = np.unique(messages.source * nodes + messages.target, return_inverse=True)
-    sources, targets = np.divmod(pair, nodes)
-    from_hosts, to_hosts = sources // domain, targets // domain
+    host_count, domain_size = switch.node_count, switch.domain_size
+    gpu_count, messages = domain_size * host_count, lowered.messages
+    pair, path = np.unique(messages.source * gpu_count + messages.target, return_inverse=True)
+    sources, targets = np.divmod(pair, gpu_count)
+    from_hosts, to_hosts = sources // domain_size, targets // domain_size
     if switch.packet_gbps:
         is_lit = circuits[from_hosts, to_hosts] > 0
-        up_links = np.where(is_lit, from_hosts * hosts + to_hosts, circuits.size + from_hosts)
-        padded_paths = np.stack([up_links, np.where(is_lit, -1, circuits.size + hosts + to_hosts)], axis=1)
+        up_links = np.where(is_lit, from_hosts * host_count + to_hosts, circuits.size + from_hosts)
+        padded_paths = np.stack(
+            [up_links, np.where(is_lit, -1, circuits.size + host_count + to_hosts)], axis=1
+        )
         padded_paths[from_hosts == to_hosts] = -1
     else:
         pairs = np.argwhere(circuits > 0)
-        link_of = pairs[:, 0] * hosts + pairs[:, 1]
-        router = make_path_router(find_next_links(hosts, pairs, 0), pairs[:, 1], {})
+        link_of = pairs[:, 0] * host_count + pairs[:, 1]
+        router = make_path_router(find_next_links(host_count, pairs, 0), pairs[:, 1], {})
         padded_paths = router(from_hosts, to_hosts, pair)
         padded_paths = np.where(padded_paths >= 0, link_of[padded_paths], -1)
-    if domain > 1:
-        links = circuits.size + 2 * hosts * bool(switch.packet_gbps)
-        padded_paths = np.column_stack([links + sources, padded_paths, links + nodes + targets])
+    if domain_size > 1:
+        first_domain_link = circuits.size + 2 * host_count * bool(switch.packet_gbps)
+        padded_paths = np.column_stack(
+            [first_domain_link + sources, padded_paths, first_domain_link + gpu_count + targets]
+        )
     is_link = padded_paths >= 0
     first = np.concatenate([[0], np.cumsum(is_link.sum(axis=1))])
     return Routes(first, padded_paths[is_link], path)

@@ -126,15 +126,15 @@ def _compute_rates(
     for path in paths:
         if len(set(path)) != len(path) or not set(path) <= set(range(capacity.size)):
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
-    first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
-    routes = make_routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
+    first_link = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
+    routes = make_routes(first_link, np.array([link for path in paths for link in path], dtype=np.int64))
     state = make_state(_make_program_without_tasks(len(paths)), capacity.size)
-    neighbours = make_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
-    nonempty_paths = np.flatnonzero(np.diff(first))
+    sharing = make_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
+    nonempty_paths = np.flatnonzero(np.diff(first_link))
     state.counters[FLOWS] = nonempty_paths.size
     state.flow_messages[: nonempty_paths.size] = nonempty_paths
-    loop.add_flows(state, neighbours, 0)
-    set_rates(state, neighbours, np.asarray(capacity, dtype=np.float64))
+    loop.add_flows(state, sharing, 0)
+    set_rates(state, sharing, np.asarray(capacity, dtype=np.float64))
     rates = np.full(len(paths), np.inf)
     rates[nonempty_paths] = state.flow_rate[nonempty_paths]
     return rates

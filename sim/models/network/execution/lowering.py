@@ -104,13 +104,13 @@ def lower_graph(
     routes = route_messages(messages, fabric)
     head_s, tail_s = _compute_latencies(routes, fabric, latency)
     tail_s = _add_merged_rounds(messages, head_s, tail_s)
-    exchanged = ExchangedBytes()
+    exchanged_bytes = ExchangedBytes()
     if graph.exchanges and not splits_by_pair:
         run_counts = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, part_count) for exchange in graph.exchanges]
-        is_shared = _find_shared_links(loads, run_counts.tolist(), fabric)
-        exchanged = _sum_loads(loads, run_counts.tolist(), is_shared, fabric.link_count)
-        loads = [_select_shared(load, delays) for load, delays in zip(loads, is_shared, strict=True)]
+        shared_masks = _find_shared_links(loads, run_counts.tolist(), fabric)
+        exchanged_bytes = _sum_loads(loads, run_counts.tolist(), shared_masks, fabric.link_count)
+        loads = [_select_shared(load, can_delay) for load, can_delay in zip(loads, shared_masks, strict=True)]
         messages, routes, head_s, tail_s = _add_loads(
             graph, chains, fabric, loads, (messages, routes, head_s, tail_s)
         )
@@ -137,7 +137,7 @@ def lower_graph(
         * messages.merged_round_count,
     )
     return LoweredGraph(
-        program, routes._replace(path_of_message=routes.path_of_message[order]), messages, exchanged
+        program, routes._replace(path_of_message=routes.path_of_message[order]), messages, exchanged_bytes
     )
 
 
@@ -156,7 +156,7 @@ class Load(NamedTuple):
 def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, part_count: int) -> Load:
     """Return the bytes that an exchange puts on each link, on the paths that its transfers would take."""
     loads, head_s, tail_s = np.zeros(fabric.link_count), 0.0, 0.0
-    payload = packets = between_hosts = 0
+    payload_bytes = packet_bytes = between_hosts_bytes = 0
     moving_rows = _find_transfer_rows(exchange)
     for begin in range(0, moving_rows.size, _TRANSFER_BATCH_SIZE):
         rows = moving_rows[begin : begin + _TRANSFER_BATCH_SIZE]
@@ -173,11 +173,16 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, part_count:
         )
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
-        payload, packets = payload + int(size_bytes.sum()), packets + int(sent_bytes.sum())
+        payload_bytes, packet_bytes = (
+            payload_bytes + int(size_bytes.sum()),
+            packet_bytes + int(sent_bytes.sum()),
+        )
         leaves_domain = messages.source // fabric.domain_size != messages.target // fabric.domain_size
-        between_hosts += int(sent_bytes[leaves_domain].sum())
+        between_hosts_bytes += int(sent_bytes[leaves_domain].sum())
     links = np.flatnonzero(loads)
-    return Load(links, loads[links].astype(np.int64), head_s, tail_s, payload, packets, between_hosts)
+    return Load(
+        links, loads[links].astype(np.int64), head_s, tail_s, payload_bytes, packet_bytes, between_hosts_bytes
+    )
 
 
 def _find_shared_links(
@@ -189,36 +194,39 @@ def _find_shared_links(
         total_bytes[load.links] += load.link_bytes * float(count)
     busy_s = np.divide(total_bytes, fabric.capacity_bps, out=total_bytes, where=fabric.capacity_bps > 0)
     busy_s[fabric.never_full] = -1
-    is_shared = []
+    shared_masks = []
     for load in loads:
         order = np.argsort(-busy_s[load.links], kind="stable")
-        delays = np.zeros(load.links.size, dtype=bool)
-        delays[order[:MAX_LINKS_PER_EXCHANGE]] = True
-        is_shared.append(delays & ~fabric.never_full[load.links])
-    return is_shared
+        can_delay = np.zeros(load.links.size, dtype=bool)
+        can_delay[order[:MAX_LINKS_PER_EXCHANGE]] = True
+        shared_masks.append(can_delay & ~fabric.never_full[load.links])
+    return shared_masks
 
 
 def _sum_loads(
-    loads: Sequence[Load], run_counts: Sequence[int], is_shared: Sequence[NDArray[np.bool_]], link_count: int
+    loads: Sequence[Load],
+    run_counts: Sequence[int],
+    shared_masks: Sequence[NDArray[np.bool_]],
+    link_count: int,
 ) -> ExchangedBytes:
     """Return the total bytes of exchanges; each runs as many times as its entry in `run_counts`."""
     unshared_bytes = np.zeros(link_count, np.int64)
-    for load, count, delays in zip(loads, run_counts, is_shared, strict=True):
-        unshared_bytes[load.links[~delays]] += load.link_bytes[~delays] * count
-    counts = list(zip(loads, run_counts, strict=True))
+    for load, count, can_delay in zip(loads, run_counts, shared_masks, strict=True):
+        unshared_bytes[load.links[~can_delay]] += load.link_bytes[~can_delay] * count
+    counted_loads = list(zip(loads, run_counts, strict=True))
     return ExchangedBytes(
-        sum(load.payload_bytes * count for load, count in counts),
-        sum(load.packet_bytes * count for load, count in counts),
-        sum(load.between_hosts_bytes * count for load, count in counts),
+        sum(load.payload_bytes * count for load, count in counted_loads),
+        sum(load.packet_bytes * count for load, count in counted_loads),
+        sum(load.between_hosts_bytes * count for load, count in counted_loads),
         unshared_bytes,
     )
 
 
-def _select_shared(load: Load, delays: NDArray[np.bool_]) -> Load:
+def _select_shared(load: Load, can_delay: NDArray[np.bool_]) -> Load:
     """Return the load of the links that can delay an exchange; if no link can, return a load of 0 bytes on one link."""
-    if not delays.any():
+    if not can_delay.any():
         return load._replace(links=load.links[:1], link_bytes=np.zeros_like(load.links[:1]))
-    return load._replace(links=load.links[delays], link_bytes=load.link_bytes[delays])
+    return load._replace(links=load.links[can_delay], link_bytes=load.link_bytes[can_delay])
 
 
 def _add_loads(
@@ -233,20 +241,20 @@ def _add_loads(
     task = chains.task[chains.phase_chain]
     phases = np.flatnonzero(graph.kind[task] == Kind.EXCHANGE)
     load_of = [loads[position] for position in graph.group[task[phases]].tolist()]
-    sizes = [load.links.size for load in load_of]
-    phase, links = np.repeat(phases, sizes), _concatenate([load.links for load in load_of])
+    link_counts = [load.links.size for load in load_of]
+    phase, links = np.repeat(phases, link_counts), _concatenate([load.links for load in load_of])
     size_bytes = _concatenate([load.link_bytes for load in load_of])
-    ones, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
-    added_messages = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
+    ones, endpoints = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
+    added_messages = Messages(task[phase], phase, *endpoints, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
-    paths = routes.first_link.size - 1
+    path_count = routes.first_link.size - 1
     first = np.concatenate([routes.first_link, routes.first_link[-1] + np.arange(1, fabric.link_count + 1)])
     on_links = np.concatenate([routes.links, np.arange(fabric.link_count)])
     return (
         Messages(*(np.concatenate(pair) for pair in zip(messages, added_messages, strict=True))),
-        Routes(first, on_links, np.concatenate([routes.path_of_message, paths + links])),
-        np.concatenate([head_s, np.repeat([load.head_s for load in load_of], sizes)]),
-        np.concatenate([tail_s, np.repeat([load.tail_s for load in load_of], sizes)]),
+        Routes(first, on_links, np.concatenate([routes.path_of_message, path_count + links])),
+        np.concatenate([head_s, np.repeat([load.head_s for load in load_of], link_counts)]),
+        np.concatenate([tail_s, np.repeat([load.tail_s for load in load_of], link_counts)]),
     )
 
 
@@ -291,7 +299,7 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, sp
     messages.
     """
     plan_allreduce = _make_planner(latency, allreduce)
-    moves = np.flatnonzero(
+    transfer_tasks = np.flatnonzero(
         (graph.kind == Kind.TRANSFER) & (graph.source != graph.target) & (graph.size_bytes > 0)
     )
     collectives = [
@@ -307,38 +315,43 @@ def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, sp
     if not splits_by_pair:
         collectives += [(task, (_NO_MESSAGES,)) for task, _ in exchanges]
         exchanges = []
-    transfers = Exchange(graph.source[moves], graph.target[moves], graph.size_bytes[moves])
-    selected_exchanges = [
+    transfers = Exchange(
+        graph.source[transfer_tasks], graph.target[transfer_tasks], graph.size_bytes[transfer_tasks]
+    )
+    moving_exchanges = [
         transfers,
         *(_select_rows(exchange, _find_transfer_rows(exchange)) for _, exchange in exchanges),
     ]
-    tasks = [moves, *(np.full(_find_transfer_rows(exchange).size, task) for task, exchange in exchanges)]
+    tasks = [
+        transfer_tasks,
+        *(np.full(_find_transfer_rows(exchange).size, task) for task, exchange in exchanges),
+    ]
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
     task = np.concatenate([*tasks, _to_array([task for task, _ in collectives])])
-    single_rounds = np.ones(task.size - len(collectives), np.int64)
-    chain_phases = np.concatenate([single_rounds, _to_array([len(chain) for _, chain in collectives])])
-    counts = np.concatenate([single_rounds, _to_array([phase.sources.size for phase in phases])])
+    ones = np.ones(task.size - len(collectives), np.int64)
+    phase_counts = np.concatenate([ones, _to_array([len(chain) for _, chain in collectives])])
+    message_counts = np.concatenate([ones, _to_array([phase.sources.size for phase in phases])])
     merged_rounds = [phase.round_count if phase.is_merged else 1 for phase in phases]
     rounds = [1 if phase.is_merged else phase.round_count for phase in phases]
     chain_order = np.argsort(task, kind="stable")
-    phase_task = np.repeat(task, chain_phases)
+    phase_task = np.repeat(task, phase_counts)
     phase_order = np.argsort(phase_task, kind="stable")
-    message_order = np.argsort(np.repeat(phase_task, counts), kind="stable")
+    message_order = np.argsort(np.repeat(phase_task, message_counts), kind="stable")
 
-    def join(moved: list[Integers], summed: list[Integers]) -> Integers:
-        return np.concatenate([*moved, *summed]).astype(np.int64)[message_order]
+    def join(exchange_columns: list[Integers], phase_columns: list[Integers]) -> Integers:
+        return np.concatenate([*exchange_columns, *phase_columns]).astype(np.int64)[message_order]
 
     return Chains(
         task=task[chain_order],
-        phase_chain=np.repeat(np.arange(task.size), chain_phases[chain_order]),
-        round_count=np.concatenate([single_rounds, _to_array(rounds)])[phase_order],
-        merged_round_count=np.concatenate([single_rounds, _to_array(merged_rounds)])[phase_order],
-        phase=np.repeat(np.arange(counts.size), counts[phase_order]),
-        source=join([part.source for part in selected_exchanges], [phase.sources for phase in phases]),
-        target=join([part.target for part in selected_exchanges], [phase.targets for phase in phases]),
+        phase_chain=np.repeat(np.arange(task.size), phase_counts[chain_order]),
+        round_count=np.concatenate([ones, _to_array(rounds)])[phase_order],
+        merged_round_count=np.concatenate([ones, _to_array(merged_rounds)])[phase_order],
+        phase=np.repeat(np.arange(message_counts.size), message_counts[phase_order]),
+        source=join([part.source for part in moving_exchanges], [phase.sources for phase in phases]),
+        target=join([part.target for part in moving_exchanges], [phase.targets for phase in phases]),
         size_bytes=join(
-            [part.size_bytes for part in selected_exchanges], [phase.sizes_bytes for phase in phases]
+            [part.size_bytes for part in moving_exchanges], [phase.sizes_bytes for phase in phases]
         ),
     )
 
@@ -409,19 +422,21 @@ def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, part_c
     The task number decides which paths, so that tasks take turns.
     """
     if part_count > 1:
-        share = np.arange(1, part_count + 1)[:, None] / part_count
+        cumulative_share = np.arange(1, part_count + 1)[:, None] / part_count
     elif fabric.weights is not None:
-        share = np.round(fabric.weights[:, messages.source, messages.target].cumsum(axis=0), 9)
+        cumulative_share = np.round(fabric.weights[:, messages.source, messages.target].cumsum(axis=0), 9)
     else:
         return messages
-    unit, size = latency.packet_bytes, messages.size_bytes // messages.merged_round_count
-    packets = -(-size // unit)
+    unit, round_bytes = latency.packet_bytes, messages.size_bytes // messages.merged_round_count
+    packet_counts = -(-round_bytes // unit)
     start_fraction = messages.task * _GOLDEN_RATIO % 1.0
-    ends = np.minimum(np.floor(share * packets + start_fraction).astype(np.int64), packets)
-    ends[-1] = packets
-    bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, size)
+    ends = np.minimum(
+        np.floor(cumulative_share * packet_counts + start_fraction).astype(np.int64), packet_counts
+    )
+    ends[-1] = packet_counts
+    bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, round_bytes)
     sizes = np.diff(bounds, axis=0).T
-    sizes[size == 0, 0] = -1  # keeps a message of 0 bytes; the maximum below makes its size 0 again
+    sizes[round_bytes == 0, 0] = -1  # keeps a message of 0 bytes; the maximum below makes its size 0 again
     message_index, choice = np.nonzero(sizes)
     split_messages = Messages(*(column[message_index] for column in messages))
     size_bytes = np.maximum(sizes[message_index, choice], 0) * split_messages.merged_round_count
@@ -448,12 +463,12 @@ def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tupl
     is_fluid = latency.packet_bytes == 1
     packet_s = np.zeros(fabric.link_count) if is_fluid else latency.packet_bytes * 8 / fabric.lane_bps
     relays = fabric.count_relays(routes.first_link, routes.links)
-    has_links = np.flatnonzero(hops)
-    begins, on_path_s = routes.first_link[has_links], packet_s[routes.links]
+    linked_paths = np.flatnonzero(hops)
+    begins, on_path_s = routes.first_link[linked_paths], packet_s[routes.links]
     crossing_s = np.zeros(hops.size)
-    if has_links.size:
+    if linked_paths.size:
         path_time_s, slowest_s = np.add.reduceat(on_path_s, begins), np.maximum.reduceat(on_path_s, begins)
-        crossing_s[has_links] = np.maximum(path_time_s - slowest_s, 0.0)
+        crossing_s[linked_paths] = np.maximum(path_time_s - slowest_s, 0.0)
     return latency.compute_head_s(hops, relays)[routes.path_of_message], latency.compute_tail_s(
         hops, relays, crossing_s
     )[routes.path_of_message]

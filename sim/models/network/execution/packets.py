@@ -76,8 +76,10 @@ def simulate_packets(
     lowered = lower_graph(graph, fabric, flightless_latency, allreduce, splits_by_pair=True)
     program, paths = lowered.program, _find_paths(lowered, fabric)
     messages = lowered.messages
-    packets = int((lowered.program.message_bytes * messages.round_count).sum()) // latency.packet_bytes
-    packets_per_train = packets_per_train or max(1, min(MAX_TRAIN_PACKETS, packets // MAX_SINGLE_PACKETS))
+    packet_count = int((lowered.program.message_bytes * messages.round_count).sum()) // latency.packet_bytes
+    packets_per_train = packets_per_train or max(
+        1, min(MAX_TRAIN_PACKETS, packet_count // MAX_SINGLE_PACKETS)
+    )
     is_dead = fabric.capacity_bps[paths.links] == 0
     if is_dead.any():
         raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
@@ -101,7 +103,7 @@ def simulate_packets(
 def _make_transport(
     lowered: LoweredGraph, fabric: Fabric, latency: Latency, packets_per_train: int, seed: int
 ) -> Transport:
-    group = int(np.diff(lowered.program.message_first).max(initial=0))
+    max_group_messages = int(np.diff(lowered.program.message_first).max(initial=0))
     return Transport(
         packet_bytes=latency.packet_bytes,
         link_delay_s=latency.link_delay_s,
@@ -112,7 +114,7 @@ def _make_transport(
         timeout_s=TIMEOUT_S,
         scan_period_s=SCAN_S,
         packets_per_train=packets_per_train,
-        max_trains_per_event=group + int(SLOW_START_UNTIL) // packets_per_train + 2,
+        max_trains_per_event=max_group_messages + int(SLOW_START_UNTIL) // packets_per_train + 2,
         seed=seed,
     )
 
@@ -120,16 +122,20 @@ def _make_transport(
 def _find_paths(lowered: LoweredGraph, fabric: Fabric) -> Paths:
     """Return the distinct paths of each pair of nodes with traffic."""
     messages = lowered.messages
-    pairs, pair = np.unique(messages.source * fabric.node_count + messages.target, return_inverse=True)
-    sources, targets = np.divmod(pairs, fabric.node_count)
-    count, router = fabric.alternatives or (1, fabric.router)
-    choices = np.repeat(np.arange(count), pairs.size)
-    padded_paths = router(np.tile(sources, count), np.tile(targets, count), choices)
-    paths_by_pair = padded_paths.reshape(count, pairs.size, padded_paths.shape[1]).swapaxes(0, 1)
+    pair_keys, pair_of_message = np.unique(
+        messages.source * fabric.node_count + messages.target, return_inverse=True
+    )
+    sources, targets = np.divmod(pair_keys, fabric.node_count)
+    alternative_count, router = fabric.alternatives or (1, fabric.router)
+    choices = np.repeat(np.arange(alternative_count), pair_keys.size)
+    padded_paths = router(np.tile(sources, alternative_count), np.tile(targets, alternative_count), choices)
+    paths_by_pair = padded_paths.reshape(alternative_count, pair_keys.size, padded_paths.shape[1]).swapaxes(
+        0, 1
+    )
     distinct_paths = [np.unique(paths_of_pair, axis=0) for paths_of_pair in paths_by_pair]
     all_rows = np.concatenate(distinct_paths) if distinct_paths else np.zeros((0, 1), np.int64)
     return Paths(
-        pair_of_message=pair.astype(np.int64).reshape(-1),
+        pair_of_message=pair_of_message.astype(np.int64).reshape(-1),
         pair_first=_compute_offsets([len(rows) for rows in distinct_paths]),
         first_link=_compute_offsets((all_rows >= 0).sum(axis=1).tolist()),
         links=all_rows[all_rows >= 0].astype(np.int64),

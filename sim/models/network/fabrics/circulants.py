@@ -37,19 +37,19 @@ def make_circulant(node_count: int, strides: Sequence[int], rate_gbps: float) ->
         )
     distinct_strides = sorted(set(reduced_strides))
     copy_counts = np.array([reduced_strides.count(stride) for stride in distinct_strides], dtype=np.float64)
-    route_strides = _list_strides(balance_strides(node_count, distinct_strides, copy_counts))
+    stride_indices = _list_strides(balance_strides(node_count, distinct_strides, copy_counts))
     host = np.tile(np.arange(node_count), len(distinct_strides))
-    hop = np.repeat(np.array(distinct_strides, dtype=np.int64), node_count)
+    link_strides = np.repeat(np.array(distinct_strides, dtype=np.int64), node_count)
     return Fabric(
         name="circulant" + "".join(f"+{stride}" for stride in distinct_strides),
         node_count=node_count,
         sources=host,
-        targets=(host + hop) % node_count,
+        targets=(host + link_strides) % node_count,
         capacity_bps=np.repeat(copy_counts, node_count) * rate_gbps * 1e9,
         lane_bps=np.full(host.size, rate_gbps * 1e9),
         never_full=np.zeros(host.size, dtype=bool),
         router=CyclicRouter(
-            _make_router(node_count, np.array([*distinct_strides, 0]), route_strides), ROUTE_SET_COUNT
+            _make_router(node_count, np.array([*distinct_strides, 0]), stride_indices), ROUTE_SET_COUNT
         ),
         hosts_forward=True,
         cost=compute_patch_panel_cost(node_count, len(reduced_strides), rate_gbps),
@@ -89,10 +89,10 @@ def _balance_loads(
     for _ in range(_MAX_SWEEPS):
         previous_uses = uses.copy()
         for distance in order:
-            other_uses = load - uses[distance]
-            unevenness = ((other_uses + paths_by_distance[distance]) ** 2 / copy_counts).sum(axis=1)
+            other_load = load - uses[distance]
+            unevenness = ((other_load + paths_by_distance[distance]) ** 2 / copy_counts).sum(axis=1)
             uses[distance] = paths_by_distance[distance][int(np.argmin(unevenness))]
-            load = other_uses + uses[distance]
+            load = other_load + uses[distance]
         if (uses == previous_uses).all():
             return
 
@@ -103,10 +103,10 @@ def _find_shortest_paths(node_count: int, strides: Sequence[int]) -> list[Intege
     Raise `ValueError` if the strides do not reach every distance.
     """
     paths_by_distance: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(strides)}}
-    layer = [0]
-    while layer:
+    frontier = [0]
+    while frontier:
         reached_nodes: dict[int, set[tuple[int, ...]]] = {}
-        for node in layer:
+        for node in frontier:
             for index, stride in enumerate(strides):
                 next_node = (node + stride) % node_count
                 if next_node in paths_by_distance:
@@ -115,7 +115,7 @@ def _find_shortest_paths(node_count: int, strides: Sequence[int]) -> list[Intege
                 for path in sorted(paths_by_distance[node])[: _MAX_TIES - len(new_ways)]:
                     new_ways.add((*path[:index], path[index] + 1, *path[index + 1 :]))
         paths_by_distance |= reached_nodes
-        layer = sorted(reached_nodes)
+        frontier = sorted(reached_nodes)
     if len(paths_by_distance) < node_count:
         raise ValueError(
             f"strides {tuple(strides)} reach {len(paths_by_distance)} of {node_count} nodes:"
@@ -126,18 +126,20 @@ def _find_shortest_paths(node_count: int, strides: Sequence[int]) -> list[Intege
 
 def _list_strides(uses: Integers) -> Integers:
     """Return the indices of the strides of each route, (layers, nodes, diameter), padded with the number of strides."""
-    layers, nodes, strides = uses.shape
-    padded_hops = np.full((layers, nodes, int(uses.sum(axis=2).max(initial=0))), strides, np.int64)
-    for layer, distance in np.ndindex(layers, nodes):
-        hops = np.repeat(np.arange(strides), uses[layer, distance])
+    set_count, node_count, stride_count = uses.shape
+    padded_hops = np.full(
+        (set_count, node_count, int(uses.sum(axis=2).max(initial=0))), stride_count, np.int64
+    )
+    for layer, distance in np.ndindex(set_count, node_count):
+        hops = np.repeat(np.arange(stride_count), uses[layer, distance])
         padded_hops[layer, distance, : hops.size] = hops
     return padded_hops
 
 
-def _make_router(node_count: int, steps: Integers, route_strides: Integers) -> Router:
+def _make_router(node_count: int, padded_strides: Integers, stride_indices: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        stride_index = route_strides[choices % ROUTE_SET_COUNT, (targets - sources) % node_count]
-        hops = steps[stride_index]
+        stride_index = stride_indices[choices % ROUTE_SET_COUNT, (targets - sources) % node_count]
+        hops = padded_strides[stride_index]
         current_nodes = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % node_count
         return np.where(hops > 0, stride_index * node_count + current_nodes, -1)
 

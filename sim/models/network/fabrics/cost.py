@@ -67,7 +67,7 @@ def load_prices() -> dict[str, Any]:
     return _load_table(PRICES_PATH.name)
 
 
-def find_price(part: str, rate_gbps: float, table: str = PRICES_PATH.name) -> float:
+def find_price(part: str, rate_gbps: float, table_name: str = PRICES_PATH.name) -> float:
     """Return the price of a part at a rate, in US dollars.
 
     >>> (
@@ -78,18 +78,18 @@ def find_price(part: str, rate_gbps: float, table: str = PRICES_PATH.name) -> fl
     ... )
     (678.0, 1630.0, 165.5, 1289.0)
     """
-    rates, prices_usd = _load_table(table)["rate_gbps"], _load_table(table)[part]
+    rates, prices_usd = _load_table(table_name)["rate_gbps"], _load_table(table_name)[part]
     rate_ratio = max(rate_gbps / rates[-1], 1.0)
     return float(np.interp(rate_gbps, rates, prices_usd)) * float(rate_ratio)
 
 
-def find_fibre_price(table: str = PRICES_PATH.name) -> float:
+def find_fibre_price(table_name: str = PRICES_PATH.name) -> float:
     """Return the price of a fibre of mean length, in US dollars.
 
     >>> find_fibre_price(MIXNET)
     150.0
     """
-    return float(_load_table(table)["fibre_per_m"] * _load_table(table)["fibre_m"])
+    return float(_load_table(table_name)["fibre_per_m"] * _load_table(table_name)["fibre_m"])
 
 
 def _make_cost(rate_gbps: float, counts: dict[str, float], assumptions: CostAssumptions) -> Cost:

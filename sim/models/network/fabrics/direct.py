@@ -43,12 +43,16 @@ def make_direct_fabric(
     any path.
     """
     check_sizes(node_count, rate_gbps)
-    pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
-    is_invalid = ((pairs < 0) | (pairs >= node_count)).any(axis=1) | (pairs[:, 0] == pairs[:, 1])
+    distinct_edges = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
+    is_invalid = ((distinct_edges < 0) | (distinct_edges >= node_count)).any(axis=1) | (
+        distinct_edges[:, 0] == distinct_edges[:, 1]
+    )
     if is_invalid.any():
-        edge = tuple(pairs[np.argmax(is_invalid)].tolist())
+        edge = tuple(distinct_edges[np.argmax(is_invalid)].tolist())
         raise ValueError(f"edge {edge} must join different nodes of 0..{node_count - 1}")
-    link_by_edge = {(int(source), int(target)): index for index, (source, target) in enumerate(pairs)}
+    link_by_edge = {
+        (int(source), int(target)): index for index, (source, target) in enumerate(distinct_edges)
+    }
     copy_counts = np.zeros(len(link_by_edge))
     for edge in edges:
         copy_counts[link_by_edge[edge]] += 1
@@ -59,15 +63,17 @@ def make_direct_fabric(
     degree = (
         int(np.bincount([source for source, _ in edges], minlength=node_count).max(initial=0)) if edges else 0
     )
-    router = make_path_router(find_next_links(node_count, pairs, seed), pairs[:, 1], fixed_paths)
+    router = make_path_router(
+        find_next_links(node_count, distinct_edges, seed), distinct_edges[:, 1], fixed_paths
+    )
     return Fabric(
         name=name,
         node_count=node_count,
-        sources=pairs[:, 0].copy(),
-        targets=pairs[:, 1].copy(),
+        sources=distinct_edges[:, 0].copy(),
+        targets=distinct_edges[:, 1].copy(),
         capacity_bps=copy_counts * rate_gbps * 1e9,
-        lane_bps=np.full(len(pairs), rate_gbps * 1e9),
-        never_full=np.zeros(len(pairs), dtype=bool),
+        lane_bps=np.full(len(distinct_edges), rate_gbps * 1e9),
+        never_full=np.zeros(len(distinct_edges), dtype=bool),
         router=router if fixed_paths else CyclicRouter(router, 1),
         hosts_forward=True,
         cost=compute_patch_panel_cost(node_count, degree, rate_gbps),
@@ -83,25 +89,25 @@ def _find_links(path: Path, pair: tuple[int, int], link_by_edge: Mapping[tuple[i
     return [link_by_edge[edge] for edge in pairwise(path)]
 
 
-def find_next_links(node_count: int, pairs: Integers, seed: int) -> Integers:
+def find_next_links(node_count: int, edges: Integers, seed: int) -> Integers:
     """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
-    distance = _count_hops(node_count, pairs)
+    distance = _count_hops(node_count, edges)
     next_link = np.full((node_count, node_count), -1, np.int64)
-    least_hops = np.full((node_count, node_count), np.iinfo(np.int64).max)
+    best_rank = np.full((node_count, node_count), np.iinfo(np.int64).max)
     targets = np.arange(node_count)
-    for link, (source, target) in enumerate(pairs):
+    for link, (source, target) in enumerate(edges):
         is_nearer = distance[target] + 1 == distance[source]
         rank = hash_integers(np.full(node_count, link), targets, np.array(seed))
-        is_better = is_nearer & (rank < least_hops[source])
+        is_better = is_nearer & (rank < best_rank[source])
         next_link[source, is_better] = link
-        least_hops[source, is_better] = rank[is_better]
+        best_rank[source, is_better] = rank[is_better]
     return next_link
 
 
-def _count_hops(node_count: int, pairs: Integers) -> NDArray[np.float64]:
+def _count_hops(node_count: int, edges: Integers) -> NDArray[np.float64]:
     """Return the hops between all pairs, (nodes, nodes), infinity without a path."""
-    order = np.argsort(pairs[:, 0], kind="stable")
-    sources, targets = pairs[order].T
+    order = np.argsort(edges[:, 0], kind="stable")
+    sources, targets = edges[order].T
     parallel_index = np.arange(sources.size) - np.searchsorted(sources, sources)
     # One set of links per number of the link at its source, so that no source appears twice in a set.
     link_groups = [
@@ -123,11 +129,11 @@ def _count_hops(node_count: int, pairs: Integers) -> NDArray[np.float64]:
 
 
 def make_path_router(
-    next_link: Integers, head: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
+    next_link: Integers, link_targets: Integers, fixed_paths: Mapping[tuple[int, int], list[list[int]]]
 ) -> Router:
     """Return a router along the next links in `next_link` (see `find_next_links`), except for pairs with `fixed_paths`.
 
-    `head` (links,) is the node to which each link leads.
+    `link_targets` (links,) is the node to which each link leads.
     """
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
@@ -138,7 +144,7 @@ def make_path_router(
             if is_stuck.any():
                 pair = int(np.argmax(is_stuck))
                 raise ValueError(f"nothing connects node {sources[pair]} to node {targets[pair]}")
-            current_nodes = np.where(link >= 0, head[link], current_nodes)
+            current_nodes = np.where(link >= 0, link_targets[link], current_nodes)
             link_columns.append(link)
         max_hops = max([len(link_columns), *(len(path) for paths in fixed_paths.values() for path in paths)])
         padded_paths = np.full((sources.size, max_hops), -1, np.int64)
@@ -173,17 +179,17 @@ def find_shortest_paths(
     links_out = [order[first[node] : first[node + 1]] for node in range(node_count)]
 
     def walk(source: int, target: int, choice: int) -> list[int]:
-        path, current_nodes = [], source
-        while current_nodes != target:
-            is_nearer = links_out[current_nodes][
-                distance[targets[links_out[current_nodes]], target] + 1 == distance[current_nodes, target]
+        path, current_node = [], source
+        while current_node != target:
+            nearer_links = links_out[current_node][
+                distance[targets[links_out[current_node]], target] + 1 == distance[current_node, target]
             ]
-            if not is_nearer.size:
+            if not nearer_links.size:
                 raise ValueError(f"nothing connects node {source} to node {target}")
-            begin = int(hash_integers(np.array([current_nodes]), np.array([target]), np.array([seed]))[0])
-            path.append(int(is_nearer[(begin + choice) % is_nearer.size]))
-            choice //= is_nearer.size
-            current_nodes = int(targets[path[-1]])
+            begin = int(hash_integers(np.array([current_node]), np.array([target]), np.array([seed]))[0])
+            path.append(int(nearer_links[(begin + choice) % nearer_links.size]))
+            choice //= nearer_links.size
+            current_node = int(targets[path[-1]])
         return path
 
     def route(from_nodes: Integers, to_nodes: Integers, choices: Integers) -> Integers:
@@ -230,7 +236,9 @@ def make_routed_fabric(
     )
 
 
-def _make_router(node_count: int, head: Integers, next_links_by_set: Integers, weights: Floats) -> Router:
+def _make_router(
+    node_count: int, link_targets: Integers, next_links_by_set: Integers, weights: Floats
+) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         route_set = choices % len(weights)
         route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)
@@ -244,7 +252,7 @@ def _make_router(node_count: int, head: Integers, next_links_by_set: Integers, w
             if is_stuck.any() or len(link_columns) >= node_count:
                 pair = int(np.argmax(is_stuck if is_stuck.any() else current_nodes != targets))
                 raise ValueError(f"the routes do not lead from node {sources[pair]} to node {targets[pair]}")
-            current_nodes = np.where(link >= 0, head[link], current_nodes)
+            current_nodes = np.where(link >= 0, link_targets[link], current_nodes)
             link_columns.append(link)
         return np.stack(link_columns, axis=1) if link_columns else np.full((sources.size, 0), -1, np.int64)
 

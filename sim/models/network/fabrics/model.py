@@ -38,9 +38,9 @@ class CyclicRouter:
         return self.router(sources, targets, choices)
 
     @classmethod
-    def with_choices_of(cls, model: Router, router: Router) -> Router:
-        """Return `router`, with the number of choices of `model` if `model` has such a number."""
-        return cls(router, model.choice_count) if isinstance(model, cls) else router
+    def with_choices_of(cls, original: Router, router: Router) -> Router:
+        """Return `router`, with the number of choices of `original` if `original` has such a number."""
+        return cls(router, original.choice_count) if isinstance(original, cls) else router
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,12 @@ def join_domains(fabric: Fabric, domain_size: int, domain_gbps: float) -> Fabric
     Messages inside a domain leave the rest of the fabric alone. Raises `ValueError` unless the domains divide the GPUs.
     """
     check_sizes(domain_size, domain_gbps)
-    gpus, links = fabric.node_count, fabric.link_count
-    if gpus % domain_size:
-        raise ValueError(f"{gpus} GPUs cannot be divided into domains of {domain_size}")
-    hosts = np.arange(gpus)
+    gpu_count, link_count = fabric.node_count, fabric.link_count
+    if gpu_count % domain_size:
+        raise ValueError(f"{gpu_count} GPUs cannot be divided into domains of {domain_size}")
+    hosts = np.arange(gpu_count)
     switches = 1 + max(fabric.sources.max(), fabric.targets.max()) + hosts // domain_size
-    rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
+    rate_bps = np.full(2 * gpu_count, domain_gbps * 1e9)
 
     def route_through_domains(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
@@ -52,14 +52,14 @@ def join_domains(fabric: Fabric, domain_size: int, domain_gbps: float) -> Fabric
             is_inside = sources // domain_size == targets // domain_size
             paths[is_inside] = -1
             paths[is_inside, 0], paths[is_inside, 1] = (
-                links + sources[is_inside],
-                links + gpus + targets[is_inside],
+                link_count + sources[is_inside],
+                link_count + gpu_count + targets[is_inside],
             )
             return paths
 
         return CyclicRouter.with_choices_of(router, route)
 
-    count, router = fabric.alternatives or (0, fabric.router)
+    choice_count, router = fabric.alternatives or (0, fabric.router)
     return replace(
         fabric,
         name=f"{fabric.name}+domains",
@@ -67,9 +67,9 @@ def join_domains(fabric: Fabric, domain_size: int, domain_gbps: float) -> Fabric
         targets=np.concatenate([fabric.targets, switches, hosts]),
         capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
         lane_bps=np.concatenate([fabric.lane_bps, rate_bps]),
-        never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
+        never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpu_count, dtype=bool)]),
         router=route_through_domains(fabric.router),
-        alternatives=(count, route_through_domains(router)) if count else None,
+        alternatives=(choice_count, route_through_domains(router)) if choice_count else None,
     )
 
 
@@ -80,32 +80,32 @@ def share_hosts(fabric: Fabric, domain_size: int, domain_gbps: float) -> Fabric:
     the fabric keep their numbers; the links up follow, then the links down.
     """
     check_sizes(domain_size, domain_gbps)
-    gpus, links = fabric.node_count * domain_size, fabric.link_count
-    gpu_indices = np.arange(gpus)
-    hosts = gpus + gpu_indices // domain_size
-    rate_bps = np.full(2 * gpus, domain_gbps * 1e9)
+    gpu_count, link_count = fabric.node_count * domain_size, fabric.link_count
+    gpu_indices = np.arange(gpu_count)
+    hosts = gpu_count + gpu_indices // domain_size
+    rate_bps = np.full(2 * gpu_count, domain_gbps * 1e9)
 
     def route_through_hosts(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
             from_hosts, to_hosts = sources // domain_size, targets // domain_size
             paths = router(from_hosts, to_hosts, choices)
             paths = np.where((from_hosts == to_hosts)[:, None], -1, paths)
-            return np.column_stack([links + sources, paths, links + gpus + targets])
+            return np.column_stack([link_count + sources, paths, link_count + gpu_count + targets])
 
         return CyclicRouter.with_choices_of(router, route)
 
-    count, router = fabric.alternatives or (0, fabric.router)
+    choice_count, router = fabric.alternatives or (0, fabric.router)
     return replace(
         fabric,
         name=f"{fabric.name}+domains",
-        node_count=gpus,
-        sources=np.concatenate([fabric.sources + gpus, gpu_indices, hosts]),
-        targets=np.concatenate([fabric.targets + gpus, hosts, gpu_indices]),
+        node_count=gpu_count,
+        sources=np.concatenate([fabric.sources + gpu_count, gpu_indices, hosts]),
+        targets=np.concatenate([fabric.targets + gpu_count, hosts, gpu_indices]),
         capacity_bps=np.concatenate([fabric.capacity_bps, rate_bps]),
         lane_bps=np.concatenate([fabric.lane_bps, rate_bps]),
-        never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpus, dtype=bool)]),
+        never_full=np.concatenate([fabric.never_full, np.zeros(2 * gpu_count, dtype=bool)]),
         router=route_through_hosts(fabric.router),
-        alternatives=(count, route_through_hosts(router)) if count else None,
+        alternatives=(choice_count, route_through_hosts(router)) if choice_count else None,
         domain_size=domain_size,
     )
 
@@ -117,16 +117,16 @@ def _make_fabric(
     check_sizes(domain_size, domain_gbps)
     if gpu_count % domain_size:
         raise ValueError(f"{gpu_count} GPUs cannot be divided into domains of {domain_size}")
-    domains = gpu_count // domain_size
-    hosts, rails = np.arange(gpu_count), np.arange(domain_size)
-    domain_switch = gpu_count + hosts // domain_size
-    rail_switch = gpu_count + domains + hosts % domain_size
-    spine = np.full(domain_size, gpu_count + domains + domain_size)
+    domain_count = gpu_count // domain_size
+    gpus, rails = np.arange(gpu_count), np.arange(domain_size)
+    domain_switch = gpu_count + gpus // domain_size
+    rail_switch = gpu_count + domain_count + gpus % domain_size
+    spine = np.full(domain_size, gpu_count + domain_count + domain_size)
     # Up-links of all GPUs, then of the rails; the same links down follow in the same order.
-    lower_ends = np.concatenate([hosts, hosts, gpu_count + domains + rails])
+    lower_ends = np.concatenate([gpus, gpus, gpu_count + domain_count + rails])
     upper_ends = np.concatenate([domain_switch, rail_switch, spine])
     rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpu_count, gpu_count, domain_size]) * 1e9
-    lanes = np.repeat([1, 1, domains], [gpu_count, gpu_count, domain_size])
+    lanes = np.repeat([1, 1, domain_count], [gpu_count, gpu_count, domain_size])
     link_count = lower_ends.size if has_spine else 2 * gpu_count
     make_router = _route_over_spine if has_spine else _route_over_domains
     return Fabric(
@@ -184,12 +184,12 @@ def _route_over_spine(gpu_count: int, domain_size: int, up_link_count: int) -> R
 
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
         crosses_domains = sources // domain_size != targets // domain_size
-        climbs = crosses_domains & (sources % domain_size != targets % domain_size)
+        crosses_spine = crosses_domains & (sources % domain_size != targets % domain_size)
         return np.stack(
             [
                 np.where(crosses_domains, gpu_count + sources, sources),
-                np.where(climbs, 2 * gpu_count + sources % domain_size, -1),
-                np.where(climbs, up_link_count + 2 * gpu_count + targets % domain_size, -1),
+                np.where(crosses_spine, 2 * gpu_count + sources % domain_size, -1),
+                np.where(crosses_spine, up_link_count + 2 * gpu_count + targets % domain_size, -1),
                 np.where(crosses_domains, up_link_count + gpu_count + targets, up_link_count + targets),
             ],
             axis=1,

@@ -68,29 +68,27 @@ def make_fat_tree(
         _make_cables(node_count, half_port_count) if is_hashed else _make_bundles(node_count, half_port_count)
     )
     capacity_divisor = 1.0 if balance == "ideal" else oversubscription
-    capacity_factor = (
-        np.where(cables.lower_vertices < node_count, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
-    )
+    lane_bps = np.where(cables.lower_vertices < node_count, 1.0, 1 / capacity_divisor) * rate_gbps * 1e9
     never_full = (cables.lower_vertices >= node_count) & (balance != "hash") & (capacity_divisor == 1)
-    climb, one_way_link_count = (
+    choose_cables, up_link_count = (
         _climb_hashed(seed) if is_hashed else _climb_spread,
         cables.lower_vertices.size,
     )
-    router = _make_router(node_count, half_port_count, one_way_link_count, climb)
+    router = _make_router(node_count, half_port_count, up_link_count, choose_cables)
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
         node_count=node_count,
         sources=np.concatenate([cables.lower_vertices, cables.upper_vertices]),
         targets=np.concatenate([cables.upper_vertices, cables.lower_vertices]),
-        capacity_bps=np.tile(capacity_factor * cables.lane_counts, 2),
-        lane_bps=np.tile(capacity_factor, 2),
+        capacity_bps=np.tile(lane_bps * cables.lane_counts, 2),
+        lane_bps=np.tile(lane_bps, 2),
         never_full=np.tile(never_full, 2),
         router=router if is_hashed else CyclicRouter(router, 1),
         hosts_forward=False,
         cost=compute_fat_tree_cost(node_count, rate_gbps, oversubscription=oversubscription),
         alternatives=(
             half_port_count**2,
-            _make_router(node_count, half_port_count, one_way_link_count, _climb_by_choice),
+            _make_router(node_count, half_port_count, up_link_count, _climb_by_choice),
         )
         if is_hashed
         else None,
@@ -118,32 +116,40 @@ def _make_cables(node_count: int, half_port_count: int) -> Cables:
     With h = k/2 there are 2h pods of h edge and h aggregation switches, and h^2 core switches. Edge e is in pod
     e // h; aggregation switch a of each pod reaches the core switches a*h to a*h + h - 1.
     """
-    switches = 2 * half_port_count * half_port_count
-    edge, aggregation, core = node_count, node_count + switches, node_count + 2 * switches
+    tier_switch_count = 2 * half_port_count * half_port_count
+    first_edge, first_aggregation, first_core = (
+        node_count,
+        node_count + tier_switch_count,
+        node_count + 2 * tier_switch_count,
+    )
     host = np.arange(node_count)
-    lower, port = np.divmod(np.arange(switches * half_port_count), half_port_count)
-    pod, position = np.divmod(lower, half_port_count)
-    lower_ends = np.concatenate([host, edge + lower, aggregation + lower])
-    down_cables = np.concatenate(
+    switch_index, port = np.divmod(np.arange(tier_switch_count * half_port_count), half_port_count)
+    pod, position = np.divmod(switch_index, half_port_count)
+    lower_ends = np.concatenate([host, first_edge + switch_index, first_aggregation + switch_index])
+    upper_ends = np.concatenate(
         [
-            edge + host // half_port_count,
-            aggregation + pod * half_port_count + port,
-            core + position * half_port_count + port,
+            first_edge + host // half_port_count,
+            first_aggregation + pod * half_port_count + port,
+            first_core + position * half_port_count + port,
         ]
     )
-    return Cables(lower_ends, down_cables, np.ones(lower_ends.size, np.int64))
+    return Cables(lower_ends, upper_ends, np.ones(lower_ends.size, np.int64))
 
 
 def _make_bundles(node_count: int, half_port_count: int) -> Cables:
     """Return the cables with all up-links of an edge switch or of a pod as one cable, and with one core switch."""
     edges, pods = np.arange(2 * half_port_count * half_port_count), np.arange(2 * half_port_count)
-    edge, pod = node_count, node_count + edges.size
-    core = pod + pods.size
+    first_edge, first_pod = node_count, node_count + edges.size
+    core = first_pod + pods.size
     host = np.arange(node_count)
     return Cables(
-        np.concatenate([host, edge + edges, pod + pods]),
+        np.concatenate([host, first_edge + edges, first_pod + pods]),
         np.concatenate(
-            [edge + host // half_port_count, pod + edges // half_port_count, np.full(pods.size, core)]
+            [
+                first_edge + host // half_port_count,
+                first_pod + edges // half_port_count,
+                np.full(pods.size, core),
+            ]
         ),
         np.repeat([1, half_port_count, half_port_count**2], [node_count, edges.size, pods.size]),
     )
@@ -162,11 +168,11 @@ Climber = Callable[[Integers, Integers, Integers, int, int], Climb]
 """A function from sources, targets, choices, number of nodes and half the ports of a switch to the cables."""
 
 
-def _make_router(node_count: int, half_port_count: int, cables: int, climb: Climber) -> Router:
+def _make_router(node_count: int, half_port_count: int, up_link_count: int, choose_cables: Climber) -> Router:
     """Return a router up as far as needed and down again: paths (pairs, 6), -1 in place of unneeded links."""
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        cable = climb(sources, targets, choices, node_count, half_port_count)
+        cable = choose_cables(sources, targets, choices, node_count, half_port_count)
         leaves_edge = sources // half_port_count != targets // half_port_count
         leaves_pod = sources // half_port_count**2 != targets // half_port_count**2
         return np.stack(
@@ -174,9 +180,9 @@ def _make_router(node_count: int, half_port_count: int, cables: int, climb: Clim
                 sources,
                 np.where(leaves_edge, cable.edge_up, -1),
                 np.where(leaves_pod, cable.pod_up, -1),
-                np.where(leaves_pod, cables + cable.pod_down, -1),
-                np.where(leaves_edge, cables + cable.edge_down, -1),
-                cables + targets,
+                np.where(leaves_pod, up_link_count + cable.pod_down, -1),
+                np.where(leaves_edge, up_link_count + cable.edge_down, -1),
+                up_link_count + targets,
             ],
             axis=1,
         )
@@ -187,11 +193,11 @@ def _make_router(node_count: int, half_port_count: int, cables: int, climb: Clim
 def _climb_spread(
     sources: Integers, targets: Integers, _choices: Integers, node_count: int, half_port_count: int
 ) -> Climb:
-    pods = node_count + 2 * half_port_count**2
+    first_pod_cable = node_count + 2 * half_port_count**2
     return Climb(
         node_count + sources // half_port_count,
-        pods + sources // half_port_count**2,
-        pods + targets // half_port_count**2,
+        first_pod_cable + sources // half_port_count**2,
+        first_pod_cable + targets // half_port_count**2,
         node_count + targets // half_port_count,
     )
 
@@ -199,9 +205,15 @@ def _climb_spread(
 def _climb_hashed(seed: int) -> Climber:
     """Return a climber that hashes each flow to an aggregation and a core switch, which determine the way down."""
 
-    def climb(sources: Integers, targets: Integers, choices: Integers, node_count: int, half: int) -> Climb:
+    def climb(
+        sources: Integers, targets: Integers, choices: Integers, node_count: int, half_port_count: int
+    ) -> Climb:
         return _climb_by_choice(
-            sources, targets, hash_integers(sources, targets, choices, np.array(seed)), node_count, half
+            sources,
+            targets,
+            hash_integers(sources, targets, choices, np.array(seed)),
+            node_count,
+            half_port_count,
         )
 
     return climb
@@ -210,11 +222,11 @@ def _climb_hashed(seed: int) -> Climber:
 def _climb_by_choice(
     sources: Integers, targets: Integers, choices: Integers, node_count: int, half_port_count: int
 ) -> Climb:
-    aggregation = node_count + 2 * half_port_count**3
+    first_core_cable = node_count + 2 * half_port_count**3
     port, core = np.divmod(choices % half_port_count**2, half_port_count)
     return Climb(
         node_count + sources // half_port_count * half_port_count + port,
-        aggregation + (sources // half_port_count**2 * half_port_count + port) * half_port_count + core,
-        aggregation + (targets // half_port_count**2 * half_port_count + port) * half_port_count + core,
+        first_core_cable + (sources // half_port_count**2 * half_port_count + port) * half_port_count + core,
+        first_core_cable + (targets // half_port_count**2 * half_port_count + port) * half_port_count + core,
         node_count + targets // half_port_count * half_port_count + port,
     )

@@ -38,17 +38,17 @@ def compute_utilisation(execution: Execution, columns: int = _COLUMN_COUNT) -> t
     """
     table = make_link_table(execution)
     borders = np.linspace(0.0, execution.iteration_s, columns + 1)
-    bits = np.zeros((execution.fabric.link_count, columns + 1))
+    cumulative_bits = np.zeros((execution.fabric.link_count, columns + 1))
     for sign, at_s in ((1.0, table["begin_s"]), (-1.0, table["end_s"])):
         link = table["link"]
         rate_bps = sign * table["rate_bps"]
         first = np.searchsorted(borders, at_s)
-        slope, offset = np.zeros_like(bits), np.zeros_like(bits)
+        slope, offset = np.zeros_like(cumulative_bits), np.zeros_like(cumulative_bits)
         is_inside = first < borders.size
         np.add.at(slope, (link[is_inside], first[is_inside]), rate_bps[is_inside])
         np.add.at(offset, (link[is_inside], first[is_inside]), (rate_bps * at_s)[is_inside])
-        bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
-    moved_bits = np.diff(bits, axis=1)
+        cumulative_bits += np.cumsum(slope, axis=1) * borders - np.cumsum(offset, axis=1)
+    moved_bits = np.diff(cumulative_bits, axis=1)
     capacity_bps = execution.fabric.capacity_bps
     capacity_bits = np.where(capacity_bps > 0, capacity_bps, np.nan)[:, None] * np.diff(borders)
     return borders, moved_bits / capacity_bits
@@ -67,15 +67,15 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
             f"the plot needs matplotlib: {describe_extra('kit')}", name=error.name
         ) from error
     figure = Figure(figsize=(11, 7), layout="constrained")
-    devices, moves, links = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
-    _draw_devices(devices, execution)
-    _draw_moves(moves, execution)
-    _draw_links(links, execution)
-    devices.set_title(
+    device_axes, transfer_axes, link_axes = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
+    _draw_devices(device_axes, execution)
+    _draw_moves(transfer_axes, execution)
+    _draw_links(link_axes, execution)
+    device_axes.set_title(
         title or f"SIMULATED: one iteration on {execution.fabric.name}, {execution.iteration_s * 1e3:.2f} ms"
     )
-    links.set_xlabel("time (ms)")
-    links.set_xlim(0, execution.iteration_s * 1e3)
+    link_axes.set_xlabel("time (ms)")
+    link_axes.set_xlim(0, execution.iteration_s * 1e3)
     figure.align_ylabels()
     save_figure(figure, path)
     return Path(path)
@@ -129,12 +129,14 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
 
 
 def _draw_links(axes: Any, execution: Execution) -> None:
-    borders, share = compute_utilisation(execution)
-    used_shares = share[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
-    if used_shares.size:
-        axes.stairs(used_shares.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link")
+    borders, utilisation = compute_utilisation(execution)
+    used_utilisation = utilisation[(execution.link_bytes > 0) & (execution.fabric.capacity_bps > 0)]
+    if used_utilisation.size:
         axes.stairs(
-            used_shares.mean(axis=0) * 100,
+            used_utilisation.max(axis=0) * 100, borders * 1e3, color=_COLOURS["top"], label="busiest link"
+        )
+        axes.stairs(
+            used_utilisation.mean(axis=0) * 100,
             borders * 1e3,
             color=_COLOURS["mean"],
             fill=True,

@@ -79,10 +79,14 @@ class CircuitConfiguration:
             )
         return list(self._circuits)
 
-    def find_circuit(self, port: int) -> Circuit | None:
+    def find_circuit(self, matrix_port: int) -> Circuit | None:
         """Return the circuit that uses a port of the matrix, or None."""
         return next(
-            (entry for entry in self.list_circuits() if any(port in pair for pair in self.list_pairs(entry))),
+            (
+                entry
+                for entry in self.list_circuits()
+                if any(matrix_port in pair for pair in self.list_pairs(entry))
+            ),
             None,
         )
 

@@ -95,21 +95,21 @@ def make_twin(settings: TwinSettings) -> SwitchTwin:
     return switch_twin
 
 
-async def _serve_scpi(frontend: ScpiFrontend, line: Line, *, line_end: bytes = b"\r\n") -> None:
+async def _serve_scpi(frontend: ScpiFrontend, client: Line, *, line_end: bytes = b"\r\n") -> None:
     """Serve one SCPI client. `line_end` ends each answer line: CR LF over TCP, CR on the serial line."""
 
     async def answer(text: str) -> bytes:
         return (await frontend.execute(text)).replace(b"\r\n", line_end)
 
-    commands = LineReader()
-    while data := await line.read():
+    reader = LineReader()
+    while data := await client.read():
         try:
-            texts = commands.feed(data)
+            texts = reader.feed(data)
         except ScpiError as error:
             frontend.report(error)
             continue
         for text in texts:
-            await line.respond(lambda text=text: answer(text))  # type: ignore[misc]
+            await client.respond(lambda text=text: answer(text))  # type: ignore[misc]
 
 
 def _describe_network(host: str) -> str:

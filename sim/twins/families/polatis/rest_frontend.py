@@ -80,7 +80,7 @@ class RestFrontend:
         """Return the routes of the interface."""
         all_pairs_path, pairs_path = f"{_DATA_PATH}cross-connects", f"{_DATA_PATH}cross-connects/pair"
         pair_path = rf"{pairs_path}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
-        ports, powers, attenuators = (
+        ports_path, powers_path, attenuators_path = (
             rf"{_DATA_PATH}{node}(/port(?:=(\d{{1,6}}))?)?" for node in ("port-config", "opm-power", "voa")
         )
         table: tuple[tuple[str, str, Callable[[HttpRequest], Any]], ...] = (
@@ -104,12 +104,12 @@ class RestFrontend:
             ("GET", pair_path, self._make_pair_reply),
             ("PUT", pair_path, self._put_pair),
             ("DELETE", pair_path, self._delete_pair),
-            ("GET", ports, self._ports.get_settings),
+            ("GET", ports_path, self._ports.get_settings),
             ("PUT", rf"{_DATA_PATH}port-config(/port=(\d{{1,6}}))", self._ports.put_settings),
-            ("PATCH", ports, self._ports.patch_settings),
-            ("GET", powers, self._ports.get_powers),
-            ("GET", attenuators, self._ports.get_attenuators),
-            ("PATCH", attenuators, self._ports.patch_attenuators),
+            ("PATCH", ports_path, self._ports.patch_settings),
+            ("GET", powers_path, self._ports.get_powers),
+            ("GET", attenuators_path, self._ports.get_attenuators),
+            ("PATCH", attenuators_path, self._ports.patch_attenuators),
             ("GET", f"{_DATA_PATH}product-information", lambda _: Reply(200, {_PRODUCT_NODE: self._product})),
         )
         return [Route(method, pattern, self._wrap_handler(handler)) for method, pattern, handler in table]

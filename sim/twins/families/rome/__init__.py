@@ -139,19 +139,19 @@ def _make_twin(settings: TwinSettings, product: Product) -> SwitchTwin:
     ssh = _make_command_line(settings, commands, cli_faults, style)
     telnet = _make_command_line(settings, commands, cli_faults, replace(style, account=account))
     frontends += [ssh, telnet]
-    scheme = product.lower()
+    address_scheme = product.lower()
     return SwitchTwin(
         device,
         {
             "cli": Frontend(
-                f"{scheme}+cli",
+                f"{address_scheme}+cli",
                 ssh.serve,
                 ssh.execute,
                 wire="ssh",
                 account=account,
                 is_single_session=settings.is_single_session,
             ),
-            "telnet": Frontend(f"{scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
+            "telnet": Frontend(f"{address_scheme}+telnet", make_telnet_server(telnet), wire="telnet"),
         },
         expire_logins=lambda: sum(frontend.expire_sessions() for frontend in frontends),
         verbs=robot.make_verbs(),

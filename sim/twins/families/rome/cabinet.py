@@ -69,17 +69,27 @@ def format_logical_name(naming_scheme: NamingScheme, cabinet_port: CabinetPort) 
     return f"{axis}{cabinet_port.number_in_matrix}"
 
 
-def list_circuits(port1: Iterable[CabinetPort], port2: Iterable[CabinetPort]) -> list[tuple[int, int]]:
-    """Return the circuits from `port1` to `port2`, then those back. If the ports have no common matrix, return none."""
-    sources, targets = list(port1), list(port2)
+def list_circuits(
+    first_ports: Iterable[CabinetPort], second_ports: Iterable[CabinetPort]
+) -> list[tuple[int, int]]:
+    """Return the circuits from `first_ports` to `second_ports`, then those back; none without a common matrix."""
+    sources, targets = list(first_ports), list(second_ports)
     return [*_list_one_way(sources, targets), *_list_one_way(targets, sources)]
 
 
 def _list_one_way(sources: list[CabinetPort], targets: list[CabinetPort]) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
-    for matrix in sorted({place.matrix_letter for place in sources}):
-        east_ports = [place.port for place in sources if (place.side, place.matrix_letter) == ("E", matrix)]
-        west_ports = [place.port for place in targets if (place.side, place.matrix_letter) == ("W", matrix)]
+    for matrix_letter in sorted({cabinet_port.matrix_letter for cabinet_port in sources}):
+        east_ports = [
+            cabinet_port.port
+            for cabinet_port in sources
+            if (cabinet_port.side, cabinet_port.matrix_letter) == ("E", matrix_letter)
+        ]
+        west_ports = [
+            cabinet_port.port
+            for cabinet_port in targets
+            if (cabinet_port.side, cabinet_port.matrix_letter) == ("W", matrix_letter)
+        ]
         pairs += zip(east_ports, reversed(west_ports), strict=False)
     return pairs
 
@@ -184,9 +194,11 @@ class Cabinet:
 
     def _make_cabinet_port(self, port: int) -> CabinetPort:
         side, number = self.format_name(port)[0], int(self.format_name(port)[1:])
-        east_index = self.port_counts_by_matrix["A"]["EW".index(side)]
-        matrix, number_in_matrix = ("A", number) if number <= east_index else ("B", number - east_index)
-        return CabinetPort(port, side, number, matrix, number_in_matrix)
+        first_matrix_size = self.port_counts_by_matrix["A"]["EW".index(side)]
+        matrix_letter, number_in_matrix = (
+            ("A", number) if number <= first_matrix_size else ("B", number - first_matrix_size)
+        )
+        return CabinetPort(port, side, number, matrix_letter, number_in_matrix)
 
     def find_logical_name(self, port: int) -> str:
         """Return the logical name of a port."""
@@ -204,22 +216,22 @@ class Cabinet:
     def find_port(self, name: str) -> int:
         """Return the port with a name. Raise `CommandError` if it does not exist."""
         match = _NAME_PATTERN.fullmatch(name)
-        sizes = dict(zip("EW", self.port_counts, strict=True))
-        if match is None or not 1 <= int(match["number"]) <= sizes[match["side"]]:
+        port_counts = dict(zip("EW", self.port_counts, strict=True))
+        if match is None or not 1 <= int(match["number"]) <= port_counts[match["side"]]:
             raise CommandError(f"Error: no port {name}")
         return int(match["number"]) + (self.port_counts[0] if match["side"] == "W" else 0)
 
-    def find_pairs(self, port1: str, port2: str) -> list[Pair]:
+    def find_pairs(self, port_name1: str, port_name2: str) -> list[Pair]:
         """Return the circuits between two names: one between an E and a W port, several between logical ports.
 
         Raise `CommandError` for an unknown name, ports of the same side, or ports without a common matrix.
         """
-        if port1[0] not in "EW" or port2[0] not in "EW":
-            pairs = list_circuits(self._find_logical_port(port1), self._find_logical_port(port2))
-        elif port1[0] == port2[0]:
+        if port_name1[0] not in "EW" or port_name2[0] not in "EW":
+            pairs = list_circuits(self._find_logical_port(port_name1), self._find_logical_port(port_name2))
+        elif port_name1[0] == port_name2[0]:
             raise CommandError("Error: ports are on the same side")
         else:
-            east, west = sorted((port1, port2))
+            east, west = sorted((port_name1, port_name2))
             pairs = [(self.find_port(east), self.find_port(west))]
         if not pairs or any(
             self.get_matrix_letter(source) != self.get_matrix_letter(output) for source, output in pairs
@@ -240,21 +252,21 @@ class Cabinet:
 
     # -- commands
 
-    def submit_request(self, kind: JobKind, port1: str, port2: str, user: str) -> str:
+    def submit_request(self, kind: JobKind, port_name1: str, port_name2: str, user: str) -> str:
         """Submit a request to the robot, and return the device's answer. Raise `CommandError` for invalid ports.
 
         With `validates_at_once`, an impossible request is not submitted: announce it, and return an empty answer.
         """
-        pairs = self.find_pairs(port1.upper(), port2.upper())
+        pairs = self.find_pairs(port_name1.upper(), port_name2.upper())
         if self._behaviour.validates_at_once:
             for pair in pairs:
                 if not self._is_valid(kind, pair):
-                    self._report_invalid(kind, pair, (port1, port2) if len(pairs) == 1 else None)
+                    self._report_invalid(kind, pair, (port_name1, port_name2) if len(pairs) == 1 else None)
                     return ""
         jobs = [self.robot.submit_job(kind, pair, user=user, source="CLI") for pair in pairs]
-        request = CircuitRequest(jobs[0].number, port1, port2, tuple(job.number for job in jobs))
+        request = CircuitRequest(jobs[0].number, port_name1, port_name2, tuple(job.number for job in jobs))
         self._requests.update(dict.fromkeys(request.job_numbers, request))
-        return f"OK - request added to pending queue ({port1.upper()}-{port2.upper()})"
+        return f"OK - request added to pending queue ({port_name1.upper()}-{port_name2.upper()})"
 
     def list_entries(self) -> list[QueueEntry]:
         """Return the queue, with one entry for each request. A request may have several moves."""

@@ -107,8 +107,8 @@ class Printer:
             ]
         spare_east, spare_west = self._count_spares()
         return [
-            f"{indent}Matrix {matrix}: Male/West 1..{west + spare_west}, Female/East 1..{east + spare_east}"
-            for matrix, (east, west) in cabinet.port_counts_by_matrix.items()
+            f"{indent}Matrix {matrix_letter}: Male/West 1..{west + spare_west}, Female/East 1..{east + spare_east}"
+            for matrix_letter, (east, west) in cabinet.port_counts_by_matrix.items()
         ]
 
     def _count_spares(self) -> tuple[int, int]:
@@ -130,17 +130,25 @@ class Printer:
         ]
         return "\n".join([rule, _format_columns(_ROME_HEADING, _ROME_COLUMNS), rule, *rows])
 
-    def _format_side(self, cabinet: Cabinet, side: str, matrix: str) -> list[str]:
+    def _format_side(self, cabinet: Cabinet, side: str, matrix_letter: str) -> list[str]:
         """Return the rows of one side of a matrix, with its spare places."""
         ports = [
             port
             for port in cabinet.device.matrix.ports
-            if cabinet.format_name(port)[0] == side and cabinet.get_matrix_letter(port) == matrix
+            if cabinet.format_name(port)[0] == side and cabinet.get_matrix_letter(port) == matrix_letter
         ]
         spare_count = self._count_spares()["EW".index(side)]
         return [self._format_rome_row(cabinet, port) for port in ports] + [
             _format_columns(
-                (f"1{matrix}{side}{len(ports) + extra}", "Unlocked", "Enabled", "Disconnected", "0", "", ""),
+                (
+                    f"1{matrix_letter}{side}{len(ports) + extra}",
+                    "Unlocked",
+                    "Enabled",
+                    "Disconnected",
+                    "0",
+                    "",
+                    "",
+                ),
                 _ROME_COLUMNS,
             )
             for extra in range(1, spare_count + 1)

@@ -45,8 +45,10 @@ def make_memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     # Low four bits are the temperature flags, high four bits the voltage flags, each from high alarm to low warning.
     lower[9] = sum(is_on << index for index, is_on in enumerate((*temperature, *voltage)))
     lower[14:18] = measurements.temperature.encoded_bytes + measurements.voltage.encoded_bytes
-    lanes = {value_at: quantity.encoded_bytes for (value_at, _, _), quantity in lane_quantities.items()}
-    lanes |= {
+    lane_page_fields = {
+        value_at: quantity.encoded_bytes for (value_at, _, _), quantity in lane_quantities.items()
+    }
+    lane_page_fields |= {
         flags_at: _encode_lane_flags(quantity) for (_, flags_at, _), quantity in lane_quantities.items()
     }
     pages = {
@@ -55,7 +57,7 @@ def make_memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
         (FIRST_ADDRESS, 0, _ADVERTISEMENT_PAGE): bytes(_make_advertisement()),
         (FIRST_ADDRESS, 0, _THRESHOLD_PAGE): bytes(_make_thresholds(measurements)),
         (FIRST_ADDRESS, 0, 0x10): bytes(128),
-        (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(make_page(lanes)),
+        (FIRST_ADDRESS, 0, _LANE_PAGE): bytes(make_page(lane_page_fields)),
     }
     return ModuleMemory(pages, tuple(pages))
 
@@ -109,8 +111,8 @@ def _make_thresholds(measurements: Diagnostics) -> bytearray:
 def _encode_lane_flags(quantity: Quantity) -> bytes:
     """Return one flag byte for each threshold, with one bit for each lane."""
     return bytes(
-        sum(flags[level] << lane for lane, flags in enumerate(quantity.flags))
-        for level in range(len(text.LEVELS))
+        sum(flags[threshold_index] << lane for lane, flags in enumerate(quantity.flags))
+        for threshold_index in range(len(text.LEVELS))
     )
 
 
@@ -153,8 +155,10 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     for name, format_value, (value_at, _, _) in quantities:
         yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANE_COUNT, _LANE_PAGE)
     for index, name in enumerate(("Module temperature", "Module voltage")):
-        for level, label in enumerate(text.LEVELS):
-            yield text.format_flag(name, label, is_on=bool(module.read_byte(9) >> 4 * index + level & 1))
+        for threshold_index, label in enumerate(text.LEVELS):
+            yield text.format_flag(
+                name, label, is_on=bool(module.read_byte(9) >> 4 * index + threshold_index & 1)
+            )
     for lane in range(_SHOWN_LANE_COUNT):
         yield from _describe_lane(module, lane)
     yield from text.format_thresholds(
@@ -175,6 +179,6 @@ def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:
         ("Laser rx power", _RECEIVE, "Channel"),
     )
     for name, (_, flags_at, _), lane_name in rows:
-        for level, label in enumerate(text.LEVELS):
-            is_on = module.read_byte(flags_at + level, _LANE_PAGE) >> lane & 1
+        for threshold_index, label in enumerate(text.LEVELS):
+            is_on = module.read_byte(flags_at + threshold_index, _LANE_PAGE) >> lane & 1
             yield text.format_flag(name, label, is_on=bool(is_on), lane_text=f"{lane_name} {lane + 1}")

@@ -76,11 +76,11 @@ class ModuleMemory:
 
 def make_page(fields: Mapping[int, bytes | int], *, base: int = PAGE_BYTES) -> bytearray:
     """Return a page with the bytes of `fields` at their offsets. Offsets begin at `base`. All other bytes are 0."""
-    memory = bytearray(PAGE_BYTES)
+    page = bytearray(PAGE_BYTES)
     for offset, content in fields.items():
         data = bytes([content]) if isinstance(content, int) else content
-        memory[offset - base : offset - base + len(data)] = data
-    return memory
+        page[offset - base : offset - base + len(data)] = data
+    return page
 
 
 def encode_ascii(text: str, length: int) -> bytes:
@@ -196,8 +196,8 @@ def _make_limits(limits: Sequence[float], scale: float) -> Limits:
     return Limits((high_alarm, low_alarm, high_warning, low_warning))
 
 
-def _make_power(dbm: float, lane_count: int, laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
-    limits = [convert_dbm_to_milliwatt(laser_dbm + difference) for difference in limits_db]
+def _make_power(dbm: float, lane_count: int, lane_laser_dbm: float, limits_db: Sequence[float]) -> Quantity:
+    limits = [convert_dbm_to_milliwatt(lane_laser_dbm + difference) for difference in limits_db]
     return Quantity(
         (scale_to_memory(convert_dbm_to_milliwatt(dbm), 10_000),) * lane_count, _make_limits(limits, 10_000)
     )

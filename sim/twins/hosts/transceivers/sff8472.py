@@ -71,14 +71,14 @@ def make_memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
             f"{quantity.flags[0][high_index]:d}{quantity.flags[0][low_index]:d}" for quantity in quantities
         )
         diagnostics[flags_offset : flags_offset + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
-    offsets = [
+    page_addresses = [
         (FIRST_ADDRESS, 0, LOWER_PAGE),
         (FIRST_ADDRESS, 0, 0),
         (SECOND_ADDRESS, 0, LOWER_PAGE),
         (SECOND_ADDRESS, 0, 0),
     ]
     contents = (bytes(identity), bytes(128), bytes(diagnostics), bytes(128))
-    return ModuleMemory(dict(zip(offsets, contents, strict=True)), tuple(offsets))
+    return ModuleMemory(dict(zip(page_addresses, contents, strict=True)), tuple(page_addresses))
 
 
 def describe(module: ModuleMemory) -> Iterator[str]:
@@ -115,19 +115,21 @@ def describe(module: ModuleMemory) -> Iterator[str]:
 
 
 def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
-    celsius, volt, ampere, transmit, receive = (
+    temperature, voltage, bias, transmit, receive = (
         module.read_word(_VALUES_OFFSET + 2 * index, address=SECOND_ADDRESS)
         for index in range(len(_CHANNEL_ORDER))
     )
-    yield text.format_bias("Laser bias current", ampere)
+    yield text.format_bias("Laser bias current", bias)
     yield text.format_power("Laser output power", transmit)
     yield text.format_power("Receiver signal average optical power", receive)
-    yield text.format_temperature("Module temperature", celsius)
-    yield text.format_voltage("Module voltage", volt)
+    yield text.format_temperature("Module temperature", temperature)
+    yield text.format_voltage("Module voltage", voltage)
     yield text.format_line("Alarm/warning flags implemented", "Yes")
     for name, index in _FLAGS:
-        for level, label in enumerate(text.LEVELS):
-            flags = module.read_word(_ALARMS if level < 2 else _WARNINGS_OFFSET, address=SECOND_ADDRESS)
-            yield text.format_flag(name, label, is_on=bool(flags & 1 << 15 - 2 * index - level % 2))
+        for threshold_index, label in enumerate(text.LEVELS):
+            flags = module.read_word(
+                _ALARMS if threshold_index < 2 else _WARNINGS_OFFSET, address=SECOND_ADDRESS
+            )
+            yield text.format_flag(name, label, is_on=bool(flags & 1 << 15 - 2 * index - threshold_index % 2))
     offsets = {f"{name}_at": 8 * index for index, name in enumerate(_CHANNEL_ORDER)}
     yield from text.format_thresholds(module, **offsets, address=SECOND_ADDRESS)

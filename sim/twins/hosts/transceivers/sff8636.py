@@ -144,6 +144,8 @@ def _describe_flags(
 ) -> Iterator[str]:
     for lane in range(lane_count):
         lane_bits = module.read_byte(offset + lane // 2) >> (4 if lane % 2 == 0 else 0)
-        for level, label in enumerate(text.LEVELS):
+        for threshold_index, label in enumerate(text.LEVELS):
             lane_label = f"{lane_name} {lane + 1}" if lane_name else ""
-            yield text.format_flag(name, label, is_on=bool(lane_bits & 8 >> level), lane_text=lane_label)
+            yield text.format_flag(
+                name, label, is_on=bool(lane_bits & 8 >> threshold_index), lane_text=lane_label
+            )

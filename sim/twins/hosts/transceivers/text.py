@@ -83,14 +83,15 @@ def format_voltage(name: str, value: int) -> str:
     return format_line(name, f"{value / 10_000:.4f} V")
 
 
-def format_flag(name: str, level: str, *, is_on: bool, lane_text: str = "") -> str:
+def format_flag(name: str, threshold_name: str, *, is_on: bool, lane_text: str = "") -> str:
     r"""Return the line of an alarm or warning flag. `lane_text` is a text in parentheses; an empty text is left out.
 
     >>> format_flag("Laser rx power", "low alarm", is_on=True, lane_text="Channel 2")
     '\tLaser rx power low alarm    (Channel 2)   : On'
     """
     return format_line(
-        f"{name} {level:<12} ({lane_text})" if lane_text else f"{name} {level}", "On" if is_on else "Off"
+        f"{name} {threshold_name:<12} ({lane_text})" if lane_text else f"{name} {threshold_name}",
+        "On" if is_on else "Off",
     )
 
 
@@ -127,6 +128,6 @@ def format_thresholds(
         ("Laser rx power", format_power, receive_at),
     )
     for name, format_value, offset in quantities:
-        for index, level in enumerate(LEVELS):
+        for index, threshold_name in enumerate(LEVELS):
             value = module.read_word(offset + 2 * index, page, address=address)
-            yield format_value(f"{name} {level} threshold", value)
+            yield format_value(f"{name} {threshold_name} threshold", value)

@@ -77,8 +77,8 @@ def compute_full_product_w(kit: KitParameters) -> float:
     >>> round(compute_full_product_w(KitParameters()), 12)
     0.001
     """
-    losses_db = kit.path_loss_db + sum(kit.modulators[index].insertion_loss_db for index in ARMS[0])
-    return convert_dbm_to_watts(kit.laser_dbm) * convert_loss_to_transmission(losses_db)
+    loss_db = kit.path_loss_db + sum(kit.modulators[index].insertion_loss_db for index in ARMS[0])
+    return convert_dbm_to_watts(kit.laser_dbm) * convert_loss_to_transmission(loss_db)
 
 
 def compute_detector_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
@@ -165,10 +165,10 @@ def delay_output(
 
 
 def _resample(
-    outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay: float
+    outputs: Outputs, generator: int, ratio: float, first: int, count: int, delay_samples: float
 ) -> Samples:
-    """Return the result of `delay_output` for a generator with `ratio` times the rate. `delay` is in its samples."""
-    positions = (first + np.arange(count)) * ratio - delay
+    """Return the result of `delay_output` for a generator with `ratio` times the rate; the delay is in its samples."""
+    positions = (first + np.arange(count)) * ratio - delay_samples
     start = math.floor(positions[0])
     samples = outputs.read_samples(generator, start, math.floor(positions[-1]) + 2 - start)
     return np.asarray(np.interp(positions - start, np.arange(len(samples)), samples))

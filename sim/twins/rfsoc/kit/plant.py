@@ -130,17 +130,17 @@ class PhotonicKit:
         snapshot = self.state.snapshot
         kit = snapshot.parameters
         if readout != DETECTOR_READOUT:
-            no_noise = np.zeros(count)
-            return ReceivedSignal(
-                no_noise, no_noise, 0.0, receiver.compute_converter_noise(kit, no_noise, no_noise)
-            )
-        light_a, slope_a_s = _compute_light(snapshot, self._driven_count, rate_hz, first, count, outputs)
+            zeros = np.zeros(count)
+            return ReceivedSignal(zeros, zeros, 0.0, receiver.compute_converter_noise(kit, zeros, zeros))
+        photocurrent_a, slope_a_s = _compute_light(
+            snapshot, self._driven_count, rate_hz, first, count, outputs
+        )
         correlation = 0.0 if kit.noise == "constant" else receiver.compute_decay(kit, rate_hz)
         return ReceivedSignal(
-            receiver.compute_level(kit, light_a),
-            receiver.compute_noise(kit, light_a),
+            receiver.compute_level(kit, photocurrent_a),
+            receiver.compute_noise(kit, photocurrent_a),
             correlation,
-            receiver.compute_converter_noise(kit, light_a, slope_a_s),
+            receiver.compute_converter_noise(kit, photocurrent_a, slope_a_s),
         )
 
 
@@ -240,12 +240,12 @@ def make_kit(
 
 
 def _digest_changes(
-    nominal: KitParameters, changed_parameters: KitParameters, names: Mapping[str, str]
+    nominal: KitParameters, changed_parameters: KitParameters, knobs: Mapping[str, str]
 ) -> list[str]:
     """Return a list with a short digest of the changed properties. The list is empty if the device is the same."""
     differences = [
         f"{name}={KNOBS[name].read(changed_parameters)!r}"
-        for name in sorted(names)
+        for name in sorted(knobs)
         if KNOBS[name].field_name not in STATE_FIELDS
         and KNOBS[name].read(changed_parameters) != KNOBS[name].read(nominal)
     ]

@@ -50,31 +50,35 @@ def compute_current_a(kit: KitParameters, power_w: Samples) -> Samples:
     return compute_photocurrent_a(make_detector(kit), power_w)
 
 
-def compute_level(kit: KitParameters, light_a: Samples) -> Samples:
-    """Return the level as a fraction of the converter's full scale. `light_a` is the photocurrent after the pole."""
-    volts = _compute_linear_v(kit, light_a)
+def compute_level(kit: KitParameters, photocurrent_a: Samples) -> Samples:
+    """Return the level as a fraction of the converter's full scale, for the photocurrent after the pole."""
+    volts = _compute_linear_v(kit, photocurrent_a)
     if math.isfinite(kit.saturation_v):
         volts = amplify_v(_make_amplifier(kit), volts)
     return (volts + kit.offset_v) / kit.adc_full_scale_v
 
 
-def compute_noise(kit: KitParameters, light_a: Samples) -> Samples:
+def compute_noise(kit: KitParameters, photocurrent_a: Samples) -> Samples:
     """Return the standard deviation of the noise before the converter at each sample, as a fraction of full scale.
 
-    `light_a` is the photocurrent after the pole. The amplifier treats noise as a small signal, so the noise is smaller
-    where light saturates the amplifier. `constant` noise is the noise of the published emulation, and does not depend
-    on the light.
+    `photocurrent_a` is the photocurrent after the pole. The amplifier treats noise as a small signal, so the noise is
+    smaller where light saturates the amplifier. `constant` noise is the noise of the published emulation, and does not
+    depend on the light.
     """
     if kit.noise == "off":
-        return np.zeros(len(light_a))
+        return np.zeros(len(photocurrent_a))
     if kit.noise == "constant":
         step_a = kit.responsivity_a_w * compute_full_product_w(kit) / 255.0
-        return np.full(len(light_a), kit.noise_lsb * step_a * kit.transimpedance_ohm / kit.adc_full_scale_v)
-    deviation_a = np.sqrt(compute_receiver_noise_a2(make_detector(kit), kit.rin_db_hz, light_a))
-    return np.asarray(deviation_a * _compute_level_per_ampere(kit, light_a))
+        return np.full(
+            len(photocurrent_a), kit.noise_lsb * step_a * kit.transimpedance_ohm / kit.adc_full_scale_v
+        )
+    deviation_a = np.sqrt(compute_receiver_noise_a2(make_detector(kit), kit.rin_db_hz, photocurrent_a))
+    return np.asarray(deviation_a * _compute_level_per_ampere(kit, photocurrent_a))
 
 
-def compute_converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Samples) -> Samples | None:
+def compute_converter_noise(
+    kit: KitParameters, photocurrent_a: Samples, slope_a_s: Samples
+) -> Samples | None:
     """Return the standard deviation of the converter's noise and rounding, as a fraction of full scale.
 
     Return None if the converter only rounds. `slope_a_s` is the slope of the current. The converter's jitter makes
@@ -85,20 +89,22 @@ def compute_converter_noise(kit: KitParameters, light_a: Samples, slope_a_s: Sam
     adc = Converter(bits=32, full_scale_v=2.0, effective_bits=kit.adc_enob, jitter_s=kit.jitter_s)
     return np.sqrt(
         compute_converter_noise_v2(adc)
-        + compute_jitter_noise_v2(adc, slope_a_s * _compute_level_per_ampere(kit, light_a))
+        + compute_jitter_noise_v2(adc, slope_a_s * _compute_level_per_ampere(kit, photocurrent_a))
     )
 
 
-def _compute_level_per_ampere(kit: KitParameters, light_a: Samples) -> Samples | float:
+def _compute_level_per_ampere(kit: KitParameters, photocurrent_a: Samples) -> Samples | float:
     """Return the change of the level, as a fraction of full scale, per ampere of the current."""
     relative_gain: Samples | float = 1.0
     if math.isfinite(kit.saturation_v):
-        relative_gain = compute_small_signal_gain(_make_amplifier(kit), _compute_linear_v(kit, light_a))
+        relative_gain = compute_small_signal_gain(
+            _make_amplifier(kit), _compute_linear_v(kit, photocurrent_a)
+        )
     return relative_gain * kit.transimpedance_ohm / kit.adc_full_scale_v
 
 
-def _compute_linear_v(kit: KitParameters, light_a: Samples) -> Samples:
-    return (light_a + kit.dark_current_a) * kit.transimpedance_ohm
+def _compute_linear_v(kit: KitParameters, photocurrent_a: Samples) -> Samples:
+    return (photocurrent_a + kit.dark_current_a) * kit.transimpedance_ohm
 
 
 def _make_amplifier(kit: KitParameters) -> Amplifier:

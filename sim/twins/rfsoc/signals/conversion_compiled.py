@@ -38,7 +38,7 @@ def _convert_windows(
     noises: Floats,
     correlations: Floats,
     converter_noises: Floats,
-    trace_of_window: npt.NDArray[np.int64],
+    trace_numbers: npt.NDArray[np.int64],
     freqs: npt.NDArray[np.int64],
     phases: npt.NDArray[np.int64],
     sources: npt.NDArray[np.int64],
@@ -48,8 +48,8 @@ def _convert_windows(
 ) -> None:
     sample_count = traces.shape[1]
     real_part, imaginary_part = np.zeros(sample_count), np.zeros(sample_count)
-    for window in range(len(trace_of_window)):
-        trace = trace_of_window[window]
+    for window in range(len(trace_numbers)):
+        trace = trace_numbers[window]
         _digitise(
             rng, traces[trace], noises[trace], correlations[trace], converter_noises[trace], bits, real_part
         )
@@ -73,14 +73,16 @@ def _digitise(
 ) -> None:
     half_scale = float(1 << (bits - 1))
     step = float(1 << (16 - bits))
-    innovation = math.sqrt(1.0 - correlation * correlation)
+    innovation_scale = math.sqrt(1.0 - correlation * correlation)
     is_noisy = noise.any()
     correlated_noise = 0.0
     for i in range(len(trace)):
         value = trace[i]
         if is_noisy:
             deviate = rng.standard_normal()
-            correlated_noise = deviate if i == 0 else correlation * correlated_noise + innovation * deviate
+            correlated_noise = (
+                deviate if i == 0 else correlation * correlated_noise + innovation_scale * deviate
+            )
             value += noise[i] * correlated_noise
         out[i] = value
     if converter_noise.any():

@@ -55,33 +55,33 @@ class Playback:
 
 def play_run(board_state: BoardState, run: Run, earlier_states: ChannelStates) -> Playback:
     """Return the playback of a run, after runs that left `earlier_states`. Raise `NotSimulated` for a generator."""
-    tracks = {
+    generator_tracks = {
         ("gen", number): _make_track(board_state, run, earlier_states, number)
         for number in range(len(board_state.cfg["gens"]))
     }
-    tuned_readouts = {
+    readout_tracks = {
         ("ro", number): _make_readout_track(board_state, run, earlier_states, number)
         for number, readout in enumerate(board_state.cfg["readouts"])
         if readout["ro_type"] == PROGRAM_TUNED_TYPE
     }
     timeline = TimeLine(
-        [_make_generator(board_state, generator_cfg) for generator_cfg in board_state.cfg["gens"]],
-        {number: track for (_, number), track in tracks.items() if track is not None},
+        [_make_generator(board_state, channel_state) for channel_state in board_state.cfg["gens"]],
+        {number: track for (_, number), track in generator_tracks.items() if track is not None},
         board_state.envelopes,
     )
     readout_runs = [
-        ReadoutRun(timeline, find_trigger_rises(run.pin_events, readout), tuned_readouts.get(("ro", number)))
+        ReadoutRun(timeline, find_trigger_rises(run.pin_events, readout), readout_tracks.get(("ro", number)))
         for number, readout in enumerate(board_state.cfg["readouts"])
     ]
     channel_states = {
         key: track.find_channel_state()
-        for key, track in (tracks | tuned_readouts).items()
+        for key, track in (generator_tracks | readout_tracks).items()
         if track is not None
     }
     return Playback(
         run,
         readout_runs,
-        {key: generator_cfg for key, generator_cfg in channel_states.items() if generator_cfg is not None},
+        {key: channel_state for key, channel_state in channel_states.items() if channel_state is not None},
         int(run.port_writes["time"].max(initial=-1)),
         _make_counter_lookup(run.counter_events),
     )

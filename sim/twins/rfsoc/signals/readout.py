@@ -275,12 +275,12 @@ class Readout:
                 side="right",
             )
         )
-        count = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
-        batch_size = max(BATCH_SAMPLES // count, 1)
-        self.traces.set_epoch((epoch, count, self.buffer.length))
+        samples_per_window = DECIMATION * self.buffer.length + len(converter.taps) - DECIMATION
+        batch_size = max(BATCH_SAMPLES // samples_per_window, 1)
+        self.traces.set_epoch((epoch, samples_per_window, self.buffer.length))
         while self._stored_count < ended_count:
             end = min(self._stored_count + batch_size, ended_count)
-            self._store_windows(self._window_starts[self._stored_count : end], count, converter)
+            self._store_windows(self._window_starts[self._stored_count : end], samples_per_window, converter)
             self._stored_count = end
 
     def _store_windows(self, starts: npt.NDArray[np.int64], count: int, converter: Converter) -> None:
@@ -324,11 +324,14 @@ class Readout:
             )
         if not len(settings_track.starts):
             return Mixing(*(np.zeros(len(first_samples), np.int64) for _ in range(3)))
-        last_words = np.maximum(np.searchsorted(settings_track.starts, first_samples, "right") - 1, 0)
-        freqs = settings_track.waves.freq[last_words]
+        last_word_indices = np.maximum(np.searchsorted(settings_track.starts, first_samples, "right") - 1, 0)
+        freqs = settings_track.waves.freq[last_word_indices]
         return Mixing(
             freqs,
-            (settings_track.phases[last_words] + freqs * (first_samples - settings_track.starts[last_words]))
+            (
+                settings_track.phases[last_word_indices]
+                + freqs * (first_samples - settings_track.starts[last_word_indices])
+            )
             % PHASE_TURN,
-            settings_track.waves.source[last_words],
+            settings_track.waves.source[last_word_indices],
         )

@@ -164,12 +164,12 @@ class Track:
             return np.zeros(count, np.int64)
         positions = self.waves.address[i] * self._get_samples_per_tick(i) + sample_numbers % self.periods[i]
         envelope_samples: npt.NDArray[np.int64] = envelope[positions % len(envelope)].astype(np.int64)
-        shape = (
+        unscaled_samples = (
             envelope_samples[:, 0]
             if source == INPUT
             else self._mix_envelope(i, sample_numbers, envelope_samples)
         )
-        return shape * gain >> 15
+        return unscaled_samples * gain >> 15
 
     def _mix_envelope(self, i: int, sample_numbers: Samples, envelope_samples: Samples) -> Samples:
         """Return the real part of envelope samples (n, 2) multiplied by the oscillator."""
@@ -285,8 +285,8 @@ def _compute_phases(waves: Waves, starts: npt.NDArray[np.int64]) -> npt.NDArray[
     reset_starts = np.where(waves.is_reset, starts, -INFINITE_TICK)
     origins = np.maximum.accumulate(reset_starts) if len(reset_starts) else reset_starts
     sample_numbers = starts - np.where(origins == -INFINITE_TICK, 0, origins)
-    product = waves.freq.astype(np.uint64) * sample_numbers.astype(np.uint64)
-    return ((product + waves.phase.astype(np.uint64)) % np.uint64(PHASE_TURN)).astype(np.int64)
+    phase_advance = waves.freq.astype(np.uint64) * sample_numbers.astype(np.uint64)
+    return ((phase_advance + waves.phase.astype(np.uint64)) % np.uint64(PHASE_TURN)).astype(np.int64)
 
 
 @cache

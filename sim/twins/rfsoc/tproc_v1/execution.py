@@ -102,7 +102,7 @@ class Execution:
     def _count_events(self) -> int:
         return int(self._state[machine.SENT_COUNT] + self._state[machine.STORED_COUNT])
 
-    def _execute(self, limit: int) -> int:
+    def _execute(self, instruction_limit: int) -> int:
         return machine.execute(
             self._decoded_program,
             self._registers,
@@ -112,7 +112,7 @@ class Execution:
             self._state,
             self._sent_words,
             self._stored_words,
-            limit,
+            instruction_limit,
         )
 
     def _execute_read(self, read_input: ReadInput) -> None:
@@ -196,7 +196,7 @@ def _make_first_state(depth: int) -> Array:
 def make_run(
     sent_words: npt.NDArray[np.int64],
     stored_words: npt.NDArray[np.int64],
-    end: int,
+    end_tick: int,
     data_ports: Collection[int],
 ) -> Run:
     """Return the run of `sent_words` (n, 7: channel, time, five parts) and `stored_words` (n, 3: address, time, word).
@@ -210,7 +210,7 @@ def make_run(
         _make_writes(ordered_words[~is_pin_word]),
         _make_pins(ordered_words[is_pin_word]),
         _make_counts(stored_words),
-        end,
+        end_tick,
     )
 
 

@@ -277,7 +277,7 @@ def execute(
     state: Numbers,
     sent_words: Numbers,
     stored_words: Numbers,
-    limit: int,
+    instruction_limit: int,
 ) -> int:
     """Execute instructions until something stops the machine, and return the reason.
 
@@ -292,7 +292,7 @@ def execute(
         status = find_stop_reason(code[row + _KIND])
         if status != RUNNING:
             return status
-        if state[STEP_COUNT] >= limit:
+        if state[STEP_COUNT] >= instruction_limit:
             return LIMIT_REACHED
         if (state[SENT_COUNT] + 1) * SENT_STRIDE > len(sent_words) or (
             state[STORED_COUNT] + 1

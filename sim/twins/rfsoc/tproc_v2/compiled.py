@@ -24,13 +24,13 @@ def get_executor() -> Callable[..., int] | None:
 
     if not machine_code.IS_AVAILABLE:
         return None
-    names: dict[str, Any] = dict(vars(machine))
-    for name, function in list(names.items()):
+    namespace: dict[str, Any] = dict(vars(machine))
+    for name, function in list(namespace.items()):
         if isinstance(function, FunctionType):
-            copy = FunctionType(function.__code__, names, name)
+            copy = FunctionType(function.__code__, namespace, name)
             sources = (Path(str(machine.__file__)),) if name == "execute" else ()
-            names[name] = machine_code.compile_function(copy, sources=sources, error_model="python")
-    compiled: Callable[..., int] = names["execute"]
+            namespace[name] = machine_code.compile_function(copy, sources=sources, error_model="python")
+    compiled: Callable[..., int] = namespace["execute"]
     _compiled_executors.append(compiled)
     return compiled
 

@@ -63,9 +63,9 @@ class Execution:
         self._execute = execute
         self.is_compiled = True
 
-    def run_until_stop(self, pause_at: int) -> int:
-        """Run until the machine stops, at most until `pause_at` instructions in total. Return the stop code."""
-        self._state[cells.PAUSE_AT] = pause_at
+    def run_until_stop(self, pause_step: int) -> int:
+        """Run until the machine stops, at most until `pause_step` instructions in total. Return the stop code."""
+        self._state[cells.PAUSE_AT] = pause_step
         return int(
             self._execute(
                 self._code,

@@ -266,14 +266,14 @@ def start_multiplier(operation: int, a: int, b: int, c: int, d: int, registers: 
     registers[S_STATUS] &= READY_DIVIDER | NEW_QUOTIENT
 
 
-def deliver_results(now: int, registers: Cells, state: Cells) -> None:
-    """Write the results that are ready at cycle `now` of the core into the registers."""
-    if 0 < state[DIVIDER_READY_CYCLE] <= now:
+def deliver_results(now_cycle: int, registers: Cells, state: Cells) -> None:
+    """Write the results that are ready at cycle `now_cycle` of the core into the registers."""
+    if 0 < state[DIVIDER_READY_CYCLE] <= now_cycle:
         registers[4] = state[QUOTIENT]
         registers[5] = state[REMAINDER]
         registers[S_STATUS] |= READY_DIVIDER | NEW_QUOTIENT
         state[DIVIDER_READY_CYCLE] = 0
-    if 0 < state[MULTIPLIER_READY_CYCLE] <= now:
+    if 0 < state[MULTIPLIER_READY_CYCLE] <= now_cycle:
         state[ARITHMETIC_LOW] = state[PRODUCT_LOW]
         state[ARITHMETIC_HIGH] = state[PRODUCT_HIGH]
         registers[3] = state[PRODUCT_LOW]
@@ -524,11 +524,11 @@ def transfer_wave(
     base = state[RECORD_COUNT] * RECORD_LENGTH + 3
     from_registers = code[row + FROM_REGISTERS]
     for word in range(WAVE_WORDS):
-        register = registers[WAVE_REGISTERS + word] & get_word_mask(word)
-        wave_word = register if from_registers else wmem[position + word]
+        register_value = registers[WAVE_REGISTERS + word] & get_word_mask(word)
+        wave_word = register_value if from_registers else wmem[position + word]
         records[base + word] = wave_word
         if code[row + TO_MEMORY]:
-            wmem[position + word] = register
+            wmem[position + word] = register_value
         if code[row + TO_REGISTERS]:
             registers[WAVE_REGISTERS + word] = wave_word
     if not code[row + TO_PORT]:

@@ -79,8 +79,8 @@ class Memories:
 
     def list_numbers(self, name: str) -> list[int]:
         """Return the contents of a memory as a flat list of unsigned numbers."""
-        row: list[int] = self._banks[name].ravel().tolist()
-        return row
+        numbers: list[int] = self._banks[name].ravel().tolist()
+        return numbers
 
     def replace_contents(self, name: str, numbers: Any) -> None:
         """Replace the contents of a memory. `numbers` is a flat sequence of unsigned numbers."""
@@ -296,10 +296,10 @@ class TprocV2:
             message = describe_endless_program(f"{execution.step_count} instructions", execution.step_count)
             raise ProgramError(f"at address {execution.address}: {message}; does it end with end()?")
         else:
-            word = self._memories.list_instructions(self._program_length)[
+            words = self._memories.list_instructions(self._program_length)[
                 execution.address : execution.address + 1
             ]
-            raise make_error(stop_code, execution.address, word[0] if word else None, self._program_length)
+            raise make_error(stop_code, execution.address, words[0] if words else None, self._program_length)
 
     def _store_results(self, execution: Execution) -> None:
         """Store registers and memories after a run. If this can change the next run, `version` changes."""

@@ -74,12 +74,12 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     for row in times.select_rows(design=MIXNET).records:
         gbps = float(row["gbps"])
-        fat_tree, topoopt, mixnet = (
+        fat_tree_usd, topoopt_usd, mixnet_usd = (
             compute_network_usd(design, gbps) for design in (FAT_TREE, TOPOOPT, MIXNET)
         )
-        cost_ratio = fat_tree / mixnet
+        cost_ratio = fat_tree_usd / mixnet_usd
         ratios = (cost_ratio / float(row[column]) for column in ("published_ratio", "our_ratio"))
-        rows.append((row["model"], gbps, fat_tree, topoopt, mixnet, *ratios))
+        rows.append((row["model"], gbps, fat_tree_usd, topoopt_usd, mixnet_usd, *ratios))
     progress(len(rows), len(rows), "costs")
     return Table.from_rows(_COLUMNS, rows)
 

@@ -75,17 +75,17 @@ def find_worst_record(table: Table) -> Record:
 
 def count_topoopt_slowest(table: Table, column: str = "ours") -> tuple[int, int]:
     """Return the number of (model, rate) pairs in which TopoOpt alone is slowest, and the number of all pairs."""
-    rows = [
+    pair_tables = [
         table.select_rows(model=model, gbps=gbps)
         for model in table.list_values("model")
         for gbps in table.list_values("gbps")
     ]
-    slowest_pairs = sum(
-        max(part.records, key=lambda row: float(row[column]))["design"] == TOPOOPT
-        and part.get_numbers(column).count(max(part.get_numbers(column))) == 1
-        for part in rows
+    slowest_count = sum(
+        max(pair_table.records, key=lambda row: float(row[column]))["design"] == TOPOOPT
+        and pair_table.get_numbers(column).count(max(pair_table.get_numbers(column))) == 1
+        for pair_table in pair_tables
     )
-    return slowest_pairs, len(rows)
+    return slowest_count, len(pair_tables)
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
@@ -127,12 +127,12 @@ def _yield_comparisons(table: Table) -> Iterator[Comparison]:
         worst_case,
         " %",
     )
-    slowest_pairs, pair_count = count_topoopt_slowest(table)
-    published_slowest_pairs, _ = count_topoopt_slowest(table, "published")
+    slowest_count, pair_count = count_topoopt_slowest(table)
+    published_slowest_count, _ = count_topoopt_slowest(table, "published")
     yield Comparison(
         "TopoOpt takes longest",
-        PublishedValue(f"{published_slowest_pairs}", "C", published_slowest_pairs),
-        slowest_pairs,
+        PublishedValue(f"{published_slowest_count}", "C", published_slowest_count),
+        slowest_count,
         f"of {pair_count}",
     )
     for row in list_ratio_records(table):
@@ -148,10 +148,10 @@ def _make_plot(table: Table) -> Plot:
     panels = []
     for column, title in (("published", "published"), ("ours", "ours")):
         for model in table.list_values("model"):
-            part = table.select_rows(model=model)
+            model_table = table.select_rows(model=model)
             table_by_design = Table.from_rows(
                 ("design", "gbps", "time"),
-                [(row["design"], f"{row['gbps']:g}", row[column]) for row in part.records],
+                [(row["design"], f"{row['gbps']:g}", row[column]) for row in model_table.records],
             )
             panels.append(
                 Panel(

@@ -90,15 +90,15 @@ def compute_layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes
     """Return the computing times of a layer, on the group member whose experts receive the most tokens."""
     hidden, tokens, bytes_per_value = job.hidden, job.tokens, setting.bytes_per_value
     projection_parameters = hidden * hidden * (2 + 2 * job.kv_share)
-    scores = 2.0 * job.sequence * hidden  # a causal mask halves what each token attends to
-    attention_flops = 2 * tokens * projection_parameters + tokens * scores
+    score_flops_per_token = 2.0 * job.sequence * hidden  # a causal mask halves what each token attends to
+    attention_flops = 2 * tokens * projection_parameters + tokens * score_flops_per_token
     attention_bytes = bytes_per_value * (projection_parameters + tokens * hidden * (4 + 2 * job.kv_share))
     received_tokens = float(_compute_member_traffic(job, setting, layer).sum(axis=0).max())
-    members_per_server = -(-job.experts // job.ep)
+    experts_per_member = -(-job.experts // job.ep)
     expert_parameters = 3 * hidden * job.inner
     expert_flops = 2 * expert_parameters * (received_tokens + tokens * job.shared)
     expert_bytes = bytes_per_value * (
-        expert_parameters * (members_per_server + job.shared)
+        expert_parameters * (experts_per_member + job.shared)
         + (received_tokens + tokens * job.shared) * (2 * hidden + 3 * job.inner)
     )
 
@@ -147,7 +147,7 @@ def compute_mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
         forward_s = times.attention_s + times.attention_sum_s
         backward_s = 2 * times.attention_s + times.attention_sum_s
         per_layer_s += sum(
-            max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s)
+            max(setting.reconfiguration_s - hiding_s, 0.0) for hiding_s in (forward_s, backward_s)
         )
     per_iteration_s = 4 * _compute_dispatch_s_on_fixed_circuits(job, setting) / gbps
     return {

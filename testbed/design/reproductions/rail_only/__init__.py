@@ -86,15 +86,15 @@ def _describe_traffic(table: Table) -> dict[str, Any]:
     """Return for each model the gigabytes per GPU by kind, the tensor-parallel share, and the share of silent pairs."""
     sections = {}
     for model in table.list_values("model"):
-        part = table.select_rows(model=model)
+        model_table = table.select_rows(model=model)
         gb_by_kind = dict(
-            zip(map(str, part.list_values("kind")), part.get_numbers("gb_per_gpu"), strict=True)
+            zip(map(str, model_table.list_values("kind")), model_table.get_numbers("gb_per_gpu"), strict=True)
         )
-        gpus = part.get_numbers("gpus")[0]
+        gpus = model_table.get_numbers("gpus")[0]
         sections[str(model)] = {
             "gpus": int(gpus),
             "gb_per_gpu": gb_by_kind,
             "tensor_share": gb_by_kind["tensor"] / sum(gb_by_kind.values()),
-            "silent_pairs": 1 - sum(part.get_numbers("pairs_per_gpu")) / (gpus - 1),
+            "silent_pairs": 1 - sum(model_table.get_numbers("pairs_per_gpu")) / (gpus - 1),
         }
     return sections

@@ -38,12 +38,16 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
     for number, (platform, domains) in enumerate(cases, 1):
         gpu_count = domains * platform.domain
-        rates = platform.domain, platform.rail_gbps, platform.domain_gbps
-        spine_s = _simulate_s(_make_one_step_graph(gpu_count), make_rail_optimized(gpu_count, *rates))
-        two_steps_s = _simulate_s(
-            _make_two_step_graph(gpu_count, platform), make_rail_only(gpu_count, *rates)
+        domain_and_rates = platform.domain, platform.rail_gbps, platform.domain_gbps
+        spine_s = _simulate_s(
+            _make_one_step_graph(gpu_count), make_rail_optimized(gpu_count, *domain_and_rates)
         )
-        one_step_s = _simulate_s(_make_one_step_graph(gpu_count), make_rail_only(gpu_count, *rates))
+        two_steps_s = _simulate_s(
+            _make_two_step_graph(gpu_count, platform), make_rail_only(gpu_count, *domain_and_rates)
+        )
+        one_step_s = _simulate_s(
+            _make_one_step_graph(gpu_count), make_rail_only(gpu_count, *domain_and_rates)
+        )
         formula_slowdown = compute_slowdown(platform.domain, domains, platform)
         rows.append(
             (platform.name, domains, formula_slowdown, two_steps_s / spine_s - 1, one_step_s / spine_s - 1)
@@ -89,20 +93,20 @@ def _make_two_step_graph(gpu_count: int, platform: Platform) -> TaskGraph:
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for name, published in PUBLISHED.items():
-        part = table.select_rows(platform=name)
+        platform_table = table.select_rows(platform=name)
         domains = (
             PUBLISHED_DOMAIN_COUNT
-            if PUBLISHED_DOMAIN_COUNT in part.list_values("domains")
-            else part.list_values("domains")[-1]
+            if PUBLISHED_DOMAIN_COUNT in platform_table.list_values("domains")
+            else platform_table.list_values("domains")[-1]
         )
-        row = part.select_rows(domains=domains)
+        row = platform_table.select_rows(domains=domains)
         note = f"{domains:g} domains; the published number of domains is not known"
-        value = 100 * row.get_number("formula")
+        formula_percent = 100 * row.get_number("formula")
         lines += [
             Comparison(
                 f"{name}: extra time of the all-to-all, by formula",
                 PublishedValue(f"{published} %", "S", published),
-                value,
+                formula_percent,
                 note,
                 " %",
             ),
@@ -123,7 +127,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
             Comparison(
                 f"{name}: extra time of the traffic of a mixture of experts",
                 UNPUBLISHED,
-                ALL_TO_ALL_SHARE * value,
+                ALL_TO_ALL_SHARE * formula_percent,
                 "27 % of its traffic is all-to-all",
                 " %",
             ),

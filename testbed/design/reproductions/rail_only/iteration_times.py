@@ -44,9 +44,9 @@ def _make_table(_scale: Scale, progress: Progress) -> Table:
         for chunks_per_stage in (1, 2, 4):
             for fitted_job in JOBS:
                 efficiency = fit_efficiency(fitted_job, DGX_A100, allreduces_per_layer, chunks_per_stage)
-                accounting = Accounting(efficiency, allreduces_per_layer, chunks_per_stage)
+                assumptions = Accounting(efficiency, allreduces_per_layer, chunks_per_stage)
                 for job in JOBS:
-                    ours_s = compute_iteration_s(job, DGX_A100, accounting)
+                    ours_s = compute_iteration_s(job, DGX_A100, assumptions)
                     rows.append(
                         (
                             fitted_job.name,

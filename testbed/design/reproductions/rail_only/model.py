@@ -177,19 +177,23 @@ class Accounting:
     chunks_per_stage: int = 2
 
 
-def compute_iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
+def compute_iteration_s(job: Megatron, platform: Platform, assumptions: Accounting) -> float:
     """Return the time of an iteration: microbatches in a pipeline, its bubble and hops, and the sum of gradients."""
     p, m = job.pipeline, job.microbatches
-    x_tensor = min(job.tensor, platform.domain)
+    tensor_gpus_per_domain = min(job.tensor, platform.domain)
     microbatch_flops = job.operations * job.microbatch / job.batch / (job.tensor * p)
-    compute_s = microbatch_flops / (accounting.efficiency * platform.peak_tflops * 1e12)
-    allreduce_s = compute_all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
-    microbatch_s = compute_s + accounting.allreduces_per_layer * job.layers / p * allreduce_s
+    compute_s = microbatch_flops / (assumptions.efficiency * platform.peak_tflops * 1e12)
+    allreduce_s = compute_all_reduce_s(
+        job.activation_bytes, tensor_gpus_per_domain, job.tensor // tensor_gpus_per_domain, platform
+    )
+    microbatch_s = compute_s + assumptions.allreduces_per_layer * job.layers / p * allreduce_s
     hops_s = 2 * (p - 1) * job.activation_bytes * GIGABITS_PER_BYTE / (job.tensor * platform.rail_gbps)
-    x_data = max(min(job.replica_count, platform.domain // x_tensor), 1)
+    replicas_per_domain = max(min(job.replica_count, platform.domain // tensor_gpus_per_domain), 1)
     gradient_bytes = 2 * job.parameters / (job.tensor * p)
-    sum_s = compute_all_reduce_s(gradient_bytes, x_data, -(-job.replica_count // x_data), platform)
-    return (m + (p - 1) / accounting.chunks_per_stage) * microbatch_s + hops_s + sum_s
+    sum_s = compute_all_reduce_s(
+        gradient_bytes, replicas_per_domain, -(-job.replica_count // replicas_per_domain), platform
+    )
+    return (m + (p - 1) / assumptions.chunks_per_stage) * microbatch_s + hops_s + sum_s
 
 
 def fit_efficiency(

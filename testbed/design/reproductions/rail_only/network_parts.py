@@ -58,13 +58,15 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compare_row(row: Record) -> Iterator[Comparison]:
-    full, rail, cost, power = PUBLISHED[int(row["gpus"]), int(row["radix"])]
+    full_counts, rail_counts, cost_saving, power_saving = PUBLISHED[int(row["gpus"]), int(row["radix"])]
     is_rail = row["design"] == RAIL_ONLY
     case = f"{row['gpus']:g} GPUs, radix {row['radix']:g}, {row['design']}"
-    for name, published in zip(("switches", "transceivers"), rail if is_rail else full, strict=True):
+    for name, published in zip(
+        ("switches", "transceivers"), rail_counts if is_rail else full_counts, strict=True
+    ):
         yield Comparison(f"{case}: {name}", PublishedValue(f"{published}", "S", published), float(row[name]))
     if is_rail:
-        for name, published, ratio in (("cost", cost, COST), ("power", power, PORT_POWER)):
+        for name, published, ratio in (("cost", cost_saving, COST), ("power", power_saving, PORT_POWER)):
             note = f"a port counts as {ratio:g} transceivers, which no source states"
             ours = 100 * float(row[f"{name}_saved"])
             yield Comparison(

@@ -39,12 +39,12 @@ _COLUMNS = ("sweep", "domain", "domain_gbps", "rail_gbps", "batch", "iteration_s
 
 
 def _make_table(_scale: Scale, progress: Progress) -> Table:
-    accounting = Accounting(fit_efficiency(GPT_310B, DGX_A100, 6, 2))
+    assumptions = Accounting(fit_efficiency(GPT_310B, DGX_A100, 6, 2))
     rows = []
 
     def add_row(sweep: str, job: Megatron, platform: Platform) -> None:
-        rates = platform.domain, platform.domain_gbps, platform.rail_gbps
-        rows.append((sweep, *rates, job.batch, _find_best_s(job, platform, accounting)))
+        domain_and_rates = platform.domain, platform.domain_gbps, platform.rail_gbps
+        rows.append((sweep, *domain_and_rates, job.batch, _find_best_s(job, platform, assumptions)))
 
     for domain in DOMAIN_SIZES:
         add_row("domain", GPT_1T, replace(DGX_A100, domain=domain))
@@ -59,7 +59,7 @@ def _make_table(_scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
+def _find_best_s(job: Megatron, platform: Platform, assumptions: Accounting) -> float:
     """Return the shortest iteration time over all tensor-parallel groups that fit in a domain.
 
     Groups that are k times as wide leave 1/k of the pipeline stages, so the number of GPUs stays the same.
@@ -69,7 +69,7 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
         replace(job, tensor=tensor_width, pipeline=job.pipeline * job.tensor // tensor_width)
         for tensor_width in widths
     ]
-    return min(compute_iteration_s(candidate, platform, accounting) for candidate in candidates)
+    return min(compute_iteration_s(candidate, platform, assumptions) for candidate in candidates)
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:

@@ -135,17 +135,19 @@ class Bench:
         await asyncio.sleep(0)  # aborted transports close their sockets in the next pass of the loop
 
     def _make_instruments(self, loop: asyncio.AbstractEventLoop) -> dict[Role, Instrument]:
-        errors = {role: ErrorQueue() for role in ROLES}
-        settling = SettlingKnobs(self._state, loop.call_later, SETTLING_S)
+        error_queues = {role: ErrorQueue() for role in ROLES}
+        settling_knobs = SettlingKnobs(self._state, loop.call_later, SETTLING_S)
         seed = (self._state.snapshot.parameters.seed, 0x6D6574)
-        tables: dict[Role, Mapping[str, Handler]] = {
-            "laser": LaserTwin(self._state, settling, errors["laser"]).make_handlers(self._serial),
-            "bias": SupplyTwin(self._state, errors["bias"]).make_handlers(self._serial),
-            "meter": MeterTwin(self._state, np.random.default_rng(seed), errors["meter"]).make_handlers(
+        handlers_by_role: dict[Role, Mapping[str, Handler]] = {
+            "laser": LaserTwin(self._state, settling_knobs, error_queues["laser"]).make_handlers(
+                self._serial
+            ),
+            "bias": SupplyTwin(self._state, error_queues["bias"]).make_handlers(self._serial),
+            "meter": MeterTwin(self._state, np.random.default_rng(seed), error_queues["meter"]).make_handlers(
                 self._serial
             ),
         }
-        return {role: Instrument(tables[role], _STYLES[role], errors[role]) for role in ROLES}
+        return {role: Instrument(handlers_by_role[role], _STYLES[role], error_queues[role]) for role in ROLES}
 
     def _make_client_handler(
         self, role: Role, instrument: Instrument

@@ -45,15 +45,15 @@ def parse_bool(text: str) -> bool:
         raise ScpiError(-224, text[:40]) from None
 
 
-def make_common_commands(identity: str, errors: ErrorQueue) -> dict[str, Handler]:
+def make_common_commands(identity: str, error_queue: ErrorQueue) -> dict[str, Handler]:
     """Return the commands that every SCPI instrument has."""
 
     def error(*_: object) -> str:
-        return errors.pop().replace(', "', ',"', 1)
+        return error_queue.pop().replace(', "', ',"', 1)
 
     return {
         "*IDN?": lambda *_: identity,
-        "*CLS": lambda *_: errors.clear(),
+        "*CLS": lambda *_: error_queue.clear(),
         "*OPC?": lambda *_: "1",
         "SYSTem:ERRor[:NEXT]?": error,
     }
@@ -84,7 +84,7 @@ class SettlingKnobs:
         self._change_count += 1
         self._schedule(self._settling_s, partial(self._apply_pending_settings, self._change_count))
 
-    def _apply_pending_settings(self, change: int) -> None:
-        if change == self._change_count:  # otherwise the call of a later `set_knobs` is pending
+    def _apply_pending_settings(self, change_number: int) -> None:
+        if change_number == self._change_count:  # otherwise the call of a later `set_knobs` is pending
             settings, self._pending_settings = self._pending_settings, {}
             self._state.change(partial(set_knobs, settings=settings))

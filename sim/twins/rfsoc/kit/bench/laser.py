@@ -29,10 +29,10 @@ _DARK_DBM = -99.0
 class LaserTwin:
     """Commands of the laser of a kit."""
 
-    def __init__(self, state: KitState, settling: SettlingKnobs, errors: ErrorQueue) -> None:
+    def __init__(self, state: KitState, settling_knobs: SettlingKnobs, error_queue: ErrorQueue) -> None:
         self._state = state
-        self._settling = settling
-        self._errors = errors
+        self._settling = settling_knobs
+        self._errors = error_queue
         self._uses_milliwatt = False
 
     def make_handlers(self, serial: str) -> Mapping[str, Handler]:

@@ -28,10 +28,10 @@ _NOT_A_NUMBER = "9.91000000E+37"
 class MeterTwin:
     """Commands of the power meter at the tap of a kit."""
 
-    def __init__(self, state: KitState, rng: np.random.Generator, errors: ErrorQueue) -> None:
+    def __init__(self, state: KitState, rng: np.random.Generator, error_queue: ErrorQueue) -> None:
         self._state = state
         self._rng = rng
-        self._errors = errors
+        self._errors = error_queue
         self._unit = "W"
         self._wavelength_nm = 1550.0
         self._average_count = 1

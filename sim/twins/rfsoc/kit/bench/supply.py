@@ -24,20 +24,20 @@ _CHANNEL_LIST = re.compile(r"\(@(\d{1,3}(?::\d{1,3})?(?:,\d{1,3}(?::\d{1,3})?)*)
 class SupplyTwin:
     """Commands of the bias supply of a kit."""
 
-    def __init__(self, state: KitState, errors: ErrorQueue) -> None:
+    def __init__(self, state: KitState, error_queue: ErrorQueue) -> None:
         self._state = state
-        self._errors = errors
+        self._errors = error_queue
         self._off_voltages_v: dict[int, float] = {}
         """Voltage settings of outputs that are off, by channel."""
 
     def make_handlers(self, serial: str) -> Mapping[str, Handler]:
         """Return the command handlers by header."""
-        voltage_v = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
+        voltage_header = "[SOURce:]VOLTage[:LEVel][:IMMediate][:AMPLitude]"
         return {
             **make_common_commands(f"Keysight Technologies,N6700C,{serial},E.02.07.3067", self._errors),
             "SYSTem:CHANnel[:COUNt]?": lambda *_: str(MODULATOR_COUNT),
-            voltage_v: lambda _, texts: self._set_voltages(texts),
-            f"{voltage_v}?": lambda _, texts: _read_channels(
+            voltage_header: lambda _, texts: self._set_voltages(texts),
+            f"{voltage_header}?": lambda _, texts: _read_channels(
                 texts,
                 lambda channel: _format_volts(
                     self._off_voltages_v.get(channel, self._read_voltage_v(channel))
