@@ -119,9 +119,9 @@ def check_lab(lab: Lab) -> Iterator[Check]:
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
-        startup = _check_interpreter(python, "", _HOST_PYTHON_HINT)
-        if not startup.ok:
-            yield startup
+        startup_result = _check_interpreter(python, "", _HOST_PYTHON_HINT)
+        if not startup_result.ok:
+            yield startup_result
             continue
         yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", _HOST_PYTHON_HINT)
         yield _check_interpreter(

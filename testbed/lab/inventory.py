@@ -88,14 +88,14 @@ def _make_lab(document: Document, *, is_bare: bool = False) -> Lab:
     )
 
 
-def _find_key_path(schema: LabSchema, path: Path) -> Path:
+def _find_key_path(schema: LabSchema, lab_path: Path) -> Path:
     key = schema.ssh.key
     if not key:
         return get_default_key_path()
-    return Path(_anchor_path(os.path.expanduser(key), path))  # noqa: PTH111
+    return Path(_anchor_path(os.path.expanduser(key), lab_path))  # noqa: PTH111
 
 
-def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, is_bare: bool) -> LabHost:
+def _make_host(schema: LabSchema, host: HostSchema, lab_path: Path, *, is_bare: bool) -> LabHost:
     nics = [
         LabNic(nic.name, nic.address, _make_fibre_end(nic.transmit), _make_fibre_end(nic.receive), gpu)
         for nic, gpu in zip(host.nics, assign_gpus(host), strict=True)
@@ -106,7 +106,7 @@ def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, is_bare: bool
         management=host.management,
         address=host.address,
         nics=tuple(nic for nic, unused in zip(nics, unused_flags, strict=True) if not unused),
-        python=_anchor_path(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, path),
+        python=_anchor_path(host.ssh.python or schema.ssh.python or DEFAULT_PYTHON, lab_path),
         user=host.ssh.user or schema.ssh.user or "root",
         ssh_port=host.ssh.port or schema.ssh.port or 22,
         unused_nics=tuple(nic for nic, unused in zip(nics, unused_flags, strict=True) if unused),
@@ -115,12 +115,12 @@ def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, is_bare: bool
     )
 
 
-def _make_board(board: BoardSchema, path: Path) -> LabBoard:
+def _make_board(board: BoardSchema, lab_path: Path) -> LabBoard:
     return LabBoard(
         name=board.name,
         address=board.address or "",
-        program=tuple(_anchor_file(file, path) for file in board.program or ()),
-        bitstream=_anchor_file(board.bitstream, path) if board.bitstream else None,
+        program=tuple(_anchor_file(file, lab_path) for file in board.program or ()),
+        bitstream=_anchor_file(board.bitstream, lab_path) if board.bitstream else None,
         ports=tuple(
             LabBoardPort(
                 port.name,
@@ -135,22 +135,22 @@ def _make_board(board: BoardSchema, path: Path) -> LabBoard:
     )
 
 
-def _anchor_file(file: str, path: Path) -> Path:
-    return Path(os.path.normpath(path.absolute().parent / file))
+def _anchor_file(file: str, lab_path: Path) -> Path:
+    return Path(os.path.normpath(lab_path.absolute().parent / file))
 
 
 def _make_fibre_end(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
 
 
-def _anchor_path(program: str, path: Path) -> str:
+def _anchor_path(path_text: str, lab_path: Path) -> str:
     """Return a program as an absolute path, resolved from the folder of the lab file; a bare name is unchanged.
 
     Symbolic links stay, because Python recognises a virtual environment by the path of its interpreter.
     """
-    if "/" not in program:
-        return program
-    return os.path.normpath(path.absolute().parent / program)
+    if "/" not in path_text:
+        return path_text
+    return os.path.normpath(lab_path.absolute().parent / path_text)
 
 
 def relocate(lab: Lab, subnet: IPv4Network) -> Lab:

@@ -57,32 +57,32 @@ class JobContext:
     nics_per_host: int = 1
 
 
-def read_jobs(path: Path, context: JobContext | None = None) -> tuple[SharedJob, ...]:
+def read_jobs(path: Path, lab_facts: JobContext | None = None) -> tuple[SharedJob, ...]:
     """Read the jobs of a file. Raises `WorkloadError`, which starts with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise WorkloadError(f"{path}:1: cannot be read ({reason}); give a file with {JOBS_EXAMPLE}") from None
-    return parse_jobs(path, text, context)
+    return parse_jobs(path, text, lab_facts)
 
 
-def parse_jobs(path: Path, text: str, context: JobContext | None = None) -> tuple[SharedJob, ...]:
+def parse_jobs(path: Path, text: str, lab_facts: JobContext | None = None) -> tuple[SharedJob, ...]:
     """Parse the text of a file of jobs. `path` names the file in errors. Raises `WorkloadError`."""
     try:
         document = parse_document(path, text)
-        return _parse_jobs(document, context or JobContext())
+        return _parse_jobs(document, lab_facts or JobContext())
     except LabFileError as error:
         raise WorkloadError(str(error)) from None
 
 
-def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...]:
+def _parse_jobs(document: Document, lab_facts: JobContext) -> tuple[SharedJob, ...]:
     entries = document.data.get("jobs")
     if not isinstance(entries, list) or not entries:
         raise document.make_error((), "the list of jobs is missing", f"write {JOBS_EXAMPLE}")
     jobs: list[SharedJob] = []
     for job_index, entry in enumerate(entries):
-        job = _parse_job(document, ("jobs", job_index), entry, context)
+        job = _parse_job(document, ("jobs", job_index), entry, lab_facts)
         if job.name in {earlier_job.name for earlier_job in jobs}:
             raise document.make_error(
                 ("jobs", job_index), f"job {job.name!r} appears twice", "give it another name"
@@ -91,7 +91,7 @@ def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...
     return tuple(jobs)
 
 
-def _parse_job(document: Document, location: Location, entry: Any, context: JobContext) -> SharedJob:
+def _parse_job(document: Document, location: Location, entry: Any, lab_facts: JobContext) -> SharedJob:
     source = next(
         (key for key in ("workload", "run", "checkpoint") if isinstance(entry, Mapping) and key in entry), ""
     )
@@ -106,7 +106,7 @@ def _parse_job(document: Document, location: Location, entry: Any, context: JobC
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise document.make_error(location, "a job has no name", "add 'name: NAME'")
-    hosts, workers = _parse_hosts(document, location, entry, name)
+    hosts, worker_count = _parse_hosts(document, location, entry, name)
     traffic = entry.get("traffic", "")
     if traffic not in ("", "bulk", "allreduce"):
         raise document.make_error(
@@ -117,9 +117,13 @@ def _parse_job(document: Document, location: Location, entry: Any, context: JobC
     storage_hosts: tuple[str, ...] = ()
     if source == "checkpoint":
         storage_hosts = _parse_storage(document, location, entry, name)
-        period_ms, phases = _parse_checkpoint(document, location, entry, workers, len(storage_hosts), context)
+        period_ms, job_bursts = _parse_checkpoint(
+            document, location, entry, worker_count, len(storage_hosts), lab_facts
+        )
     elif source:
-        period_ms, phases = _read_source_phases(document, location, entry, source, workers, context)
+        period_ms, job_bursts = _read_source_phases(
+            document, location, entry, source, worker_count, lab_facts
+        )
     else:
         bursts = entry.get("bursts")
         period_ms = _parse_number(
@@ -129,12 +133,12 @@ def _parse_job(document: Document, location: Location, entry: Any, context: JobC
             raise document.make_error(
                 (*location, "bursts"), f"job {name!r} has no list of bursts", f"write {JOBS_EXAMPLE}"
             )
-        phases = tuple(
+        job_bursts = tuple(
             _parse_burst(document, (*location, "bursts", burst_index), burst, name)
             for burst_index, burst in enumerate(bursts)
         )
-        _check_rates(document, (*location, "bursts"), name, phases, context.rate_gbps)
-    job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage_hosts)
+        _check_rates(document, (*location, "bursts"), name, job_bursts, lab_facts.rate_gbps)
+    job = SharedJob(name, period_ms, job_bursts, hosts, worker_count, traffic, storage_hosts)
     try:
         job.place_on_links(())
     except ValueError as error:
@@ -164,14 +168,14 @@ def _read_source_phases(
     entry: Mapping[str, Any],
     source: str,
     worker_count: int,
-    context: JobContext,
+    lab_facts: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
     """Return the period (ms) and bursts of a workload or of a measured run."""
     try:
         if source == "run":
-            if context.read_measured_phases is None:
+            if lab_facts.read_measured_phases is None:
                 raise WorkloadError("stored runs cannot be read here")
-            return context.read_measured_phases(str(entry["run"]), str(entry.get("job", entry["name"])))
+            return lab_facts.read_measured_phases(str(entry["run"]), str(entry.get("job", entry["name"])))
         from testbed.design.sharing.workload_phases import simulate_phases
         from testbed.design.workloads.choice import WorkloadChoice
 
@@ -185,7 +189,7 @@ def _read_source_phases(
             str(entry.get("device", "")),
         )
         phases = simulate_phases(
-            choice, worker_count, context.rate_gbps, str(entry.get("strategy", "default"))
+            choice, worker_count, lab_facts.rate_gbps, str(entry.get("strategy", "default"))
         )
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
@@ -200,7 +204,7 @@ def _parse_checkpoint(
     entry: Mapping[str, Any],
     worker_count: int,
     storage_count: int,
-    context: JobContext,
+    lab_facts: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
     """Return the period (ms) and burst of a checkpoint. Each host writes an equal part to a storage host.
 
@@ -214,7 +218,7 @@ def _parse_checkpoint(
         _parse_number(document, (*checkpoint_location, key), checkpoint.get(key), f"{key} {subject}")
         for key in ("bytes", "every_s")
     )
-    max_gbps = context.rate_gbps * min(1.0, context.nics_per_host / -(-worker_count // storage_count))
+    max_gbps = lab_facts.rate_gbps * min(1.0, lab_facts.nics_per_host / -(-worker_count // storage_count))
     gbps = _parse_number(
         document, (*checkpoint_location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {subject}"
     )

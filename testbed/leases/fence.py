@@ -124,7 +124,7 @@ def hold_fence(
     ):
         yield current_fence
         return
-    lab_leases, lease_id = (
+    lease_store, lease_id = (
         (make_store or LeaseStore)(database, lab),
         get_selected_lease() if requested_lease_id is None else requested_lease_id,
     )
@@ -132,12 +132,12 @@ def hold_fence(
         with database.open_reading() as connection:  # checked before anything is recorded
             _check_maintenance(connection, lab)
         granted_lease = (
-            lab_leases.begin_operation(lease_id, held_parts)
+            lease_store.begin_operation(lease_id, held_parts)
             if lease_id
-            else lab_leases.request_implicit(held_parts)
+            else lease_store.request_implicit(held_parts)
         )
     fence = Fence(
-        database, granted_lease, granted_lease.parts, Heartbeat(lab_leases, granted_lease).extend_if_due
+        database, granted_lease, granted_lease.parts, Heartbeat(lease_store, granted_lease).extend_if_due
     )
     context_token = _current_fence.set(fence)
     try:
@@ -147,7 +147,7 @@ def hold_fence(
         _current_fence.reset(context_token)
         # If this fails, the use of the lease ends with this process, or when the lease expires.
         with suppress(JournalError, ClockError), convert_database_errors(database):
-            lab_leases.end_operation(granted_lease.id)
+            lease_store.end_operation(granted_lease.id)
 
 
 @contextmanager

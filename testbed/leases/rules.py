@@ -119,10 +119,10 @@ POLICIES = (
 """Every condition of a grant. The reason of a pending request is the first sentence of `explain` that is not empty."""
 
 
-def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
+def select_grants(leases: Collection[Lease], fault_by_part: Mapping[str, str], now_s: float) -> list[Lease]:
     """Return the requests that can be granted now, in order."""
     held_parts = frozenset[str]().union(*(lease.parts for lease in leases if lease.is_held))
-    queue = QueueState(leases, faults, now_s, held_parts)
+    queue = QueueState(leases, fault_by_part, now_s, held_parts)
     granted_requests = []
     for request in sort_requests(request for request in leases if request.state == "queued"):
         blocking_policies = [policy for policy in POLICIES if policy.blocks_request(request, queue)]
@@ -134,11 +134,13 @@ def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: f
     return granted_requests
 
 
-def explain_wait(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
+def explain_wait(
+    lease: Lease, leases: Collection[Lease], fault_by_part: Mapping[str, str], now_s: float
+) -> str:
     """Return a sentence that says what a request waits for, or "" if nothing stops it."""
     if lease.state == "requested":
         return "its start has not come"
-    queue = QueueState(leases, faults, now_s)
+    queue = QueueState(leases, fault_by_part, now_s)
     return next((explanation for policy in POLICIES if (explanation := policy.explain(lease, queue))), "")
 
 

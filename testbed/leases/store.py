@@ -125,9 +125,9 @@ class LeaseStore:
         another or starts in the past, and for a duration below `MIN_TTL_S`.
         """
         _check_ttl(ttl_s)
-        with self._open_change() as change:
+        with self._open_change() as transaction:
             lease = self._make_lease(
-                change,
+                transaction,
                 resources,
                 parts,
                 ttl_s,
@@ -136,24 +136,24 @@ class LeaseStore:
                 reason=reason,
             )
             if starts_s is not None:
-                if starts_s < change.now_s:
+                if starts_s < transaction.now_s:
                     raise LeaseDenied("a reservation cannot begin in the past; leave out --at to start now")
                 lease = replace(lease, state="requested", starts_s=starts_s, expires_s=starts_s + ttl_s)
-                rules.check_reservation(lease, change.leases.values())
-            self._insert_lease(change, lease)
-            return change.leases[lease.id]
+                rules.check_reservation(lease, transaction.leases.values())
+            self._insert_lease(transaction, lease)
+            return transaction.leases[lease.id]
 
     def request_implicit(self, parts: frozenset[str]) -> Lease:
         """Request parts for one operation of this process. Raises `LeaseDenied` unless granted at once."""
-        with self._open_change() as change:
+        with self._open_change() as transaction:
             lease = self._make_lease(
-                change, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=get_current_process()
+                transaction, (), parts, IMPLICIT_TTL_S, is_implicit=True, operation=get_current_process()
             )
-            self._insert_lease(change, lease)
-            lease = change.leases[lease.id]
+            self._insert_lease(transaction, lease)
+            lease = transaction.leases[lease.id]
             if lease.state != "granted":
                 explanation = rules.explain_wait(
-                    lease, change.leases.values(), change.fault_by_part, change.now_s
+                    lease, transaction.leases.values(), transaction.fault_by_part, transaction.now_s
                 )
                 raise LeaseDenied(
                     f"{explanation}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed "
@@ -163,22 +163,24 @@ class LeaseStore:
 
     def get(self, lease_id: str) -> Lease:
         """Return a lease that has not ended. Raises `LeaseDenied`."""
-        with self._open_change() as change:
-            return change.find_lease(lease_id)
+        with self._open_change() as transaction:
+            return transaction.find_lease(lease_id)
 
     def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
         """Extend a lease to `ttl_s` from now, by default to its own duration. This is also its heartbeat."""
         _check_ttl(ttl_s)
-        with self._open_change() as change:
-            lease = self._check_owner(change.find_lease(lease_id))
-            return change.store_lease(
-                rules.make_extended_lease(lease, change.leases.values(), change.now_s, ttl_s or lease.ttl_s)
+        with self._open_change() as transaction:
+            lease = self._check_owner(transaction.find_lease(lease_id))
+            return transaction.store_lease(
+                rules.make_extended_lease(
+                    lease, transaction.leases.values(), transaction.now_s, ttl_s or lease.ttl_s
+                )
             )
 
     def begin_operation(self, lease_id: str, parts: frozenset[str]) -> Lease:
         """Store that this process uses parts under a lease from now on, and extend the lease."""
-        with self._open_change() as change:
-            lease = self._check_owner(change.find_lease(lease_id))
+        with self._open_change() as transaction:
+            lease = self._check_owner(transaction.find_lease(lease_id))
             if lease.state != "granted":
                 raise LeaseDenied(f"lease {lease_id} is {lease.state}, so it permits no changes")
             if not parts <= lease.parts:
@@ -192,96 +194,100 @@ class LeaseStore:
                 raise LeaseDenied(
                     f"another process is using lease {lease_id} (process {lease.operation.split()[0]})"
                 )
-            lease = rules.make_extended_lease(lease, change.leases.values(), change.now_s, lease.ttl_s)
-            return change.store_lease(replace(lease, operation=get_current_process()))
+            lease = rules.make_extended_lease(
+                lease, transaction.leases.values(), transaction.now_s, lease.ttl_s
+            )
+            return transaction.store_lease(replace(lease, operation=get_current_process()))
 
     def end_operation(self, lease_id: str) -> None:
         """Store that the operation under a lease has ended; an implicit lease is released."""
-        with self._open_change() as change:
-            lease = change.leases.get(lease_id)
+        with self._open_change() as transaction:
+            lease = transaction.leases.get(lease_id)
             if lease is not None:
-                lease = change.store_lease(replace(lease, operation=None))
-                if lease.is_implicit and change.try_lock(lease):
-                    self._end_lease(change, lease, "released")
+                lease = transaction.store_lease(replace(lease, operation=None))
+                if lease.is_implicit and transaction.try_lock(lease):
+                    self._end_lease(transaction, lease, "released")
                 elif lease.is_implicit and lease.state == "granted":  # a thread of the operation still sends
-                    change.store_lease(lease.change_state("draining"))
+                    transaction.store_lease(lease.change_state("draining"))
 
     def release(self, lease_id: str) -> Lease:
         """Release a lease, or withdraw a request. Raises `LeaseHeld` while an operation uses it."""
-        with self._open_change() as change:
-            lease = self._check_owner(change.find_lease(lease_id))
+        with self._open_change() as transaction:
+            lease = self._check_owner(transaction.find_lease(lease_id))
             if self._is_in_flight(lease):
                 raise LeaseHeld(
                     f"an operation is using lease {lease_id} ({describe_process(lease)}); wait for it"
                 )
-            return self._end_or_refuse(change, lease, "released")
+            return self._end_or_refuse(transaction, lease, "released")
 
     def break_lease(self, lease_id: str, reason: str) -> Lease:
         """End the lease of another owner. Raises `LeaseHeld` while somebody sends under it."""
-        with self._open_change() as change:
-            lease = change.find_lease(lease_id)
-            return self._end_or_refuse(change, lease, "broken", reason=f"{reason} (by {self.owner})")
+        with self._open_change() as transaction:
+            lease = transaction.find_lease(lease_id)
+            return self._end_or_refuse(transaction, lease, "broken", reason=f"{reason} (by {self.owner})")
 
     def set_maintenance(self, reason: str) -> None:
         """Start maintenance: no new write is sent from now on. `wait_until_no_sender` waits for writes in progress."""
-        with self._open_change() as change:
+        with self._open_change() as transaction:
             row = (
-                change.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))
+                transaction.connection.execute(maintenance.select().where(maintenance.c.lab == self.lab))
                 .mappings()
                 .first()
             )
             if row is None:
-                change.connection.execute(
+                transaction.connection.execute(
                     maintenance.insert().values(
-                        lab=self.lab, owner=self.owner, reason=reason, since_s=change.now_s
+                        lab=self.lab, owner=self.owner, reason=reason, since_s=transaction.now_s
                     )
                 )
 
     def clear_maintenance(self) -> bool:
         """End maintenance; return whether the lab was under maintenance."""
-        with self._open_change() as change:
-            result = change.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
+        with self._open_change() as transaction:
+            result = transaction.connection.execute(maintenance.delete().where(maintenance.c.lab == self.lab))
             return bool(result.rowcount)
 
     def find_sending_leases(self) -> tuple[Lease, ...]:
         """Return the leases under which somebody is sending to a device now."""
-        with self._open_change() as change:
+        with self._open_change() as transaction:
             return tuple(
-                lease for lease in change.leases.values() if lease.is_held and not change.try_lock(lease)
+                lease
+                for lease in transaction.leases.values()
+                if lease.is_held and not transaction.try_lock(lease)
             )
 
     def write_checks(self, fault_by_part: Mapping[str, str]) -> None:
         """Store the last check of parts, with the fault of each. Faulty parts are not granted until they pass."""
-        with self._open_change() as change:
-            rows.write_checks(change.connection, self.lab, fault_by_part, change.now_s)
+        with self._open_change() as transaction:
+            rows.write_checks(transaction.connection, self.lab, fault_by_part, transaction.now_s)
 
     def _make_lease(
         self,
-        change: LeaseTransaction,
+        transaction: LeaseTransaction,
         resources: Collection[str],
         parts: frozenset[str],
         ttl_s: float,
         **fields: object,
     ) -> Lease:
         return Lease(
-            id=f"{datetime.fromtimestamp(change.now_s, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
+            id=f"{datetime.fromtimestamp(transaction.now_s, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
             lab=self.lab,
             owner=self.owner,
             process=get_current_process(),
             state="queued",
-            arrival=rows.increment_counter(change.connection, "arrival"),
+            arrival=rows.increment_counter(transaction.connection, "arrival"),
             resources=tuple(resources),
             parts=parts,
             ttl_s=ttl_s,
-            requested_s=change.now_s,
-            expires_s=change.now_s + ttl_s,
+            requested_s=transaction.now_s,
+            expires_s=transaction.now_s + ttl_s,
             **({"priority": 0} | fields),  # type: ignore[arg-type]
         )
 
-    def _insert_lease(self, change: LeaseTransaction, lease: Lease) -> None:
-        rows.insert_lease(change.connection, lease)
-        change.leases[lease.id] = lease
-        self._apply_due_changes(change)
+    def _insert_lease(self, transaction: LeaseTransaction, lease: Lease) -> None:
+        rows.insert_lease(transaction.connection, lease)
+        transaction.leases[lease.id] = lease
+        self._apply_due_changes(transaction)
 
     @contextmanager
     def _open_change(self) -> Iterator[LeaseTransaction]:
@@ -295,55 +301,65 @@ class LeaseStore:
                 rows.read_living_leases(connection, self.lab),
                 rows.read_faults(connection, self.lab),
             )
-            change = LeaseTransaction(
+            transaction = LeaseTransaction(
                 connection, self.database.address, now_s, living_leases, fault_by_part, lock_stack
             )
-            self._apply_due_changes(change)
-            yield change
-            self._apply_due_changes(change)
+            self._apply_due_changes(transaction)
+            yield transaction
+            self._apply_due_changes(transaction)
 
-    def _apply_due_changes(self, change: LeaseTransaction) -> None:
+    def _apply_due_changes(self, transaction: LeaseTransaction) -> None:
         """Queue reservations whose start has come, end leases that are due, then grant requests."""
         for lease in [
-            candidate for candidate in change.leases.values() if rules.is_start_due(candidate, change.now_s)
+            candidate
+            for candidate in transaction.leases.values()
+            if rules.is_start_due(candidate, transaction.now_s)
         ]:
-            change.store_lease(lease.change_state("queued"))
-        for lease in list(change.leases.values()):
+            transaction.store_lease(lease.change_state("queued"))
+        for lease in list(transaction.leases.values()):
             is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
-            if not (rules.is_expiry_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
+            if not (
+                rules.is_expiry_due(lease, transaction.now_s) or lease.state == "draining" or is_orphaned
+            ):
                 continue
             # While somebody sends under the lease, its parts must not be granted again.
-            if self._is_in_flight(lease) or not change.try_lock(lease):
+            if self._is_in_flight(lease) or not transaction.try_lock(lease):
                 if lease.state == "granted":
-                    change.store_lease(lease.change_state("draining"))
+                    transaction.store_lease(lease.change_state("draining"))
             else:
                 self._end_lease(
-                    change,
+                    transaction,
                     lease,
                     "expired",
                     reason="its process ended" if is_orphaned else "its time is over",
                 )
-        for lease in rules.select_grants(change.leases.values(), change.fault_by_part, change.now_s):
-            token = rows.increment_counter(change.connection, "token")
-            change.store_lease(rules.make_granted_lease(lease, token, change.now_s))
+        for lease in rules.select_grants(
+            transaction.leases.values(), transaction.fault_by_part, transaction.now_s
+        ):
+            token = rows.increment_counter(transaction.connection, "token")
+            transaction.store_lease(rules.make_granted_lease(lease, token, transaction.now_s))
 
     def _is_in_flight(self, lease: Lease) -> bool:
         return lease.operation is not None and self._is_alive(lease.operation)
 
     def _end_or_refuse(
-        self, change: LeaseTransaction, lease: Lease, state: State, *, reason: str = ""
+        self, transaction: LeaseTransaction, lease: Lease, state: State, *, reason: str = ""
     ) -> Lease:
-        if not change.try_lock(lease):
+        if not transaction.try_lock(lease):
             raise LeaseHeld(
                 f"{describe_process(lease)} is sending to a device under lease {lease.id}, and may be suspended: "
                 "what it will still send is unknown. Let it continue, or end that process (kill -9), then "
                 "run this again"
             )
-        return self._end_lease(change, lease, state, reason=reason)
+        return self._end_lease(transaction, lease, state, reason=reason)
 
-    def _end_lease(self, change: LeaseTransaction, lease: Lease, state: State, *, reason: str = "") -> Lease:
-        return change.store_lease(
-            lease.change_state(state, ended_s=change.now_s, operation=None, reason=lease.describe_end(reason))
+    def _end_lease(
+        self, transaction: LeaseTransaction, lease: Lease, state: State, *, reason: str = ""
+    ) -> Lease:
+        return transaction.store_lease(
+            lease.change_state(
+                state, ended_s=transaction.now_s, operation=None, reason=lease.describe_end(reason)
+            )
         )
 
     def _check_owner(self, lease: Lease) -> Lease:

@@ -263,13 +263,13 @@ def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
     busy_finding_by_rank = {finding.rank: finding for finding in _find_busy_hosts(figures_by_rank)}
     yield from busy_finding_by_rank.values()
     for cause, (get_quantity, verb_phrase) in _QUANTITY_BY_CAUSE.items():
-        losses_by_rank: dict[int, list[LostTime]] = defaultdict(list)
-        for loss in find_losses(ranks, get_quantity):
-            losses_by_rank[loss.rank].append(loss)
-        for rank, losses in losses_by_rank.items():
+        lost_times_by_rank: dict[int, list[LostTime]] = defaultdict(list)
+        for lost_time in find_losses(ranks, get_quantity):
+            lost_times_by_rank[lost_time.rank].append(lost_time)
+        for rank, lost_times in lost_times_by_rank.items():
             if cause == "processor" and rank in busy_finding_by_rank:
                 continue
-            if finding := _judge_rank(cause, verb_phrase, losses, figures_by_rank[rank]):
+            if finding := _judge_rank(cause, verb_phrase, lost_times, figures_by_rank[rank]):
                 yield finding
 
 
@@ -305,23 +305,30 @@ def _find_busy_hosts(figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> It
 
 
 def _judge_rank(
-    cause: Cause, verb_phrase: str, losses: Sequence[LostTime], rank_figures: Sequence[RankFigures]
+    cause: Cause, verb_phrase: str, lost_times: Sequence[LostTime], rank_figures: Sequence[RankFigures]
 ) -> Finding | None:
     """Return the finding of a cause on a rank, or None if it does not persist over the rows."""
-    clear_losses = [
-        loss
-        for loss in losses
-        if loss.lost_s >= max(MIN_LOST_SHARE[cause] * loss.row_s, MIN_LOSS_S * loss.active_count)
-        and _is_clear(cause, loss)
+    clear_lost_times = [
+        lost_time
+        for lost_time in lost_times
+        if lost_time.lost_s
+        >= max(MIN_LOST_SHARE[cause] * lost_time.row_s, MIN_LOSS_S * lost_time.active_count)
+        and _is_clear(cause, lost_time)
     ]
-    if len(clear_losses) < MIN_ROW_SHARE * len(losses) and sum(
-        loss.row_s for loss in clear_losses
-    ) < MIN_ROW_SHARE * sum(loss.row_s for loss in losses):
+    if len(clear_lost_times) < MIN_ROW_SHARE * len(lost_times) and sum(
+        lost_time.row_s for lost_time in clear_lost_times
+    ) < MIN_ROW_SHARE * sum(lost_time.row_s for lost_time in lost_times):
         return None
-    lost_s, total_s = sum(loss.lost_s for loss in clear_losses), sum(loss.row_s for loss in clear_losses)
-    if not clear_losses:
+    lost_s, total_s = (
+        sum(lost_time.lost_s for lost_time in clear_lost_times),
+        sum(lost_time.row_s for lost_time in clear_lost_times),
+    )
+    if not clear_lost_times:
         return None
-    own_s, typical_s = sum(loss.own_s for loss in clear_losses), sum(loss.typical_s for loss in clear_losses)
+    own_s, typical_s = (
+        sum(lost_time.own_s for lost_time in clear_lost_times),
+        sum(lost_time.typical_s for lost_time in clear_lost_times),
+    )
     evidence = f"it {verb_phrase} {own_s:.2f} s of {total_s:.2f} s, the others for {typical_s:.2f} s (median)"
     # Writes between iterations add their time to the run. Every other loss is part of an iteration.
     lost_in_iterations_s = min(lost_s, 0.9 * total_s)
@@ -330,12 +337,15 @@ def _judge_rank(
     return Finding(cause, rank_figures[0].rank, rank_figures[0].host, "", evidence, slower)
 
 
-def _is_clear(cause: Cause, loss: LostTime) -> bool:
+def _is_clear(cause: Cause, lost_time: LostTime) -> bool:
     """Return True if a rank stands out by more than a busy machine explains."""
     if cause == "processor":
-        return loss.own_s >= QUEUE_RATIO * loss.typical_s
+        return lost_time.own_s >= QUEUE_RATIO * lost_time.typical_s
     if cause == "disk":
-        return loss.own_s >= DISK_RATIO * loss.typical_s and loss.lost_s >= MIN_DISK_S * loss.active_count
+        return (
+            lost_time.own_s >= DISK_RATIO * lost_time.typical_s
+            and lost_time.lost_s >= MIN_DISK_S * lost_time.active_count
+        )
     return True
 
 
@@ -387,12 +397,12 @@ def _find_slow_links(
     direction wait on it. The slow link is the one on which data waited longest.
     """
     uses = measure_links(ranks, flows, links)
-    typical_loss = sorted(use.loss_share for use in uses)[len(uses) // 4] if uses else 0.0
+    typical_loss_share = sorted(use.loss_share for use in uses)[len(uses) // 4] if uses else 0.0
     lossy_link = max(
         (
             use
             for use in uses
-            if use.loss_share >= max(MIN_LOSS_SHARE, LOSS_RATIO * typical_loss)
+            if use.loss_share >= max(MIN_LOSS_SHARE, LOSS_RATIO * typical_loss_share)
             and use.lost_bytes >= MIN_LOST_BYTES
             and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),

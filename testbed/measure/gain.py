@@ -44,10 +44,10 @@ def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
 
     Return None if these timings do not exist.
     """
-    most_rings = max(timings, key=lambda candidate: candidate.rings, default=None)
-    if most_rings is None or most_rings.rings == 1:
+    most_rings_timing = max(timings, key=lambda candidate: candidate.rings, default=None)
+    if most_rings_timing is None or most_rings_timing.rings == 1:
         return None
-    one_ring_key = (most_rings.collective, most_rings.ranks, most_rings.size_bytes, 1)
+    one_ring_key = (most_rings_timing.collective, most_rings_timing.ranks, most_rings_timing.size_bytes, 1)
     for timing in timings:
         if (
             timing.collective,
@@ -55,7 +55,7 @@ def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
             timing.size_bytes,
             timing.rings,
         ) == one_ring_key and timing.busbw_mbps:
-            return RingGain(most_rings, timing)
+            return RingGain(most_rings_timing, timing)
     return None
 
 
@@ -83,16 +83,16 @@ def compare_topologies(
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
     group_sizes = [demand.group_size for demand in demands if demand.group_size < node_count]
-    rows_by_topology = [
+    topology_timings = [
         _select_rows(timings, topology, demands, node_count) for topology in (first_topology, second_topology)
     ]
     # Each AllReduce of the job is extrapolated from its row in proportion to the size.
-    iteration_s = [
+    iteration_times_s = [
         sum(
             row.time_us / 1e6 * demand.size_bytes / row.size_bytes
             for row, demand in zip(topology_rows, demands, strict=True)
         )
-        for topology_rows in rows_by_topology
+        for topology_rows in topology_timings
     ]
     return (
         *(
@@ -102,10 +102,10 @@ def compare_topologies(
         Comparison(
             label="communication of one training iteration",
             unit="s",
-            before=iteration_s[0],
-            after=iteration_s[1],
+            before=iteration_times_s[0],
+            after=iteration_times_s[1],
             higher_is_better=False,
-            cpu_limited=any(row.cpu_limited for topology_rows in rows_by_topology for row in topology_rows),
+            cpu_limited=any(row.cpu_limited for topology_rows in topology_timings for row in topology_rows),
         ),
     )
 

@@ -83,7 +83,7 @@ def find_model_number(board: LabBoard, model: Path) -> int:
 
 
 def prepare_trial(
-    lab: Lab, model: Path, count: int, add_note: Callable[[str], None], *, seed: int = 0
+    lab: Lab, model: Path, request_count: int, add_note: Callable[[str], None], *, seed: int = 0
 ) -> InferenceTrial:
     """Make the requests with their expected answers, and the picture of one request.
 
@@ -101,9 +101,11 @@ def prepare_trial(
             add_note(f"no picture of a request: {error}")
         picture = picture_file.read_bytes() if picture_file.exists() else b""
     request_lines = _run_lightning(
-        "packets", str(model), *("--number", str(model_number), "--requests", str(count), "--seed", str(seed))
+        "packets",
+        str(model),
+        *("--number", str(model_number), "--requests", str(request_count), "--seed", str(seed)),
     )
-    return InferenceTrial(model, request_lines, count, picture)
+    return InferenceTrial(model, request_lines, request_count, picture)
 
 
 def _run_lightning(*arguments: str) -> str:

@@ -347,15 +347,15 @@ def run_job(
     """
     check_permission(lab, really_move)
     narrator.phase("Starting the lab")
-    with provide_lab(lab, hosts, narrator) as (opened_lab, host_mode, link_rate):
-        if trial and host_mode == "model":
+    with provide_lab(lab, hosts, narrator) as (opened_lab, hosts_in_use, link_rate):
+        if trial and hosts_in_use == "model":
             raise HostError(
                 f"the hosts of lab '{opened_lab.name}' are only modelled and send no packets to a board: run as root, "
                 "with --hosts kernel"
             )
         store = RunStore(runs_dir)
         with (
-            store.begin_run(opened_lab, lab.simulated, host_mode, seeds={}) as run,
+            store.begin_run(opened_lab, lab.simulated, hosts_in_use, seeds={}) as run,
             open_journal(runs_dir) as journal,
         ):
             (run.directory / "lab.yaml").write_text(render_lab(opened_lab), encoding="utf-8")
@@ -363,13 +363,13 @@ def run_job(
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
             # A simulated lab ends with the job, so it keeps no intent.
             lab_context = open_lab(
-                opened_lab, journal, model_hosts=host_mode == "model", keep_intent=not opened_lab.simulated
+                opened_lab, journal, model_hosts=hosts_in_use == "model", keep_intent=not opened_lab.simulated
             )
             with lab_context as session, ExitStack() as stack:
                 ranks = None
                 if session.fleet:
                     ranks = stack.enter_context(Ranks(session.fleet, opened_lab, deadline_s))
-                outcome = MainJob(session, run, host_mode, tuple(sizes), narrator, deadline_s, ranks).run()
+                outcome = MainJob(session, run, hosts_in_use, tuple(sizes), narrator, deadline_s, ranks).run()
                 inference = None
                 if trial:
                     narrator.phase(f"Inference on board {opened_lab.boards[0].name}")
@@ -381,7 +381,7 @@ def run_job(
         directory=run.directory,
         report=report,
         lab=opened_lab,
-        hosts_in_use=host_mode,
+        hosts_in_use=hosts_in_use,
         link_count=len(outcome.design.topology.links),
         is_verified=outcome.is_verified,
         timings=outcome.timings,

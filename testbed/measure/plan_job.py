@@ -329,10 +329,10 @@ def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
     >>> compute_payload([1000, 10], [10066, 11]), compute_payload([1000, 10], [66, 1])
     (9000, None)
     """
-    sent_bytes, packets = (
+    sent_bytes, packet_count = (
         later_value - earlier_value for earlier_value, later_value in zip(before, after, strict=True)
     )
-    return sent_bytes - HEADER_BYTES * packets if packets >= 0 else None
+    return sent_bytes - HEADER_BYTES * packet_count if packet_count >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)

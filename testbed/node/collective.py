@@ -369,9 +369,9 @@ class RingAllReduce:
         self.weights = [weight for *_, weight in group_specs]
         self.ring_nodes = sorted(own_rings[0][1])
 
-    def make_buffers(self, size: int, iteration: int) -> torch.Tensor:
+    def make_buffers(self, size_bytes: int, iteration: int) -> torch.Tensor:
         """Return the input tensor of one iteration."""
-        tensor = torch.empty(max(1, size // 4), device=self.node.device)
+        tensor = torch.empty(max(1, size_bytes // 4), device=self.node.device)
         fill_inputs(tensor, self.node.rank, iteration)
         return tensor
 
@@ -379,11 +379,11 @@ class RingAllReduce:
         """Reduce the tensor in place; return the seconds of waiting."""
         bounds = compute_part_ends(self.weights, tensor.numel())
         # Some parts are empty if there are fewer elements than rings.
-        shares = tensor.tensor_split(bounds[:-1])
-        group_shares = [
-            (group, share) for group, share in zip(self.process_groups, shares, strict=True) if share.numel()
+        parts = tensor.tensor_split(bounds[:-1])
+        group_parts = [
+            (group, part) for group, part in zip(self.process_groups, parts, strict=True) if part.numel()
         ]
-        return wait_for_works([group.allreduce([share]) for group, share in group_shares])
+        return wait_for_works([group.allreduce([part]) for group, part in group_parts])
 
     def count_wrong_elements(self, tensor: torch.Tensor, iteration: int) -> int:
         """Return the number of elements that are not exactly the sum of all members' inputs."""
@@ -412,10 +412,10 @@ class Exchange:
         self, node: Node, name: str, pairs: list[list[int]], weights: list[list[float]] | None = None
     ) -> None:
         self.node = node
-        weights_by_pair = weights or [[1.0]] * len(pairs)
+        pair_weight_lists = weights or [[1.0]] * len(pairs)
         self.weights = {
             (source, target): pair_weights
-            for (source, target), pair_weights in zip(pairs, weights_by_pair, strict=True)
+            for (source, target), pair_weights in zip(pairs, pair_weight_lists, strict=True)
         }
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
@@ -423,7 +423,7 @@ class Exchange:
         used_sets = sorted(
             {
                 route_set
-                for pair_weights in weights_by_pair
+                for pair_weights in pair_weight_lists
                 for route_set, weight in enumerate(pair_weights)
                 if weight
             }
@@ -440,9 +440,9 @@ class Exchange:
         position = self.targets[source].index(target)
         return position * base_length + min(position, remainder), base_length + (position < remainder)
 
-    def make_buffers(self, size: int, iteration: int) -> TransferBuffers:
+    def make_buffers(self, size_bytes: int, iteration: int) -> TransferBuffers:
         """Return the parts that this node sends, and buffers for the parts that it receives."""
-        rank, element_count = self.node.rank, max(1, size // 4)
+        rank, element_count = self.node.rank, max(1, size_bytes // 4)
         outgoing = {
             target: self.make_part(rank, target, element_count, iteration) for target in self.targets[rank]
         }
@@ -545,11 +545,11 @@ class Configuration:
         warm_up_s = time.perf_counter() - begin_s
         wrong_count = self.collective.count_wrong_elements(buffers, 0)
         slowest_s = max(agreement.gather(warm_up_s), default=warm_up_s)
-        iterations, is_detailed = agreement.broadcast(
+        iteration_count, is_detailed = agreement.broadcast(
             [choose_iterations(job, slowest_s), slowest_s >= MIN_OBSERVED_S]
         )
         buffers_by_iteration = [
-            self.collective.make_buffers(size, iteration) for iteration in range(iterations)
+            self.collective.make_buffers(size, iteration) for iteration in range(iteration_count)
         ]
         measurement = self.time_iterations(buffers_by_iteration, agreement, is_detailed=is_detailed)
         wrong_count += sum(
@@ -571,11 +571,11 @@ class Configuration:
         agreement.wait_for_all()
         connections = find_connections()
         watch = RankWatch(connections, self.node.nics)
-        sent_before, used_before = self.node.count_sent_bytes(), read_processor_times()
+        sent_bytes_before, processor_times_before = self.node.count_sent_bytes(), read_processor_times()
         others_before_s = read_others_processor_s()
         agreement.wait_for_all()
         watch.begin()
-        moments, times_s, observations = [read_moment(watch)], [], []
+        process_totals, times_s, observations = [read_moment(watch)], [], []
         last_s = time.perf_counter()
         for buffers in buffers_by_iteration:
             begin_s = time.perf_counter()
@@ -584,28 +584,30 @@ class Configuration:
             times_s.append(end_s - begin_s)
             observations.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
             if is_detailed:
-                moments.append(read_moment(watch))
+                process_totals.append(read_moment(watch))
             last_s = time.perf_counter()
-        moments.append(read_moment(watch))
+        process_totals.append(read_moment(watch))
         agreement.wait_for_all()
-        used_after, flows = read_processor_times(), watch.end()
+        processor_times_after, flows = read_processor_times(), watch.end()
         others_s = read_others_processor_s() - others_before_s
-        sent_after = self.node.count_sent_bytes()
+        sent_bytes_after = self.node.count_sent_bytes()
         for _, connection in connections:
             connection.close()
         agreement.wait_for_all()
         disk_s = probe_disk()
         agreement.wait_for_all()
         observations[-1]["disk_s"] = disk_s
-        total_seconds = subtract_moments(moments[0], moments[-1])
+        total_seconds = subtract_moments(process_totals[0], process_totals[-1])
         mean_seconds = {key: value / len(buffers_by_iteration) for key, value in total_seconds.items()}
         for entry, (before, after) in (
-            zip(observations, itertools.pairwise(moments), strict=False) if is_detailed else ()
+            zip(observations, itertools.pairwise(process_totals), strict=False) if is_detailed else ()
         ):
             entry.update(subtract_moments(before, after))
         return {
-            "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
-            "used": vars(compute_processor_use(used_before, used_after, self.node.device.type)),
+            "sent": {nic: sent_bytes_after[nic] - sent_bytes_before[nic] for nic in sent_bytes_after},
+            "used": vars(
+                compute_processor_use(processor_times_before, processor_times_after, self.node.device.type)
+            ),
             "times": times_s,
             "seen": {
                 "iterations": [{**mean_seconds, **entry} for entry in observations],

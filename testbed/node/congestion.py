@@ -84,6 +84,6 @@ class MltcpGain:
     slope: float = 0.0
     intercept: float = 1.0
 
-    def evaluate(self, ratio: float) -> float:
-        """Return F of the smaller of `ratio` and 1."""
-        return self.slope * min(ratio, 1.0) + self.intercept
+    def evaluate(self, acked_share: float) -> float:
+        """Return F of the smaller of `acked_share` and 1."""
+        return self.slope * min(acked_share, 1.0) + self.intercept

@@ -55,11 +55,17 @@ def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
     """Return (kind, code, payload) of a complete answer or refusal of this request, or None for any other datagram."""
     if len(datagram) < HEADER.size:
         return None
-    magic, version, kind, _, code, _, _, request, _, fragments, payload_length, _ = HEADER.unpack_from(
+    magic, version, kind, _, code, _, _, request_number, _, fragments, payload_length, _ = HEADER.unpack_from(
         datagram
     )
     payload = datagram[HEADER.size :]
-    if (magic, version, request, fragments, payload_length) != (MAGIC, VERSION, number, 1, len(payload)):
+    if (magic, version, request_number, fragments, payload_length) != (
+        MAGIC,
+        VERSION,
+        number,
+        1,
+        len(payload),
+    ):
         return None
     is_answer = kind == ANSWER_KIND and payload_length >= MIN_ANSWER_BYTES
     return (kind, code, payload) if is_answer or kind == REFUSAL_KIND else None
@@ -84,7 +90,7 @@ class RequestTrial:
         self.cycles: list[int] = []
         self.differences: list[dict[str, Any]] = []
 
-    def send_request(self, number: int, request: bytes, expected: bytes) -> None:
+    def send_request(self, number: int, request: bytes, expected_answer: bytes) -> None:
         """Send a request until its reply comes, and count the outcome."""
         self.request_count += 1
         if self.lost_count >= MAX_UNANSWERED and not (self.latencies_us or self.count_by_refusal):
@@ -99,7 +105,7 @@ class RequestTrial:
             self._send(request)
             reply = self._await_reply(number)
             if reply is not None:
-                self._count_reply(number, reply, expected, time.perf_counter_ns() - begin_ns)
+                self._count_reply(number, reply, expected_answer, time.perf_counter_ns() - begin_ns)
                 return
         self.lost_count += 1
 

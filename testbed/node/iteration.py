@@ -94,8 +94,8 @@ class Iteration:
         """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
         self.host.on_arrival = self._count_part
         begin_s = time.monotonic()
-        for number, open_dependencies in list(self.open_dependency_counts.items()):
-            if not open_dependencies:
+        for number, open_dependency_count in list(self.open_dependency_counts.items()):
+            if not open_dependency_count:
                 self._start_task(number, begin_s)
         while self.unfinished_count:
             self.host.serve_once(deadline_s)
@@ -108,7 +108,7 @@ class Iteration:
             if not self.is_busy:
                 self._start_computing(now_s)
         elif task["seconds"]:
-            self.host.schedule_call(now_s + task["seconds"], lambda _moment_s: self._send_parts(number))
+            self.host.schedule_call(now_s + task["seconds"], lambda _due_s: self._send_parts(number))
         else:
             self._send_parts(number)
 
@@ -118,14 +118,14 @@ class Iteration:
             ready_s, number = heapq.heappop(self.ready_tasks)
             self.is_busy, self.compute_start_s = True, time.monotonic()
             end_s = max(now_s, ready_s) + self.task_by_number[number]["seconds"]
-            self.host.schedule_call(end_s, lambda moment_s: self._finish_computing(number, moment_s))
+            self.host.schedule_call(end_s, lambda due_s: self._finish_computing(number, due_s))
 
-    def _finish_computing(self, number: int, moment_s: float) -> None:
+    def _finish_computing(self, number: int, due_s: float) -> None:
         self.is_busy = False
         self.computing_s += time.monotonic() - self.compute_start_s
-        self._end_task(number, moment_s)
+        self._end_task(number, due_s)
         if not self.is_busy:
-            self._start_computing(moment_s)
+            self._start_computing(due_s)
 
     def _send_parts(self, number: int) -> None:
         """Send the parts of a task. A task without parts to send or receive is done."""
@@ -172,44 +172,46 @@ def read_busy_ticks() -> tuple[int, int]:
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
-def run_job(host: HostConnections, job: dict[str, Any]) -> dict[str, object]:
+def run_job(host_connections: HostConnections, job: dict[str, Any]) -> dict[str, object]:
     """Run all iterations and return the row of this host."""
     deadline_s = time.monotonic() + job["timeout_s"]
-    host.connect(job)
-    host.wait_for_all()
+    host_connections.connect(job)
+    host_connections.wait_for_all()
     for _ in range(job["warm_up"]):
-        _run_iteration(host, job, deadline_s)
+        _run_iteration(host_connections, job, deadline_s)
     counters_before, ticks_before = read_counters(job["nics"]), read_busy_ticks()
     retransmitted_before = {
-        pair: outgoing.count_retransmitted_bytes() for pair, outgoing in host.outgoing.items()
+        pair: outgoing.count_retransmitted_bytes() for pair, outgoing in host_connections.outgoing.items()
     }
     own_before_s, others_before_s = time.process_time(), read_others_processor_s()
-    watch = RankWatch([(pair, outgoing.connection) for pair, outgoing in host.outgoing.items()], job["nics"])
-    host.wait_for_all()
+    watch = RankWatch(
+        [(pair, outgoing.connection) for pair, outgoing in host_connections.outgoing.items()], job["nics"]
+    )
+    host_connections.wait_for_all()
     watch.begin()
     times_s, observations = [], []
     last_s = time.monotonic()
     for iteration_number in range(1, job["iterations"] + 1):
-        moment_before, waiting_s = read_moment(watch), host.waiting_s
-        iteration = Iteration(host, job)
+        totals_before, waiting_s = read_moment(watch), host_connections.waiting_s
+        iteration = Iteration(host_connections, job)
         iteration_s, writes_s = iteration.run(deadline_s), 0.0
         if job.get("checkpoint_bytes") and iteration_number % job["checkpoint_every"] == 0:
             writes_s = _write_checkpoint(job)
-        seconds, end_s = subtract_moments(moment_before, read_moment(watch)), time.monotonic()
+        process_seconds, end_s = subtract_moments(totals_before, read_moment(watch)), time.monotonic()
         times_s.append(iteration_s + writes_s)
         probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
         observations.append(
             {
-                **seconds,
+                **process_seconds,
                 "seconds": end_s - last_s,
-                "waiting_s": host.waiting_s - waiting_s,
+                "waiting_s": host_connections.waiting_s - waiting_s,
                 "computing_s": iteration.computing_s,
                 "planned_s": sum(task["seconds"] for task in job["tasks"] if task["computes"]),
                 "writes_s": writes_s,
                 "disk_s": writes_s + probe_s,
             }
         )
-        host.wait_for_all()
+        host_connections.wait_for_all()
         last_s = time.monotonic()
     flows = watch.end()
     ticks_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
@@ -223,7 +225,7 @@ def run_job(host: HostConnections, job: dict[str, Any]) -> dict[str, object]:
         "after": counters_after,
         "retransmitted": [
             [*pair, outgoing.count_retransmitted_bytes() - retransmitted_before[pair]]
-            for pair, outgoing in host.outgoing.items()
+            for pair, outgoing in host_connections.outgoing.items()
         ],
         "busy": busy_ticks / max(1, all_ticks),
         "processor_s": time.process_time() - own_before_s,
@@ -236,10 +238,10 @@ def run_job(host: HostConnections, job: dict[str, Any]) -> dict[str, object]:
     }
 
 
-def _run_iteration(host: HostConnections, job: dict[str, Any], deadline_s: float) -> float:
+def _run_iteration(host_connections: HostConnections, job: dict[str, Any], deadline_s: float) -> float:
     """Run an iteration between two barriers; return its seconds on this host."""
-    iteration_s = Iteration(host, job).run(deadline_s)
-    host.wait_for_all()
+    iteration_s = Iteration(host_connections, job).run(deadline_s)
+    host_connections.wait_for_all()
     return iteration_s
 
 
@@ -263,24 +265,24 @@ def _write_checkpoint(job: dict[str, Any]) -> float:
 
 def main() -> int:
     """Run this host's part; return the exit status."""
-    host = HostConnections(int(sys.argv[1]))
-    print_event("ready", rank=host.rank, port=host.server.getsockname()[1])
+    host_connections = HostConnections(int(sys.argv[1]))
+    print_event("ready", rank=host_connections.rank, port=host_connections.server.getsockname()[1])
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return EXIT_NO_JOB
     try:
-        row = run_job(host, json.loads(line))
+        row = run_job(host_connections, json.loads(line))
     except (OSError, ValueError, KeyError) as error:
         print_event(
             "error",
-            rank=host.rank,
+            rank=host_connections.rank,
             message=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
         )
         return EXIT_FAILED
-    print_event("row", rank=host.rank, **row)
-    print_event("done", rank=host.rank)
+    print_event("row", rank=host_connections.rank, **row)
+    print_event("done", rank=host_connections.rank)
     with suppress(OSError):
-        host.wait_for_all()  # an early exit would close connections that other hosts still use
+        host_connections.wait_for_all()  # an early exit would close connections that other hosts still use
     return 0
 
 

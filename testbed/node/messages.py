@@ -122,10 +122,10 @@ class HostConnections:
         self.on_arrival: Callable[[int], None] = lambda _task: None
         self.waiting_s = 0.0
 
-    def schedule_call(self, moment_s: float, callback: Callable[[float], None]) -> None:
+    def schedule_call(self, due_s: float, callback: Callable[[float], None]) -> None:
         """Schedule `call(moment_s)` at that time of the monotonic clock."""
         self.timer_count += 1
-        heapq.heappush(self.timers, (moment_s, self.timer_count, callback))
+        heapq.heappush(self.timers, (due_s, self.timer_count, callback))
 
     def serve_once(self, deadline_s: float) -> None:
         """Serve a timer that is due, or else wait for connections. Raise `TimeoutError` from `deadline_s` on."""
@@ -133,8 +133,8 @@ class HostConnections:
         if now_s >= deadline_s:
             raise TimeoutError("the job did not end in time")
         if self.timers and self.timers[0][0] <= now_s:
-            moment_s, _, call = heapq.heappop(self.timers)
-            call(moment_s)
+            due_s, _, callback = heapq.heappop(self.timers)
+            callback(due_s)
             return
         outgoing_by_descriptor = {
             outgoing.connection.fileno(): outgoing
@@ -151,16 +151,16 @@ class HostConnections:
         for descriptor in readable_descriptors:
             self.incoming[descriptor].read()
 
-    def _report_arrival(self, task: int) -> None:
-        self.on_arrival(task)
+    def _report_arrival(self, task_number: int) -> None:
+        self.on_arrival(task_number)
 
     def connect(self, job: dict[str, Any]) -> None:
         """Connect to each host and set of routes that this host sends to, and accept the connections of the others."""
-        target_sets = sorted(
+        target_route_sets = sorted(
             {(target, route_set) for task in job["tasks"] for target, route_set, _ in task["send"]}
         )
         addresses, timeout_s = job["addresses"], job["timeout_s"]
-        for target, route_set in target_sets:
+        for target, route_set in target_route_sets:
             source = (addresses[self.rank][route_set], 0)
             connection = socket.create_connection(
                 (addresses[target][route_set], job["ports"][target]), timeout_s, source

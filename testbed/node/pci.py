@@ -64,15 +64,15 @@ def read_path(device: Path) -> list[dict[str, Any]]:
     return [describe_device(device_path) for device_path in reversed(device_paths[::2])]
 
 
-def read_nics(root: Path, names: list[str]) -> dict[str, Any]:
+def read_nics(root: Path, nic_names: list[str]) -> dict[str, Any]:
     """Return index and path of each interface that exists."""
-    device_by_nic = {}
-    for name in names:
+    document_by_nic = {}
+    for name in nic_names:
         interface = root / "sys/class/net" / name
         index = read_text(interface / "ifindex")
         if index.isdigit():
-            device_by_nic[name] = {"index": int(index), "path": read_path(interface / "device")}
-    return device_by_nic
+            document_by_nic[name] = {"index": int(index), "path": read_path(interface / "device")}
+    return document_by_nic
 
 
 def read_gpus(root: Path) -> list[Any]:
@@ -93,14 +93,14 @@ def read_processor(root: Path) -> dict[str, str] | None:
     return values if all(values.values()) else None
 
 
-def read_machine(root: Path, names: list[str]) -> dict[str, Any]:
+def read_machine(root: Path, nic_names: list[str]) -> dict[str, Any]:
     """Return the document to print. `root` is the root of the file system."""
-    nodes = (root / "sys/devices/system/node").glob("node[0-9]*")
+    numa_nodes = (root / "sys/devices/system/node").glob("node[0-9]*")
     return {
         "arch": platform.machine(),
         "processor": read_processor(root),
-        "affinity": {node.name[4:]: read_text(node / "cpumap") for node in sorted(nodes)},
-        "nics": read_nics(root, names),
+        "affinity": {node.name[4:]: read_text(node / "cpumap") for node in sorted(numa_nodes)},
+        "nics": read_nics(root, nic_names),
         "gpus": read_gpus(root),
     }
 

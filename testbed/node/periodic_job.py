@@ -119,9 +119,9 @@ class PeriodicJob:
 
     def _send_burst(self, size: int, pace_bytes_per_s: float, deadline_s: float) -> None:
         """Send the parts of a burst. Each waits until the previous parts, of this and the other host, have arrived."""
-        steps = self.job["steps"]
-        part_size = -(-size // steps)
-        for _ in range(steps):
+        step_count = self.job["steps"]
+        part_size = -(-size // step_count)
+        for _ in range(step_count):
             if self.outgoing:
                 self.outgoing.begin(part_size, pace_bytes_per_s)
             if self.incoming:
@@ -163,12 +163,12 @@ def run_in_processes(
     status = 0
     for name, read_end in job_pipes:
         with os.fdopen(read_end) as pipe:
-            line = json.loads(pipe.read() or '{"error": "it was killed"}')
-        if "error" in line:
+            row = json.loads(pipe.read() or '{"error": "it was killed"}')
+        if "error" in row:
             status = EXIT_FAILED
-            print_event("error", message=f"job {name}: {line['error']}")
+            print_event("error", message=f"job {name}: {row['error']}")
         else:
-            print_event("row", job=name, **line)
+            print_event("row", job=name, **row)
     return status
 
 

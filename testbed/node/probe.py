@@ -57,23 +57,23 @@ def decode_frame(frame: bytes) -> tuple[str, str, int] | None:
 
 def open_nic(nic: str) -> socket.socket:
     """Return a socket that sends on one NIC and receives probe frames there."""
-    connection = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
-    connection.bind((nic, ETHERTYPE))
-    connection.setblocking(False)
-    return connection
+    packet_socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    packet_socket.bind((nic, ETHERTYPE))
+    packet_socket.setblocking(False)
+    return packet_socket
 
 
-def read_mac(connection: socket.socket, nic: str) -> bytes:
+def read_mac(packet_socket: socket.socket, nic: str) -> bytes:
     """Return the MAC address of a NIC."""
-    answer = fcntl.ioctl(connection, SIOCGIFHWADDR, struct.pack("16s24x", nic.encode()))
+    answer = fcntl.ioctl(packet_socket, SIOCGIFHWADDR, struct.pack("16s24x", nic.encode()))
     return answer[18:24]
 
 
-def has_carrier(connection: socket.socket, nic: str) -> bool:
+def has_carrier(packet_socket: socket.socket, nic: str) -> bool:
     """Return whether the NIC receives light now (the kernel's flags follow up to a second later)."""
     link_value = array.array("I", [ETHTOOL_GLINK, 0])
     buffer_address, _ = link_value.buffer_info()
-    fcntl.ioctl(connection, SIOCETHTOOL, struct.pack("16sP16x", nic.encode(), buffer_address))
+    fcntl.ioctl(packet_socket, SIOCETHTOOL, struct.pack("16sP16x", nic.encode(), buffer_address))
     return bool(link_value[1])
 
 
@@ -108,11 +108,11 @@ class ProbeNic:
         """Read the frames that have arrived."""
         while True:
             try:
-                frame = decode_frame(self.connection.recv(2048))
+                sender = decode_frame(self.connection.recv(2048))
             except OSError:
                 return  # nothing more, or the NIC went down
-            if frame and frame not in self.received_frames:
-                self.received_frames.append(frame)
+            if sender and sender not in self.received_frames:
+                self.received_frames.append(sender)
 
     def make_report(self) -> dict[str, object]:
         """Return the report of this NIC, which may have been removed since it was opened."""

@@ -69,20 +69,20 @@ def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[s
     >>> " ".join(make_restore_commands("nic1", shown)[0])
     'tc qdisc replace dev nic1 root handle 8001: tbf rate 100000000bit burst 131072b latency 50000us'
     """
-    root = next(row for row in queues if row.get("root"))
+    root_queue = next(row for row in queues if row.get("root"))
     inner_queues = [row for row in queues if not row.get("root")]
-    if root["handle"] == "0:":  # the kernel's default queue, which comes back by itself
+    if root_queue["handle"] == "0:":  # the kernel's default queue, which comes back by itself
         return [["tc", "qdisc", "del", "dev", nic, "root"]]
     if (
-        root["kind"] == "tbf"
-        and {"rate", "burst", "lat"} <= set(root["options"])
+        root_queue["kind"] == "tbf"
+        and {"rate", "burst", "lat"} <= set(root_queue["options"])
         and (not inner_queues or _is_simulated(inner_queues))
     ):
-        options = root["options"]
+        options = root_queue["options"]
         # The kernel keeps the burst as a time and rounds it down, so round it up to whole KiB.
         burst_bytes = -(-int(options["burst"]) // KIB) * KIB
         rate_options = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst_bytes}b"]
-        location = ["dev", nic, "root", "handle", root["handle"]]
+        location = ["dev", nic, "root", "handle", root_queue["handle"]]
         bucket_command = [
             "tc",
             "qdisc",
@@ -95,10 +95,10 @@ def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[s
         ]
         return [
             bucket_command,
-            *(_make_twin_commands(nic, root["handle"], inner_queues) if inner_queues else []),
+            *(_make_twin_commands(nic, root_queue["handle"], inner_queues) if inner_queues else []),
         ]
     raise QueueError(
-        f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be restored: remove it first"
+        f"{nic} has the queue {root_queue['kind']} {root_queue['handle']}, which cannot be restored: remove it first"
     )
 
 
@@ -273,14 +273,14 @@ def main() -> int:
     """Hold or restore; return the exit status."""
     for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(signal_number, interrupt)
-    with STATE_FILE.open("a+", encoding="utf-8") as state:
+    with STATE_FILE.open("a+", encoding="utf-8") as state_file:
         try:
-            fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(state_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print_event("error", message="another run uses the queues of this host: wait for it, or stop it")
             return EXIT_BUSY
         try:
-            hold_settings(state) if sys.argv[1] == "hold" else restore_from_file(state)
+            hold_settings(state_file) if sys.argv[1] == "hold" else restore_from_file(state_file)
         except (QueueError, OSError, ValueError, KeyError) as error:
             print_event("error", message=str(error)[:500])
             return EXIT_FAILED

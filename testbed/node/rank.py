@@ -235,14 +235,14 @@ class Program:
         ]
         for reader in readers:
             reader.start()
-        rates = WindowRates(nics)
+        window_rates = WindowRates(nics)
         while True:
             try:
-                process.wait(rates.window_s)
+                process.wait(window_rates.window_s)
                 break
             except subprocess.TimeoutExpired:
-                rates.add_window()
-        rates.add_window()
+                window_rates.add_window()
+        window_rates.add_window()
         duration_s = time.monotonic() - start_s
         for reader in readers:
             reader.join(OUTPUT_GRACE_S)
@@ -262,7 +262,7 @@ class Program:
                 }
                 for nic, counters in counters_before.items()
             },
-            rates=rates.summarise_rates(),
+            rates=window_rates.summarise_rates(),
             retransmitted=read_retransmissions() - retransmitted_before,
         )
         return exit_code

@@ -194,10 +194,10 @@ class EventLoop:
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self.endpoints = endpoints
 
-    def serve_until(self, moment_s: float) -> None:
+    def serve_until(self, end_s: float) -> None:
         """Serve until a time of the monotonic clock."""
-        while (now_s := time.monotonic()) < moment_s:
-            self._serve_once(moment_s - now_s)
+        while (now_s := time.monotonic()) < end_s:
+            self._serve_once(end_s - now_s)
 
     def run(self, is_over: Callable[[], bool], deadline_s: float) -> None:
         """Serve until `is_over()`. Raise `TimeoutError` at `deadline_s`."""
@@ -216,11 +216,11 @@ class EventLoop:
     def _serve_once(self, wait_s: float) -> bool:
         """Send what can be sent and wait for input; return False if no socket became ready."""
         now_s = time.monotonic()
-        call_times_s = [call_s for endpoint in self.endpoints if (call_s := endpoint.write()) is not None]
+        due_times_s = [due_s for endpoint in self.endpoints if (due_s := endpoint.write()) is not None]
         writers = [
             endpoint.connection for endpoint in self.endpoints if getattr(endpoint, "remaining_bytes", 0)
         ]
-        wait_s = max(0.0, min([wait_s, *(call_s - now_s for call_s in call_times_s)]))
+        wait_s = max(0.0, min([wait_s, *(due_s - now_s for due_s in due_times_s)]))
         readable_connections, writable_connections, _ = select.select(
             [endpoint.connection for endpoint in self.endpoints], writers, [], wait_s
         )
@@ -229,11 +229,11 @@ class EventLoop:
                 self._read(endpoint)
         return bool(readable_connections or writable_connections)
 
-    def _read(self, ended_endpoint: Endpoint) -> None:
+    def _read(self, ready_endpoint: Endpoint) -> None:
         """Read from an end. Drop it if it is done and its peer has closed the connection."""
         try:
-            ended_endpoint.read()
+            ready_endpoint.read()
         except ConnectionError:
-            if not ended_endpoint.is_done:
+            if not ready_endpoint.is_done:
                 raise
-            self.endpoints = [endpoint for endpoint in self.endpoints if endpoint is not ended_endpoint]
+            self.endpoints = [endpoint for endpoint in self.endpoints if endpoint is not ready_endpoint]

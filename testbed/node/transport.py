@@ -175,8 +175,10 @@ class Sender:
         """Record that a packet has arrived."""
         self._acknowledged_chunks.add(self._in_flight_by_number.pop(number)[0])
         if number >= self._recovery_number:
-            ratio = len(self._acknowledged_chunks) / self._chunk_count
-            self.congestion_control.on_ack(self.gain.evaluate(ratio), now_s, self._round_trip.smoothed_s)
+            acked_share = len(self._acknowledged_chunks) / self._chunk_count
+            self.congestion_control.on_ack(
+                self.gain.evaluate(acked_share), now_s, self._round_trip.smoothed_s
+            )
 
     def on_time(self, now_s: float) -> list[bytes]:
         """Return a probe for a silent connection. If the last probe got no answer, count packets in flight as lost."""

@@ -22,11 +22,11 @@ MAX_PACKETS_PER_ACK = 8
 """Maximum number of packets that one acknowledgement covers."""
 
 
-def bind_socket(udp_socket: socket.socket, job: dict[str, Any]) -> None:
+def bind_socket(outgoing_socket: socket.socket, job: dict[str, Any]) -> None:
     """Set the priority of a socket's packets, and bind it to its source address."""
     if job["mark"]:
-        udp_socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
-    udp_socket.bind((job["source"], 0))
+        outgoing_socket.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, job["mark"])
+    outgoing_socket.bind((job["source"], 0))
 
 
 class UdpSender:

@@ -191,8 +191,8 @@ class RankWatch:
         self._stop_event.set()
         self._thread.join()
         return [
-            (name, _summarise(last_flow - first_flow, link))
-            for (name, _), first_flow, last_flow, link in zip(
+            (name, _summarise(last_flow - first_flow, connection_rates))
+            for (name, _), first_flow, last_flow, connection_rates in zip(
                 self.connections, self._first_flows, self._read_flows(), self.connection_rates, strict=True
             )
             if last_flow.sent_bytes > first_flow.sent_bytes
@@ -238,10 +238,10 @@ class RankWatch:
             tick_count += 1
             if tick_count % WINDOW_TICKS == 0:
                 flows = self._read_flows()
-                for link, first_flow, last_flow in zip(
+                for connection_rates, first_flow, last_flow in zip(
                     self.connection_rates, flows_before, flows, strict=True
                 ):
-                    link.add_window(last_flow - first_flow, now_s - window_start_s)
+                    connection_rates.add_window(last_flow - first_flow, now_s - window_start_s)
                 bytes_now = self._read_sent_bytes()
                 for rates, first_bytes, last_bytes in zip(
                     self.nic_rates.values(), bytes_before, bytes_now, strict=True

@@ -132,17 +132,17 @@ def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
     timing_by_labels = {
         (
             lab,
-            str(row.simulated).lower(),
-            row.collective,
-            f"{row.topology}: {row.configuration}",
-            str(row.ranks),
-            str(row.size_bytes),
-        ): row
-        for row in timings
+            str(timing.simulated).lower(),
+            timing.collective,
+            f"{timing.topology}: {timing.configuration}",
+            str(timing.ranks),
+            str(timing.size_bytes),
+        ): timing
+        for timing in timings
     }
-    for labels, row in timing_by_labels.items():
-        yield Sample("testbed_bus_bandwidth_mbps", labels, row.busbw_mbps)
-        yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
+    for labels, timing in timing_by_labels.items():
+        yield Sample("testbed_bus_bandwidth_mbps", labels, timing.busbw_mbps)
+        yield Sample("testbed_link_limit_mbps", labels, timing.limit_mbps)
 
 
 def _sample_optical_loss(lab: str, run_query: RunQuery) -> Iterator[Sample]:

@@ -69,8 +69,8 @@ class Choice:
 
     def __post_init__(self) -> None:
         """Raise `OffloadError` if more than one place is chosen, or a number of workers together with a scheduler."""
-        given_sources = [self.scheduler is not None, self.lab is not None, self.in_process]
-        if sum(given_sources) > 1:
+        chosen_places = [self.scheduler is not None, self.lab is not None, self.in_process]
+        if sum(chosen_places) > 1:
             raise OffloadError(
                 "give only one of --scheduler, --lab and --in-process: each selects where the workers run"
             )

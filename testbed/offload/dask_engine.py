@@ -217,12 +217,12 @@ class DaskEngine:
         pipeline = runner.pipeline
         try:
             pipeline_parts = {part.name: getattr(pipeline, part.name) for part in fields(pipeline)}
-            parts = serialise_parts(pipeline_parts)
+            packed_pipeline = serialise_parts(pipeline_parts)
             self._client.sync(_use_spare_rng_in_loop)
             self._run_entry_point = register_entry_point()
             self._client.run_on_scheduler(register_entry_point)  # the scheduler unpickles tasks
             self._register_plugin(
-                _make_plugin(self._plugin_name, parts, collect_sources(pipeline_parts.values()))
+                _make_plugin(self._plugin_name, packed_pipeline, collect_sources(pipeline_parts.values()))
             )
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
             self._rotation.set_addresses(

@@ -55,9 +55,9 @@ class Order:
         for begin in range(done_count, len(self.indices), self.batch_size):
             yield min(self.batch_size, len(self.indices) - begin)
 
-    def take_share(self, first_batch: int, count: int) -> Order:
-        """Return the share of one of `count` processes: every `count`-th batch, starting with `first_batch`."""
-        batches = [self.get_batch(number) for number in range(first_batch, self.batch_count, count)]
+    def take_share(self, first_batch: int, process_count: int) -> Order:
+        """Return the share of one of `process_count` processes: every `process_count`-th batch from `first_batch`."""
+        batches = [self.get_batch(number) for number in range(first_batch, self.batch_count, process_count)]
         return make_order_of_batches(batches, self.batch_size)
 
 
@@ -68,15 +68,17 @@ def make_order_of_batches(index_batches: Iterable[Sequence[int]], batch_size: in
     return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in index_lists), initial=0)))
 
 
-def make_order(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False) -> Order:
+def make_order(
+    sample_count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False
+) -> Order:
     """Return the order of an epoch: the order of the dataset, or shuffled with the seed `shuffle_by`."""
-    indices: Sequence[int] = range(count)
+    indices: Sequence[int] = range(sample_count)
     if shuffle_by is not None:
         shuffled_indices = list(indices)
         random.Random(shuffle_by).shuffle(shuffled_indices)
         indices = shuffled_indices
     if drop_last:
-        indices = indices[: count - count % batch_size]
+        indices = indices[: sample_count - sample_count % batch_size]
     return Order(indices, batch_size)
 
 

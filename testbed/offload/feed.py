@@ -94,20 +94,20 @@ class Feed:
     """An iterator over (numbers of the units in a batch, batch)."""
 
     def __init__(
-        self, sides: Sides, order: Order, rule: Rule, epoch: int = 0, done: Iterable[int] = ()
+        self, sides: Sides, order: Order, rule: Rule, epoch: int = 0, finished_units: Iterable[int] = ()
     ) -> None:
         self._sides, self._order, self._rule, self._epoch = sides, order, rule, epoch
         self._is_batchwise = rule.candidate in {None, "p3"}
-        unit_batch_size = 1 if self._is_batchwise else order.batch_size
+        units_per_batch = 1 if self._is_batchwise else order.batch_size
         unit_count = order.batch_count if self._is_batchwise else len(order.indices)
-        done_units = set(done)
+        done_units = set(finished_units)
         units = [unit for unit in range(unit_count) if unit not in done_units]
         self._queue = deque(units)
         self._sizes = deque(() if self._is_batchwise else order.iterate_sizes(len(done_units)))
-        slots = sides.worker_engine.slot_count if sides.worker_engine else 1
+        slot_count = sides.worker_engine.slot_count if sides.worker_engine else 1
         self._max_pending = {
-            False: rule.look_ahead * unit_batch_size,
-            True: rule.look_ahead * unit_batch_size * slots,
+            False: rule.look_ahead * units_per_batch,
+            True: rule.look_ahead * units_per_batch * slot_count,
         }
         self._remaining_units = {
             is_remote_side: deque(unit for unit in units if self._is_remote_unit(unit) == is_remote_side)
@@ -294,7 +294,7 @@ class StreamFeed(Feed):
         batch_size: int,
         rule: Rule,
         epoch: int = 0,
-        done: Iterable[int] = (),
+        finished_units: Iterable[int] = (),
         *,
         drop_last: bool = False,
         numbers: Iterable[int] | None = None,
@@ -303,30 +303,30 @@ class StreamFeed(Feed):
             raise OffloadError(f"{rule.candidate} reads on the workers, but a stream is read here: use p1")
         super().__init__(sides, Order((), batch_size), rule, epoch)
         self._is_batchwise = False
-        slots = sides.worker_engine.slot_count if sides.worker_engine else 1
+        slot_count = sides.worker_engine.slot_count if sides.worker_engine else 1
         self._max_pending = {
             False: rule.look_ahead * batch_size if sides.trainer_threads else 1,
-            True: rule.look_ahead * batch_size * slots,
+            True: rule.look_ahead * batch_size * slot_count,
         }
         self._elements: Iterator[tuple[int, Any]] | None = enumerate(elements)
         self._numbers = iter(count() if numbers is None else numbers)
-        self._done_units, self._drop_last = set(done), drop_last
+        self._done_units, self._drop_last = set(finished_units), drop_last
         self._raw_by_unit: dict[int, Any] = {}
         self._index_by_unit: dict[int, int] = {}
 
     def __next__(self) -> tuple[list[int], Any]:
         """Return the numbers of the elements of the next batch, and the batch."""
-        units: list[tuple[_UnitWork, Any]] = []
-        while len(units) < self._order.batch_size:
+        results: list[tuple[_UnitWork, Any]] = []
+        while len(results) < self._order.batch_size:
             self._start_units()
             if not self._queue:
                 break
             work, value = self._await_next_unit()
             del self._raw_by_unit[work.indices[0]]
-            units.append((work, value))
-        if not units or (self._drop_last and len(units) < self._order.batch_size):
+            results.append((work, value))
+        if not results or (self._drop_last and len(results) < self._order.batch_size):
             raise StopIteration
-        return self._make_batch(units)
+        return self._make_batch(results)
 
     def close(self) -> None:
         """Cancel all pending elements, and stop reading."""

@@ -161,9 +161,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """
         from testbed.offload.profile import profile_loader
 
-        shared = self._read_sharing()
+        jobs_and_workers = self._read_sharing()
         self.profile = profile_loader(self, step, settings, copy=copy)
-        self._tuned = (step, settings, copy, shared)
+        self._tuned = (step, settings, copy, jobs_and_workers)
         self.apply(self.profile.decision)
         return self.profile
 
@@ -176,8 +176,8 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """
         if self._tuned is None:
             return False
-        last_step, last_settings, copy, shared = self._tuned
-        if self._read_sharing() == shared:
+        last_step, last_settings, copy, jobs_and_workers = self._tuned
+        if self._read_sharing() == jobs_and_workers:
             return False
         self.tune(step or last_step, settings or last_settings, copy=copy)
         return True
@@ -228,10 +228,10 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             if engine is not None:
                 engine.open(Runner(replace(self.pipeline, dataset=None)) if self.is_stream else runner)
             has_threads = not is_child and self.pipeline.seed is None
-            threads = (
+            executor = (
                 ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if has_threads else None
             )
-            self._sides, self._pid = Sides(runner, threads, engine), os.getpid()
+            self._sides, self._pid = Sides(runner, executor, engine), os.getpid()
         return self._sides
 
     def close(self) -> None:
@@ -261,9 +261,11 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             ):
                 order = self._draw_sampler_order()
         else:
-            shuffle_by = seed if self.shuffle else None
+            shuffle_seed = seed if self.shuffle else None
             sample_count = len(self.pipeline.dataset)
-            order = make_order(sample_count, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
+            order = make_order(
+                sample_count, self.batch_size, shuffle_by=shuffle_seed, drop_last=self.drop_last
+            )
         if worker_info is None or worker_info.num_workers == 1:
             return order
         return order.take_share(worker_info.id, worker_info.num_workers)

@@ -53,13 +53,13 @@ def start_local_workers(
         scheduler_file = Path(folder) / "scheduler.json"
         options = make_tls_options(tls)
         protocol = "tls" if tls else "tcp"
-        scheduler = [
+        scheduler_arguments = [
             *make_scheduler_command(LOOPBACK, 0, protocol),
             "--scheduler-file",
             str(scheduler_file),
             *options,
         ]
-        process = stack.enter_context(_start([*command_prefix, python, *scheduler], folder))
+        process = stack.enter_context(_start([*command_prefix, python, *scheduler_arguments], folder))
         address = _await_address(scheduler_file, process)
         for number in range(worker_count):
             worker_command = [

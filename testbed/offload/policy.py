@@ -61,9 +61,9 @@ class Metrics:
         _check_measured("pcycle", self.pcycle)
         if self.pcycle <= 0:
             raise OffloadError(f"pcycle is {self.pcycle:g}: a pipeline always takes processor time")
-        unknown = sorted(set(self.candidates) - set(CANDIDATES))
-        if unknown:
-            raise OffloadError(f"unknown candidate {unknown[0]!r}; known: {', '.join(CANDIDATES)}")
+        unknown_names = sorted(set(self.candidates) - set(CANDIDATES))
+        if unknown_names:
+            raise OffloadError(f"unknown candidate {unknown_names[0]!r}; known: {', '.join(CANDIDATES)}")
         if self.workers < 1:
             raise OffloadError(f"{self.workers} workers: candidates need 1 or more")
 

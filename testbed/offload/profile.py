@@ -98,8 +98,8 @@ def profile_loader(
     fix_allocator_thresholds()
     sides = loader.sides()
     jobs = sides.worker_engine.list_jobs() if sides.worker_engine else frozenset()
-    slots = sides.worker_engine.slot_count if sides.worker_engine else 0
-    key = make_key(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
+    slot_count = sides.worker_engine.slot_count if sides.worker_engine else 0
+    key = make_key(loader.pipeline, settings.model or step, loader.batch_size, slot_count, len(jobs))
     if settings.store is not None:
         stored_profile = load_profile(settings.store, key)
         if stored_profile is not None:
@@ -107,11 +107,11 @@ def profile_loader(
     start_s = time.perf_counter()
     measured_step = copy_step(step) if copy else step
     element_count = count_elements(loader.pipeline.dataset)
-    bench = Bench(
+    profiler = Bench(
         sides, loader.batch_size, element_count, measured_step, settings, loader.rule, loader.is_stream
     )
     with preserve_generators(), _preserve_gpu_generators():
-        profile = bench.profile()
+        profile = profiler.profile()
     duration_s = time.perf_counter() - start_s
     training_s = settings.epochs * element_count / profile.rate_after
     # `element_count` is 0 for a stream, whose length is unknown.
@@ -198,7 +198,10 @@ class Bench:
                 self._report_tick(len(variants), name)
         return {
             name: Trial(
-                *(median(getattr(trial, part) for trial in variant_trials) for part in Trial.__slots__)
+                *(
+                    median(getattr(trial, field_name) for trial in variant_trials)
+                    for field_name in Trial.__slots__
+                )
             )
             for name, variant_trials in trials_by_variant.items()
         }

@@ -98,11 +98,12 @@ def collect_sources(parts: Iterable[Any]) -> SourceFinder:
     while pending_files:
         for name in _find_imports(pending_files.pop()) - visited_names:
             visited_names.add(name)
-            files = _find_files(name)
+            file_by_module = _find_files(name)
             sources |= {
-                module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in files.items()
+                module: (path.read_text("utf-8"), path.stem == "__init__")
+                for module, path in file_by_module.items()
             }
-            pending_files += files.values()
+            pending_files += file_by_module.values()
     return SourceFinder(sources)
 
 
@@ -139,13 +140,13 @@ def _find_files(name: str) -> dict[str, Path]:
         return {name: origin}
     if any(file.name.endswith(tuple(EXTENSION_SUFFIXES)) for file in origin.parent.rglob("*")):
         return {}
-    files = {}
+    file_by_module = {}
     for file in origin.parent.rglob("*.py"):
         module_parts = file.relative_to(origin.parent).with_suffix("").parts
-        files[".".join((name, *(module_parts[:-1] if module_parts[-1] == "__init__" else module_parts)))] = (
-            file
-        )
-    return files
+        file_by_module[
+            ".".join((name, *(module_parts[:-1] if module_parts[-1] == "__init__" else module_parts)))
+        ] = file
+    return file_by_module
 
 
 def copy_step(step: Any) -> Any:
@@ -175,7 +176,7 @@ def register_modules() -> None:
     """
     cloudpickle = _import_cloudpickle()
     modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
-    compiled = {
+    compiled_packages = {
         module.__name__.partition(".")[0]
         for module in modules
         if _get_file(module).endswith(tuple(EXTENSION_SUFFIXES))
@@ -184,7 +185,7 @@ def register_modules() -> None:
         name = module.__name__
         if (
             sys.modules.get(name) is module
-            and name.partition(".")[0] not in compiled
+            and name.partition(".")[0] not in compiled_packages
             and not is_installed(module)
         ):
             cloudpickle.register_pickle_by_value(module)
@@ -279,25 +280,28 @@ class _SharedCodeChecker:
     def __init__(self) -> None:
         self._checked_code: set[tuple[Any, bool]] = set()
 
-    def check(self, code: FunctionType | type) -> None:
+    def check(self, definition: FunctionType | type) -> None:
         """Raise `OffloadError` if a class or function, or the code that it calls, uses a model that is not copied.
 
         Classes, functions of installed packages, and the globals that they name are not copied. Other functions are
         copied with the globals that they name.
         """
-        pending_code = [(code, isinstance(code, type) or _is_shared(code))]
-        while pending_code:
-            code_object, is_shared = pending_code.pop()
-            if isinstance(code_object, FunctionType):
-                pending_code += self._check_function(
-                    code_object, code_object.__qualname__, is_shared=is_shared
+        pending_definitions = [(definition, isinstance(definition, type) or _is_shared(definition))]
+        while pending_definitions:
+            pending_definition, is_shared = pending_definitions.pop()
+            if isinstance(pending_definition, FunctionType):
+                pending_definitions += self._check_function(
+                    pending_definition, pending_definition.__qualname__, is_shared=is_shared
                 )
-            elif not _is_library(code_object.__module__) and (code_object, True) not in self._checked_code:
-                self._checked_code.add((code_object, True))
-                pending_code += [(base, True) for base in code_object.__bases__]
-                for function in _yield_functions(code_object):
-                    function_path = f"{code_object.__qualname__}.{function.__name__}"
-                    pending_code += self._check_function(function, function_path, is_shared=True)
+            elif (
+                not _is_library(pending_definition.__module__)
+                and (pending_definition, True) not in self._checked_code
+            ):
+                self._checked_code.add((pending_definition, True))
+                pending_definitions += [(base, True) for base in pending_definition.__bases__]
+                for function in _yield_functions(pending_definition):
+                    function_path = f"{pending_definition.__qualname__}.{function.__name__}"
+                    pending_definitions += self._check_function(function, function_path, is_shared=True)
 
     def _check_function(
         self, function: FunctionType, function_path: str, *, is_shared: bool
@@ -308,31 +312,35 @@ class _SharedCodeChecker:
             return []
         self._checked_code.add(key)
         names = _find_names(function.__code__)
-        values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
-        values |= _read_closure(function)
-        shared = dict(values) if is_shared else {}
-        for module in [candidate for candidate in values.values() if isinstance(candidate, ModuleType)]:
+        value_by_name = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
+        value_by_name |= _read_closure(function)
+        shared_value_by_name = dict(value_by_name) if is_shared else {}
+        for module in [
+            candidate for candidate in value_by_name.values() if isinstance(candidate, ModuleType)
+        ]:
             if is_installed(module) and not _is_library(module.__name__):
-                shared |= {name: vars(module)[name] for name in names & vars(module).keys()}
-        for name, value in shared.items():
+                shared_value_by_name |= {name: vars(module)[name] for name in names & vars(module).keys()}
+        for name, value in shared_value_by_name.items():
             if _contains_model(value):
                 raise OffloadError(
                     f"the step cannot be copied: {function_path} takes `{name}` from its module, and a measurement "
                     "must not train it; keep it as an attribute, or pass a step made for measuring: tune(other_step, "
                     "copy=False)"
                 )
-        named_code = [
-            candidate for candidate in values.values() if isinstance(candidate, FunctionType | type)
+        named_definitions = [
+            candidate for candidate in value_by_name.values() if isinstance(candidate, FunctionType | type)
         ]
-        shared_named_code = [
-            code_object
-            for code_object in named_code
-            if isinstance(code_object, type) or _is_shared(code_object)
+        shared_named_definitions = [
+            definition
+            for definition in named_definitions
+            if isinstance(definition, type) or _is_shared(definition)
         ]
-        shared_code = [
-            candidate for candidate in shared.values() if isinstance(candidate, FunctionType | type)
+        shared_definitions = [
+            candidate
+            for candidate in shared_value_by_name.values()
+            if isinstance(candidate, FunctionType | type)
         ]
-        return [(code_object, True) for code_object in (*shared_named_code, *shared_code)]
+        return [(definition, True) for definition in (*shared_named_definitions, *shared_definitions)]
 
 
 def _yield_functions(kind: type) -> Iterator[FunctionType]:
@@ -356,14 +364,14 @@ def _read_closure(function: FunctionType) -> dict[str, Any]:
     return value_by_name
 
 
-def _is_shared(code: FunctionType | type) -> bool:
+def _is_shared(definition: FunctionType | type) -> bool:
     """Return whether a function or class is pickled by name, because it belongs to an installed package."""
-    module = sys.modules.get(code.__module__)
+    module = sys.modules.get(definition.__module__)
     return (
         module is not None
-        and code.__module__ != "__main__"
+        and definition.__module__ != "__main__"
         and is_installed(module)
-        and "<" not in code.__qualname__
+        and "<" not in definition.__qualname__
     )
 
 
@@ -373,10 +381,10 @@ def _is_library(module: str | None) -> bool:
     return top_package in sys.stdlib_module_names or top_package in {"numpy", "torch", "torchvision"}
 
 
-def _contains_model(value: Any, depth: int = 3) -> bool:
+def _contains_model(value: Any, remaining_depth: int = 3) -> bool:
     """Return whether a value is or contains a model, an optimiser or a tensor with a gradient."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or depth == 0 or isinstance(value, type | ModuleType | FunctionType):
+    if torch is None or remaining_depth == 0 or isinstance(value, type | ModuleType | FunctionType):
         return False
     if isinstance(value, torch.Tensor):
         return bool(value.requires_grad)
@@ -391,7 +399,7 @@ def _contains_model(value: Any, depth: int = 3) -> bool:
             parts = object.__getattribute__(value, "__dict__").values()
         except (AttributeError, TypeError):
             return False
-    return any(_contains_model(part, depth - 1) for part in list(islice(parts, _MAX_PARTS)))
+    return any(_contains_model(part, remaining_depth - 1) for part in list(islice(parts, _MAX_PARTS)))
 
 
 def _find_names(code: CodeType) -> set[str]:

@@ -84,7 +84,7 @@ def _make_script(name: str, module: ModuleType) -> Script:
 
 
 def profile_script(
-    name: str, configuration: Configuration, worker_choice: Choice, narrator: Narrator | None = None
+    name: str, configuration: Configuration, worker_placement: Choice, narrator: Narrator | None = None
 ) -> tuple[Profile, bool]:
     """Profile a script. Return the profile, and whether the step is simulated. Raises `OffloadError`."""
     try:
@@ -92,7 +92,7 @@ def profile_script(
     except ImportError as error:
         raise OffloadError(f"profiling needs {error.name}: {describe_extra('offload')}") from error
     script = load_script(name)
-    with open_engine(worker_choice, configuration) as engine:
+    with open_engine(worker_placement, configuration) as engine:
         loader = OffloadedLoader(
             script.dataset,
             script.transform,
@@ -120,24 +120,24 @@ def profile_script(
 
 
 @contextmanager
-def open_engine(worker_choice: Choice, configuration: Configuration) -> Iterator[Engine]:
+def open_engine(worker_placement: Choice, configuration: Configuration) -> Iterator[Engine]:
     """Yield the engine on the chosen workers. By default, start workers on this machine, which end with the block."""
-    if worker_choice.in_process:
-        yield ThreadEngine(worker_choice.workers or 1)
+    if worker_placement.in_process:
+        yield ThreadEngine(worker_placement.workers or 1)
         return
     from testbed.offload.dask_engine import DaskEngine
 
     certificates = configuration.read_certificates()
-    if worker_choice.scheduler is not None:
-        yield DaskEngine(worker_choice.scheduler, tls=certificates, weights=configuration.weights)
+    if worker_placement.scheduler is not None:
+        yield DaskEngine(worker_placement.scheduler, tls=certificates, weights=configuration.weights)
         return
-    if worker_choice.lab is not None:
+    if worker_placement.lab is not None:
         from testbed.offload.lab_workers import open_lab_engine
 
         with open_lab_engine(
-            worker_choice.lab,
-            worker_choice.runs,
-            worker_choice.workers,
+            worker_placement.lab,
+            worker_placement.runs,
+            worker_placement.workers,
             tls=certificates,
             weights=configuration.weights,
         ) as engine:
@@ -145,5 +145,5 @@ def open_engine(worker_choice: Choice, configuration: Configuration) -> Iterator
         return
     from testbed.offload.local_workers import start_local_workers
 
-    with start_local_workers(worker_choice.workers or 1, certificates) as address:
+    with start_local_workers(worker_placement.workers or 1, certificates) as address:
         yield DaskEngine(address, tls=certificates, weights=configuration.weights)

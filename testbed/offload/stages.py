@@ -54,16 +54,16 @@ class Runner:
         with add_index_note(index):
             return self.pipeline.dataset[index]
 
-    def transform_element(self, index: int, raw: Any, epoch: int) -> Any:
+    def transform_element(self, index: int, raw_element: Any, epoch: int) -> Any:
         """Return the transformed element."""
         transform = self.pipeline.transform
         if transform is None:
-            return raw
+            return raw_element
         with add_index_note(index):
             if self.pipeline.seed is None:
-                return transform(raw)
+                return transform(raw_element)
             with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
-                return transform(raw)
+                return transform(raw_element)
 
     def prepare_element(self, index: int, epoch: int) -> Any:
         """Return the element at an index, read and transformed."""
@@ -87,8 +87,8 @@ class Runner:
     def run_stage(self, stage: str, payload: Any, epoch: int) -> Any:
         """Run a stage. The payload is (index, raw element) for `p1`, an index for `p2`, indices for `p3`."""
         if stage == "p1":
-            index, raw = payload
-            return self.transform_element(index, raw, epoch)
+            index, raw_element = payload
+            return self.transform_element(index, raw_element, epoch)
         return self.prepare_element(payload, epoch) if stage == "p2" else self.prepare_batch(payload, epoch)
 
 
@@ -110,18 +110,18 @@ def seed_generators(seed: str) -> Iterator[None]:
     loop, get numbers from a spare generator.
     """
     seed_number = random.Random(seed).getrandbits(32)
-    draws = _divert_draws()
-    with draws.lock, preserve_generators():
+    owner_record = _divert_draws()
+    with owner_record.lock, preserve_generators():
         random.seed(seed_number)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed(seed_number)
         if "torch" in sys.modules:
             sys.modules["torch"].default_generator.manual_seed(seed_number)
-        previous_owner, draws.owner = draws.owner, threading.get_ident()
+        previous_owner, owner_record.owner = owner_record.owner, threading.get_ident()
         try:
             yield
         finally:
-            draws.owner = previous_owner
+            owner_record.owner = previous_owner
 
 
 @contextmanager
@@ -153,15 +153,15 @@ def _divert_draws() -> Any:
     threads that do not own the generator draw from a spare one. The record is a module in `sys.modules`, which all
     copies of this module on a worker share.
     """
-    draws: Any = sys.modules.setdefault(DRAWS_MODULE, ModuleType(DRAWS_MODULE))
-    if hasattr(draws, "lock"):
-        return draws
-    draws.owner, draws.spare_threads = None, set()
+    owner_record: Any = sys.modules.setdefault(DRAWS_MODULE, ModuleType(DRAWS_MODULE))
+    if hasattr(owner_record, "lock"):
+        return owner_record
+    owner_record.owner, owner_record.spare_threads = None, set()
     generator, spare_generator = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
 
     def is_other_thread() -> bool:
         thread = threading.get_ident()
-        return thread in draws.spare_threads or draws.owner not in {None, thread}
+        return thread in owner_record.spare_threads or owner_record.owner not in {None, thread}
 
     def divert_draws(name: str) -> None:
         method, spare_method = getattr(generator, name), getattr(spare_generator, name)
@@ -175,8 +175,8 @@ def _divert_draws() -> Any:
 
     for name in ("random", "getrandbits"):
         divert_draws(name)
-    draws.lock = threading.RLock()  # set last, because its presence marks the record as complete
-    return draws
+    owner_record.lock = threading.RLock()  # set last, because its presence marks the record as complete
+    return owner_record
 
 
 def convert_to_arrays(value: Any) -> Any:

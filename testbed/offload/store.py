@@ -60,13 +60,13 @@ class Profile:
 
 def make_key(pipeline: Pipeline, model: Any, batch_size: int, worker_count: int, job_count: int) -> str:
     """Return the key of a measurement. `model` is a name, or the step itself."""
-    fingerprints = [
+    key_parts = [
         compute_fingerprint(type(pipeline.dataset)),
         count_elements(pipeline.dataset),
         *(compute_fingerprint(part) for part in (pipeline.transform, pipeline.collate, model)),
         *(batch_size, worker_count, job_count),
     ]
-    return hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(key_parts).encode()).hexdigest()[:32]
 
 
 def compute_fingerprint(value: Any) -> str:

@@ -85,8 +85,8 @@ def apply_plan(
     """
     from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
-    commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
-    consent()
+    commits_before_s, check_sending = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
+    check_sending()
     operation_context: AbstractContextManager[str] = (
         nullcontext(open_operation) if open_operation else journal.open_operation(lab.name)
     )
@@ -95,7 +95,7 @@ def apply_plan(
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
     with _lock_switches(plan, switches), fence_context as fence, operation_context as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
-        context = _ApplyContext(journal, operation, consent, fence, on_step_done)
+        context = _ApplyContext(journal, operation, check_sending, fence, on_step_done)
         on_begin(operation)
         context.store_plan(plan, switches)
         reports = _execute_plan(plan, switches, snapshots, context)
@@ -109,7 +109,7 @@ def apply_plan(
             journal_s=journal.commit_s - commits_before_s,
             total_s=time.monotonic() - begin_s,
         )
-        _check_complete(lab, result, consent)
+        _check_complete(lab, result, check_sending)
     return result
 
 
@@ -120,10 +120,12 @@ def _check_unchanged(
 
     Raises `DriftError` if a switch has changed since the plan was made.
     """
-    snapshots = _call_each_switch(plan, lambda part: switches[part.switch].read())
+    snapshots = _call_each_switch(plan, lambda switch_plan: switches[switch_plan.switch].read())
     for name, snapshot in snapshots.items():
         journal.settle(lab.name, switches[name].address, snapshot)
-    check_no_drift(lab, {part.switch: part.snapshot for part in plan.switches}, snapshots)
+    check_no_drift(
+        lab, {switch_plan.switch: switch_plan.snapshot for switch_plan in plan.switches}, snapshots
+    )
     return snapshots
 
 
@@ -136,19 +138,22 @@ def _execute_plan(
     """Execute the steps of every switch and return a report for each."""
     try:
         return _call_each_switch(
-            plan, lambda part: _run_steps(part, snapshots[part.switch], switches[part.switch], context)
+            plan,
+            lambda switch_plan: _run_steps(
+                switch_plan, snapshots[switch_plan.switch], switches[switch_plan.switch], context
+            ),
         )
     except KeyboardInterrupt:  # this was the second Ctrl-C: a device may still execute what was sent to it
         context.journal.step_log.mark_unknown(context.operation, "Ctrl-C while it was under way")
         raise
 
 
-def _check_complete(lab: Lab, result: ApplyResult, check_consent: CheckSending) -> None:
+def _check_complete(lab: Lab, result: ApplyResult, check_sending: CheckSending) -> None:
     if all(report.complete for report in result.reports.values()):
         return
     if is_interrupted():
         raise Interrupted(_describe_stop(result.reports))
-    check_consent()
+    check_sending()
     raise ApplyFailed(_describe_outcomes(lab, result.reports), result=result)
 
 
@@ -158,9 +163,9 @@ def find_plan_parts(lab: Lab, plan: LabPlan) -> frozenset[str]:
     node_names = {lab.hosts[nic.node].name for circuit in plan.circuits for nic in circuit.link}
     host_parts = {f"{'board' if name in board_names else 'host'}:{name}" for name in node_names}
     port_parts = {
-        f"port:{part.switch}/{port}"
-        for part in plan.switches
-        for step in part.steps
+        f"port:{switch_plan.switch}/{port}"
+        for switch_plan in plan.switches
+        for step in switch_plan.steps
         for pair in step.before.pairs ^ step.after.pairs
         for port in pair
     }
@@ -173,14 +178,14 @@ def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iter
 
     A driver's own lock covers only one step. This lock covers everything from the first read to the last.
     """
-    addresses = [switches[part.switch].address for part in plan.switches]
+    addresses = [switches[switch_plan.switch].address for switch_plan in plan.switches]
     with DeviceLock(*(f"{name}#operation" for address in addresses for name in make_lock_names(address))):
         yield
 
 
 def _call_each_switch(plan: LabPlan, execute: Callable[[SwitchPlan], Result]) -> dict[str, Result]:
     """Call `execute` for all switches in parallel."""
-    return call_each({part.switch: part for part in plan.switches}, execute)
+    return call_each({switch_plan.switch: switch_plan for switch_plan in plan.switches}, execute)
 
 
 def call_each(items: Mapping[str, Item], execute: Callable[[Item], Result]) -> dict[str, Result]:
@@ -260,12 +265,17 @@ class _ApplyContext:
         """Store all steps and the goal of the operation in the journal."""
         planned_steps = []
         first_ordinals = self.journal.step_log.find_next_ordinals(self.operation)
-        for part in plan.switches:
-            self.first_ordinal_by_switch[part.switch] = first_ordinals.get(part.switch, 0)
-            address = switches[part.switch].address
-            for ordinal, step in enumerate(part.steps, self.first_ordinal_by_switch[part.switch]):
-                planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
-        goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
+        for switch_plan in plan.switches:
+            self.first_ordinal_by_switch[switch_plan.switch] = first_ordinals.get(switch_plan.switch, 0)
+            address = switches[switch_plan.switch].address
+            for ordinal, step in enumerate(
+                switch_plan.steps, self.first_ordinal_by_switch[switch_plan.switch]
+            ):
+                planned_steps.append(PlannedStep.from_step(switch_plan.switch, ordinal, address, step))
+        goal = {
+            switch_plan.switch: (switches[switch_plan.switch].address, switch_plan)
+            for switch_plan in plan.switches
+        }
         self.journal.store_plan(self.operation, planned_steps, render_goal(goal))
 
 
@@ -291,14 +301,14 @@ def _execute_step(
 
     The guard checks the lease. After the check, the lease cannot end before the step ends.
     """
-    journal, operation, has_intent, sending = context.journal, context.operation, False, ExitStack()
+    journal, operation, has_intent, sending_stack = context.journal, context.operation, False, ExitStack()
 
     def check_before_sending() -> None:
         nonlocal has_intent
         context.check_sending()
         if has_intent:
             return  # a driver calls the guard before every write, but a step has one intent
-        sending.enter_context(context.fence.guard_sending())
+        sending_stack.enter_context(context.fence.guard_sending())
         journal.store_intent(operation, name, ordinal, switch.address, step)
         has_intent = True
         logger.info("step %d (%s) is sent", ordinal, step.kind)
@@ -306,8 +316,8 @@ def _execute_step(
             journal.step_log.mark_sent(operation, name, ordinal)
 
     try:
-        sending.enter_context(about(device=name))
-        with sending:
+        sending_stack.enter_context(about(device=name))
+        with sending_stack:
             outcome = switch.execute(step, check_before_sending)
             logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:

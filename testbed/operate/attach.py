@@ -43,8 +43,8 @@ class Attachment:
     @property
     def labels(self) -> tuple[str, str]:
         """Labels of its two circuits: `a/nic4 -> board1/port1` and the reverse."""
-        nic_label, port = f"{self.host}/{self.nic}", f"{self.board}/{self.port}"
-        return f"{nic_label} -> {port}", f"{port} -> {nic_label}"
+        nic_label, port_label = f"{self.host}/{self.nic}", f"{self.board}/{self.port}"
+        return f"{nic_label} -> {port_label}", f"{port_label} -> {nic_label}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,11 @@ def attach(
     check_none_pending(journal.directory, lab.name)
     plan = plan_lab(attachment_lab, _WIRING, session.switches, take_over=True)
     board_circuit, host_circuit = plan.circuits
-    owners = find_port_owners(lab)
+    owner_by_port = find_port_owners(lab)
     replaced_labels = tuple(
-        label_pair(owners, part.switch, pair)
-        for part in plan.switches
-        for pair in sorted(select_in_scope(part) - part.target.pairs)
+        label_pair(owner_by_port, switch_plan.switch, pair)
+        for switch_plan in plan.switches
+        for pair in sorted(select_in_scope(switch_plan) - switch_plan.target.pairs)
     )
     add_note(f"attach {attachment.labels[0]}: {format_count(len(replaced_labels), 'circuit')} to remove")
     leased_parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
@@ -114,26 +114,26 @@ def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:
     `other_hosts` holds all other NICs and ports. Raises `TopologyError` for names that the lab does not have.
     """
     port = lab.find_board_port(attachment.board, attachment.port)
-    hosts = {host.name: host for host in (*lab.hosts, *lab.other_hosts)}
-    host = hosts.get(attachment.host)
+    host_by_name = {host.name: host for host in (*lab.hosts, *lab.other_hosts)}
+    host = host_by_name.get(attachment.host)
     if host is None:
-        raise TopologyError(f"{lab.path}: no host {attachment.host!r}; hosts are {', '.join(hosts)}")
-    nics = {nic.name: nic for nic in host.nics}
-    if attachment.nic not in nics:
+        raise TopologyError(f"{lab.path}: no host {attachment.host!r}; hosts are {', '.join(host_by_name)}")
+    nic_by_name = {nic.name: nic for nic in host.nics}
+    if attachment.nic not in nic_by_name:
         raise TopologyError(
-            f"{lab.path}: host {host.name!r} has no NIC {attachment.nic!r}; it has {', '.join(nics)}"
+            f"{lab.path}: host {host.name!r} has no NIC {attachment.nic!r}; it has {', '.join(nic_by_name)}"
         )
     board = next(candidate for candidate in lab.boards if candidate.name == attachment.board)
     other_nics = tuple(nic for nic in host.nics if nic.name != attachment.nic)
     other_nodes = [
         replace(host, nics=other_nics),
-        *(other_host for other_host in hosts.values() if other_host is not host),
+        *(other_host for other_host in host_by_name.values() if other_host is not host),
     ]
     other_nodes += [
         _make_board_host(other_board, host, omitted_port=attachment.port if other_board is board else "")
         for other_board in lab.boards
     ]
-    node = LabHost(
+    board_host = LabHost(
         board.name,
         host.management,
         port.address,
@@ -141,7 +141,9 @@ def make_attachment_lab(lab: Lab, attachment: Attachment) -> Lab:
         "",
     )
     return replace(
-        lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), other_hosts=tuple(other_nodes)
+        lab,
+        hosts=(replace(host, nics=(nic_by_name[attachment.nic],)), board_host),
+        other_hosts=tuple(other_nodes),
     )
 
 

@@ -33,11 +33,11 @@ class BoardLink:
     @property
     def pairs(self) -> frozenset[tuple[str, int, int]]:
         """Both circuits, as switch, input and output."""
-        board_ends, host_ends = self.nic.transmit, self.port.transmit
+        nic_transmit_end, port_transmit_end = self.nic.transmit, self.port.transmit
         return frozenset(
             {
-                (board_ends.switch, board_ends.port, self.port.receive.port),
-                (host_ends.switch, host_ends.port, self.nic.receive.port),
+                (nic_transmit_end.switch, nic_transmit_end.port, self.port.receive.port),
+                (port_transmit_end.switch, port_transmit_end.port, self.nic.receive.port),
             }
         )
 
@@ -86,9 +86,9 @@ def find_free_circuits(
 ) -> frozenset[tuple[str, int, int]]:
     """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
     return frozenset(
-        pair
+        circuit
         for link in find_free_links(find_board_links(lab, circuits_by_switch), used_ports)
-        for pair in link.pairs
+        for circuit in link.pairs
     )
 
 

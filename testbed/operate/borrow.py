@@ -165,7 +165,7 @@ class HostRequest:
         the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` after `wait_s`.
         """
         deadline_s = time.monotonic() + self.wait_s
-        request: Lease | None = None
+        requested_lease: Lease | None = None
         chosen_hosts: tuple[str, ...] = ()
         pause_s = POLL_PAUSES_S[0]
         try:
@@ -176,19 +176,24 @@ class HostRequest:
                     raise LeaseImpossible(f"lab '{self.lab.name}': {unmet_needs_text}")
                 self._check_maintenance()
                 preferred_hosts = (
-                    candidates.choose_hosts(self.needs, self._find_held_hosts(request)) or chosen_hosts
+                    candidates.choose_hosts(self.needs, self._find_held_hosts(requested_lease))
+                    or chosen_hosts
                 )
                 preferred_hosts = preferred_hosts or candidates.choose_hosts(self.needs, ())
                 # A request keeps its place in the queue as long as it names the same hosts.
-                if request is not None and preferred_hosts != chosen_hosts:
-                    self.store.release(request.id)
-                    request = None
-                is_new = request is None
-                request = self.store.extend(request.id) if request else self._request_lease(preferred_hosts)
+                if requested_lease is not None and preferred_hosts != chosen_hosts:
+                    self.store.release(requested_lease.id)
+                    requested_lease = None
+                is_new = requested_lease is None
+                requested_lease = (
+                    self.store.extend(requested_lease.id)
+                    if requested_lease
+                    else self._request_lease(preferred_hosts)
+                )
                 chosen_hosts = preferred_hosts
                 # A host may have failed while the request waited.
-                if request.is_held and self._read_candidates().is_whole_group(chosen_hosts):
-                    granted_lease, request = request, None
+                if requested_lease.is_held and self._read_candidates().is_whole_group(chosen_hosts):
+                    granted_lease, requested_lease = requested_lease, None
                     return granted_lease, tuple(
                         host.name for host in self.lab.hosts if host.name in chosen_hosts
                     )
@@ -200,9 +205,9 @@ class HostRequest:
                 time.sleep(min(pause_s, max(0.0, deadline_s - time.monotonic())))
                 pause_s = min(1.5 * pause_s, POLL_PAUSES_S[1])
         finally:
-            if request is not None:
+            if requested_lease is not None:
                 with suppress(LeaseDenied):
-                    self.store.release(request.id)
+                    self.store.release(requested_lease.id)
 
     def _request_lease(self, hosts: tuple[str, ...]) -> Lease:
         resources = (*(f"host:{name}" for name in hosts), *self.boards)
@@ -337,7 +342,10 @@ class LabState:
         if plan.has_changes:
             address_by_switch = {name: switch.address for name, switch in session.switches.items()}
             goal = render_goal(
-                {part.switch: (address_by_switch[part.switch], part) for part in plan.switches}
+                {
+                    switch_plan.switch: (address_by_switch[switch_plan.switch], switch_plan)
+                    for switch_plan in plan.switches
+                }
             )
             with session.operation("trial", reason, goal=goal):
                 session.apply(plan)

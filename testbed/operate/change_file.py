@@ -102,7 +102,9 @@ def observe_plan(
     plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", lease_token: int | None = None
 ) -> ObservedState:
     """Return the state for which a plan was made: the circuits that it may change, and the given other fields."""
-    circuits = {part.switch: dict(sorted(select_in_scope(part))) for part in plan.switches}
+    circuits = {
+        switch_plan.switch: dict(sorted(select_in_scope(switch_plan))) for switch_plan in plan.switches
+    }
     return ObservedState(circuits, tuple(epochs), revision, lease_token)
 
 
@@ -154,10 +156,10 @@ class ChangeFile:
             raise PlanStale(f"{self.path} was made for another state of the lab", differences=differences)
 
 
-def check_expected(revision: str, current_state: ObservedState) -> None:
+def check_expected(expected_fingerprint: str, current_state: ObservedState) -> None:
     """Raise `PlanStale` unless the state of the lab still has the revision that `testbed plan` printed."""
-    if revision != current_state.fingerprint:
-        difference = Difference("revision", revision, current_state.fingerprint)
+    if expected_fingerprint != current_state.fingerprint:
+        difference = Difference("revision", expected_fingerprint, current_state.fingerprint)
         raise PlanStale("the lab is not in the state that --expect names", differences=(difference,))
 
 
@@ -171,7 +173,7 @@ def make_change_document(
     take_over: bool = False,
 ) -> dict[str, Any]:
     """Return the content of a change file, without digest, elements and durations."""
-    intent = {
+    intent_document = {
         "lab": lab.name,
         "lab_file": str(lab.path.absolute()),
         "name": design.name,
@@ -181,7 +183,7 @@ def make_change_document(
         "plan_text": topology_source.plan_text,
         "repairs": topology_source.repaired_epoch,
     }
-    document = {"format": FORMAT_NAME, "intent": intent, "take_over": take_over}
+    document = {"format": FORMAT_NAME, "intent": intent_document, "take_over": take_over}
     return document | {
         "observed": observed_state.json(),
         "fingerprint": observed_state.fingerprint,
@@ -231,10 +233,11 @@ _PLAN_AGAIN_HINT = "make it again with `testbed plan LAB --out FILE`"
 def _render_steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:
     """Return the steps of each switch in the form of a change file."""
     return {
-        part.switch: [
-            {"kind": step.kind, "pairs": [list(pair) for pair in step.pairs.items()]} for step in part.steps
+        switch_plan.switch: [
+            {"kind": step.kind, "pairs": [list(pair) for pair in step.pairs.items()]}
+            for step in switch_plan.steps
         ]
-        for part in plan.switches
+        for switch_plan in plan.switches
     }
 
 

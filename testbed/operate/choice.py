@@ -79,12 +79,12 @@ class DesignChoice:
             "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored_intent.epoch if self.stored_intent else None,
             "lab_file_changed": self.has_lab_file_changed,
-            "unfinished": [unfinished.json() for unfinished in self.unfinished],
+            "unfinished": [operation.json() for operation in self.unfinished],
         }
 
     def describe_unfinished(self) -> list[str]:
         """Return a line for each unfinished operation."""
-        return [unfinished.format_line() for unfinished in self.unfinished]
+        return [operation.format_line() for operation in self.unfinished]
 
     def format_heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""

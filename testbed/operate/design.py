@@ -99,17 +99,17 @@ def build_plan_design(lab: Lab, plan: Plan) -> Design:
     """
     from testbed.design.evaluation.job import make_plan_routes  # imported late: it imports all workloads
 
-    design, routes = lay_out(lab, plan.workload.name, plan.topology), make_plan_routes(plan)
-    return design if routes is None else replace_routes(design, routes)
+    design, route_sets = lay_out(lab, plan.workload.name, plan.topology), make_plan_routes(plan)
+    return design if route_sets is None else replace_routes(design, route_sets)
 
 
-def replace_routes(design: Design, routes: RouteSets) -> Design:
+def replace_routes(design: Design, route_sets: RouteSets) -> Design:
     """Return the design with these sets of routes, mapped to its links. Raises `TopologyError`."""
     # Imported late: it imports numpy, which only plans with several sets of routes need.
     from testbed.design.routing.route_sets import map_routes
 
-    first_routes, *further_routes = map_routes(routes, design.wiring)
-    return replace(design, routes=first_routes, further_routes=tuple(further_routes), route_sets=routes)
+    first_routes, *further_routes = map_routes(route_sets, design.wiring)
+    return replace(design, routes=first_routes, further_routes=tuple(further_routes), route_sets=route_sets)
 
 
 def build_intent_design(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
@@ -121,8 +121,8 @@ def build_intent_design(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
 def load_design(intent: Intent) -> Design:
     """Return the design of a stored epoch, with the routes of its plan, or else with shortest paths."""
     design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
-    routes = _find_plan_routes(intent)
-    return design if routes is None else replace_routes(design, routes)
+    route_sets = _find_plan_routes(intent)
+    return design if route_sets is None else replace_routes(design, route_sets)
 
 
 def _find_plan_routes(intent: Intent) -> RouteSets | None:
@@ -140,8 +140,8 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
     plan = parse_plan(json.loads(intent.topology_source.plan_text), intent.topology_source.options_text)
     if intent.topology_source.repaired_epoch is not None:
         return find_routes_for(plan, intent.topology)
-    routes = make_plan_routes(plan)
-    return routes if routes and routes.topology.edges == intent.topology.edges else None
+    route_sets = make_plan_routes(plan)
+    return route_sets if route_sets and route_sets.topology.edges == intent.topology.edges else None
 
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:

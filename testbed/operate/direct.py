@@ -80,13 +80,13 @@ def _hold_fences(
 
 def find_labs_with_switch(runs_dir: Path, address: str) -> dict[str, set[str]]:
     """Return the labs that have changed the switch at an address, with its names in each. Raises `JournalError`."""
-    database = get_database_address(runs_dir)
+    database_address = get_database_address(runs_dir)
     try:
-        rows = read_rows(database, _SWITCH_ADDRESSES_QUERY, ("",))
+        rows = read_rows(database_address, _SWITCH_ADDRESSES_QUERY, ("",))
     except Exception as error:
         if not is_database_error(error):
             raise
-        problem = f"cannot find out whether {address} is part of a lab: {explain_unreadable(database, error)}"
+        problem = f"cannot find out whether {address} is part of a lab: {explain_unreadable(database_address, error)}"
         raise JournalError(f"{problem}; nothing was sent. Give another --runs-dir") from error
     switches_by_lab: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:

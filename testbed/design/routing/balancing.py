@@ -70,13 +70,13 @@ def find_balanced_routes(
     if not bytes_by_pair.any():
         return _route_without_demand(topology, links)
     is_small = topology.nodes <= _SMALL_TOPOLOGY_NODES
-    routes = [
+    candidates = [
         _find_best_routes(topology, links, bytes_by_pair, set_count, seed, try_count if is_small else 1)
         for set_count in range(max_paths, 0 if is_small and try_count > 1 else max_paths - 1, -1)
     ]
     best_routes, bound = (
-        min(routes, key=_make_fullest_link_key(bytes_by_pair)),
-        max(candidate.bound_bytes for candidate in routes),
+        min(candidates, key=_make_fullest_link_key(bytes_by_pair)),
+        max(candidate.bound_bytes for candidate in candidates),
     )
     next_edge = np.full((max_paths, *bytes_by_pair.shape), -1, dtype=np.int64)
     weight = np.zeros((max_paths, *bytes_by_pair.shape))
@@ -129,9 +129,9 @@ def find_quick_balanced_routes(topology: Topology, demand: Demand, *, max_paths:
     bytes_by_pair, links = make_demand_matrix(demand), _make_links(topology)
     if not bytes_by_pair.any():
         return _route_without_demand(topology, links)
-    random = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     next_edge, weight, *_ = _optimise_trees(
-        links, bytes_by_pair / bytes_by_pair.max(), max_paths, random, _QUICK_SCHEDULE
+        links, bytes_by_pair / bytes_by_pair.max(), max_paths, rng, _QUICK_SCHEDULE
     )
     join_equal_paths(next_edge, weight, links.head)
     routes = RouteSets(topology, next_edge, _round_weights(weight, bytes_by_pair))
@@ -148,13 +148,13 @@ def _make_links(topology: Topology) -> Links:
 
 
 def _make_workspace(nodes: int, links: Links) -> Workspace:
-    entries = links.head.size + nodes + 1
+    heap_capacity = links.head.size + nodes + 1
     return Workspace(
         np.zeros(links.head.size),
         np.zeros(nodes),
         np.zeros(nodes, np.int64),
-        np.zeros(entries),
-        np.zeros(entries, np.int64),
+        np.zeros(heap_capacity),
+        np.zeros(heap_capacity, np.int64),
     )
 
 
@@ -162,7 +162,7 @@ def _optimise_trees(
     links: Links,
     bytes_by_pair: Floats,
     set_count: int,
-    random: np.random.Generator,
+    rng: np.random.Generator,
     schedule: Sequence[tuple[int, int]],
 ) -> tuple[NDArray[np.int64], Floats, Floats, float]:
     """Return the trees, weights and loads after all rounds, and the best bound that their prices gave."""
@@ -182,7 +182,7 @@ def _optimise_trees(
             add_demand(next_edge, weight, bytes_by_pair, links.head, load)
             replace_trees(
                 round_number,
-                random.permutation(nodes),
+                rng.permutation(nodes),
                 links,
                 bytes_by_pair,
                 next_edge,

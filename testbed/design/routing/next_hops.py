@@ -71,7 +71,7 @@ def compute_next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
         raise TopologyError(
             f"node {source} has no path to node {target}: the topology is not connected; add links between its parts"
         )
-    choice = np.zeros((nodes, nodes), dtype=np.uint8)
+    next_slots = np.zeros((nodes, nodes), dtype=np.uint8)
     workspace = np.zeros(nodes, dtype=np.int32), np.zeros(nodes, dtype=np.int64)
-    choose_links(neighbours, hops, choice, *workspace)
-    return NextHops(neighbours, choice, hops)
+    choose_links(neighbours, hops, next_slots, *workspace)
+    return NextHops(neighbours, next_slots, hops)

@@ -8,18 +8,18 @@ from lightbed.compiled import compile_function
 
 
 @compile_function
-def choose_links(slots: Any, hops: Any, choice: Any, nearer_count: Any, nearer_links: Any) -> None:
-    """Fill `choice[v, t]` with a link of v on a shortest path to t: of n such links, number (v + t) modulo n.
+def choose_links(neighbours: Any, hops: Any, next_slots: Any, nearer_count: Any, nearer_links: Any) -> None:
+    """Fill `next_slots[v, t]` with a link of v on a shortest path to t: of n such links, number (v + t) modulo n.
 
     `nearer_links[t]` (a bit for each link of v that leads nearer to t) and `nearer_count[t]` are scratch arrays.
     """
-    nodes, width = slots.shape
+    nodes, slot_count = neighbours.shape
     for node in range(nodes):
         for target in range(nodes):
             nearer_count[target] = 0
             nearer_links[target] = 0
-        for slot in range(width):
-            next_node = slots[node, slot]
+        for slot in range(slot_count):
+            next_node = neighbours[node, slot]
             if next_node >= 0:
                 for target in range(nodes):
                     is_nearer = hops[next_node, target] < hops[node, target]
@@ -27,7 +27,9 @@ def choose_links(slots: Any, hops: Any, choice: Any, nearer_count: Any, nearer_l
                     nearer_links[target] |= is_nearer << slot
         for target in range(nodes):
             if target != node:
-                choice[node, target] = _find_bit(nearer_links[target], (node + target) % nearer_count[target])
+                next_slots[node, target] = _find_bit(
+                    nearer_links[target], (node + target) % nearer_count[target]
+                )
 
 
 @compile_function

@@ -155,16 +155,16 @@ class Annealer:
         The number of microbatches is drawn from `microbatch_counts`, or from all numbers if that is empty.
         """
         current = best_timed = TimedCandidate(self.simulate_s(start), start)
-        estimated_s, scale_s = self.estimate_s(start), current.seconds
+        estimated_s, start_s = self.estimate_s(start), current.seconds
         begin_work = self.work
         while self.work < begin_work + budget:
-            temperature_s = scale_s * cooling.compute_temperature((self.work - begin_work) / budget)
+            temperature_s = start_s * cooling.compute_temperature((self.work - begin_work) / budget)
             neighbour = self.propose_neighbour(current.candidate, rng, microbatch_counts)
             if neighbour.finding.matching_degree != start.finding.matching_degree:
                 continue
             other_estimated_s = self.estimate_s(neighbour)
             estimate_limit_s = estimated_s - max(
-                temperature_s, scale_s * cooling.closed_form_fraction
+                temperature_s, start_s * cooling.closed_form_fraction
             ) * math.log1p(-rng.random())
             if neighbour == current.candidate or other_estimated_s > estimate_limit_s:
                 continue
@@ -299,11 +299,11 @@ class Annealer:
 
     def list_microbatch_counts(self, candidate_counts: Sequence[int] = _MICROBATCH_COUNTS) -> list[int]:
         """Return the numbers of microbatches to try: only the problem's own number if it is not 1."""
-        fixed = self.problem.microbatches
+        own_count = self.problem.microbatches
         return (
             [count for count in candidate_counts if count <= self.problem.workload.batch]
-            if fixed == 1
-            else [fixed]
+            if own_count == 1
+            else [own_count]
         )
 
     def improve_links(self, current: TimedCandidate) -> TimedCandidate:
@@ -317,8 +317,8 @@ class Annealer:
         """Return the number among `counts` that is nearest to `target_count`."""
         return min(self.list_microbatch_counts(), key=lambda count: abs(count - target_count))
 
-    def remake_links(self, current: Candidate, degree: int) -> Candidate:
-        """Return the candidate with `degree` links for pairs, chosen so that the fullest link carries little.
+    def remake_links(self, current: Candidate, matching_degree: int) -> Candidate:
+        """Return the candidate with `matching_degree` links for pairs, chosen so that the fullest link carries little.
 
         Edge swaps start from TopologyFinder's links and from the candidate's own links; the better result wins.
         """
@@ -336,7 +336,7 @@ class Annealer:
                 start, compute_cost_s(start), compute_cost_s, demand, TrialBudget(_MAX_SWAP_TRIES)
             )
             for start in dict.fromkeys(findings)
-            if start.matching_degree == degree
+            if start.matching_degree == matching_degree
         ]
         return current._replace(finding=min(swap_results, key=lambda end: end[1])[0])
 
@@ -380,30 +380,30 @@ def refine_candidates(
     A `stop` ends the search and keeps its results so far.
     """
     timed_ends: list[TimedCandidate] = []
-    end_work, part_budget = annealer.work + budget, int(budget * _RUN_SHARE)
+    end_work, run_budget = annealer.work + budget, int(budget * _RUN_SHARE)
     with stop:
         for entry in _descend_on_each_degree(annealer, starts, rng, int(budget * _DESCENT_SHARE)):
             timed_ends.append(entry)
             if annealer.work > end_work - budget * _RESERVED_SHARE:
                 break
         # The fastest candidate for each number of links for pairs, the fastest of all first.
-        fastest: dict[int, TimedCandidate] = {}
+        fastest_by_degree: dict[int, TimedCandidate] = {}
         for timed_end in sorted(timed_ends, key=get_seconds):
-            fastest.setdefault(timed_end.candidate.finding.matching_degree, timed_end)
-        for rival in list(fastest.values())[:_MAX_RIVALS]:
+            fastest_by_degree.setdefault(timed_end.candidate.finding.matching_degree, timed_end)
+        for rival in list(fastest_by_degree.values())[:_MAX_RIVALS]:
             counts = (rival.candidate.microbatches,)
-            annealed = annealer.run(rival.candidate, rng, part_budget // 4, Cooling(), counts)
-            same_count = annealer.improve_links(annealer.descend(annealed.candidate, rng, part_budget // 2))
+            annealed = annealer.run(rival.candidate, rng, run_budget // 4, Cooling(), counts)
+            same_count = annealer.improve_links(annealer.descend(annealed.candidate, rng, run_budget // 2))
             pipelined_start = same_count.candidate._replace(
                 microbatches=annealer.find_nearest_microbatch_count(_MANY_MICROBATCH_COUNT)
             )
             pipelined = annealer.move_chains(
                 TimedCandidate(annealer.simulate_s(pipelined_start), pipelined_start)
             )
-            timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part_budget)))
+            timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, run_budget)))
         timed_ends.append(annealer.search_microbatches(min(timed_ends, key=get_seconds), end_work))
         timed_ends.append(
-            _improve_in_turns(annealer, min(timed_ends, key=get_seconds), rng, part_budget, end_work)
+            _improve_in_turns(annealer, min(timed_ends, key=get_seconds), rng, run_budget, end_work)
         )
         few_microbatches, remaining_budget = (
             annealer.find_nearest_microbatch_count(_FEW_MICROBATCH_COUNT),
@@ -412,18 +412,18 @@ def refine_candidates(
         timed_ends.append(
             annealer.swap_links(min(timed_ends, key=get_seconds), few_microbatches, rng, remaining_budget)
         )
-        best_timed, remaining_budget = (
+        best_candidate, remaining_budget = (
             min(timed_ends, key=get_seconds).candidate,
             min(end_work - annealer.work, int(budget * _LAST_SHARE)),
         )
         timed_ends.append(
-            annealer.run(best_timed, rng, remaining_budget, Cooling(), (best_timed.microbatches,))
+            annealer.run(best_candidate, rng, remaining_budget, Cooling(), (best_candidate.microbatches,))
         )
     return tuple(sorted(timed_ends, key=get_seconds))
 
 
 def _descend_on_each_degree(
-    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, part_budget: int
+    annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, descent_budget: int
 ) -> Iterator[TimedCandidate]:
     """Yield the results of descents from the starts, for every number of links for pairs."""
     few_microbatches, coarse_results = (
@@ -437,34 +437,36 @@ def _descend_on_each_degree(
     for start in dict.fromkeys([first_start, *rewired, *relinked_candidates]):
         yield TimedCandidate(annealer.simulate_s(start), start)
         small_start = start._replace(microbatches=few_microbatches)
-        rough_result = annealer.descend(small_start, rng, part_budget, annealer.moves.largest_groups)
-        coarse_results.append(_improve_coarsely(annealer, rough_result, rng, part_budget))
+        rough_result = annealer.descend(small_start, rng, descent_budget, annealer.moves.largest_groups)
+        coarse_results.append(_improve_coarsely(annealer, rough_result, rng, descent_budget))
         yield coarse_results[-1]
     for degree in dict.fromkeys(entry.candidate.finding.matching_degree for entry in coarse_results):
-        fastest = {
+        fastest_by_is_own_degree = {
             entry.candidate.finding.matching_degree == degree: entry
             for entry in sorted(coarse_results, reverse=True, key=get_seconds)
         }
-        own_best = fastest[True].candidate
+        own_best = fastest_by_is_own_degree[True].candidate
         relinked_candidates = (
-            [annealer.remake_links(fastest[False].candidate, degree)] if False in fastest else []
+            [annealer.remake_links(fastest_by_is_own_degree[False].candidate, degree)]
+            if False in fastest_by_is_own_degree
+            else []
         )
         start_candidates = dict.fromkeys([own_best, *relinked_candidates])
-        descended_results = [annealer.descend(base, rng, part_budget) for base in start_candidates]
+        descended_results = [annealer.descend(base, rng, descent_budget) for base in start_candidates]
         yield from descended_results
         improved_result = annealer.improve_links(min(descended_results, key=get_seconds))
         yield improved_result
-        yield annealer.descend(improved_result.candidate, rng, part_budget)
+        yield annealer.descend(improved_result.candidate, rng, descent_budget)
 
 
 def _improve_coarsely(
-    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part_budget: int
+    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, descent_budget: int
 ) -> TimedCandidate:
     """Alternate descents of the largest groups with new links until the gain is small, and return the result."""
     while best_timed.candidate.finding.matching_degree:
         relinked_result = annealer.move_chains(annealer.improve_links(best_timed))
         improved_result = annealer.descend(
-            relinked_result.candidate, rng, part_budget, annealer.moves.largest_groups
+            relinked_result.candidate, rng, descent_budget, annealer.moves.largest_groups
         )
         if improved_result.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
             return min(best_timed, improved_result, key=get_seconds)
@@ -473,13 +475,13 @@ def _improve_coarsely(
 
 
 def _improve_in_turns(
-    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, part_budget: int, end_work: int
+    annealer: Annealer, best_timed: TimedCandidate, rng: np.random.Generator, run_budget: int, end_work: int
 ) -> TimedCandidate:
     """Alternate new links with descents until the gain is small or work reaches `end_work`, and return the result."""
     while annealer.work < end_work:
         relinked_result = annealer.improve_links(annealer.move_chains(best_timed))
         improved_result = annealer.descend(
-            relinked_result.candidate, rng, min(part_budget, end_work - annealer.work)
+            relinked_result.candidate, rng, min(run_budget, end_work - annealer.work)
         )
         if improved_result.seconds >= best_timed.seconds * (1 - _MIN_GAIN):
             return min(best_timed, improved_result, key=get_seconds)

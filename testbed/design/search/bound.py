@@ -63,18 +63,20 @@ def compute_bound(problem: Problem) -> Bound:
         pair_costs = costs.compute_edge_costs(edge) * byte_s
         for side, op_index in enumerate(edge):
             for shape_index in range(pair_costs.shape[side]):
-                index = (
+                variables = (
                     np.arange(pair_costs.size).reshape(pair_costs.shape).take(shape_index, axis=side).ravel()
                     + variable_count
                 )
-                rows += [(len(right_sides), int(variable), 1.0) for variable in index]
+                rows += [(len(right_sides), int(variable), 1.0) for variable in variables]
                 rows.append((len(right_sides), int(first_variables[op_index] + shape_index), -1.0))
                 right_sides.append(0.0)
         compute_s_by_variable += [0.0] * pair_costs.size
         send_s_by_variable += pair_costs.ravel().tolist()
         variable_count += pair_costs.size
-    row, column, value = zip(*rows, strict=True)
-    equations = coo_array((value, (row, column)), shape=(len(right_sides), variable_count + 1)).tocsr()
+    row_indices, column_indices, coefficients = zip(*rows, strict=True)
+    equations = coo_array(
+        (coefficients, (row_indices, column_indices)), shape=(len(right_sides), variable_count + 1)
+    ).tocsr()
     limit_rows = np.array([[*compute_s_by_variable, -1.0], [*send_s_by_variable, -1.0]])
     solution = linprog(
         np.eye(1, variable_count + 1, variable_count)[0],
@@ -112,25 +114,26 @@ class _ShapeCosts:
         operator, nodes = self.problem.workload.operators[op_index], self.problem.nodes
         legal_shardings_of_op = list_legal_shardings(operator, nodes)
         shapes = [
-            tuple(legal_shardings_of_op[shape_index] for shape_index in shape)
+            tuple(legal_shardings_of_op[sharding_index] for sharding_index in shape)
             for shape in group_by_shape(legal_shardings_of_op).values()
         ]
         return tuple(_Shape(shape, *self._measure_sharding(op_index, operator, shape[0])) for shape in shapes)
 
     def _measure_sharding(self, op_index: int, operator: Operator, sharding: Sharding) -> tuple[float, float]:
         workload, cluster = self.problem.workload, self.problem.cluster
-        rows = count_row_samples(sharding, workload.batch).tolist()
-        passes = 1 + self.trainable[op_index]
-        times = [
-            sum(compute_operator_seconds(operator, row, sharding.shards, cluster)[:passes]) for row in rows
+        samples_by_server = count_row_samples(sharding, workload.batch).tolist()
+        pass_count = 1 + self.trainable[op_index]
+        times_s = [
+            sum(compute_operator_seconds(operator, server_samples, sharding.shards, cluster)[:pass_count])
+            for server_samples in samples_by_server
         ]
         gradient_sums = list_gradient_sums(workload, op_index, sharding)
-        return sum(times), float(sum(2 * (len(members) - 1) * size for members, size in gradient_sums))
+        return sum(times_s), float(sum(2 * (len(members) - 1) * size for members, size in gradient_sums))
 
     def compute_edge_costs(self, edge: Edge) -> Floats:
         """Return the bytes times links of an edge for each pair of shapes of its two operators."""
         workload = self.problem.workload
-        size, sliced = workload.compute_edge_bytes(edge), workload.is_sliced(edge)
+        edge_bytes, is_sliced = workload.compute_edge_bytes(edge), workload.is_sliced(edge)
         producers, consumers = (self.shapes[op_index] for op_index in edge)
         return np.array(
             [
@@ -138,8 +141,8 @@ class _ShapeCosts:
                     self.find_pair_minimum(
                         producer_shape.shardings,
                         consumer_shape.shardings,
-                        size,
-                        sliced,
+                        edge_bytes,
+                        is_sliced,
                         self.trainable[edge[0]],
                     )
                     for consumer_shape in consumers
@@ -163,18 +166,18 @@ class _ShapeCosts:
         nodes, batch = self.problem.nodes, self.problem.workload.batch
         fewest_bytes = np.inf
         for consumer in consumers:
-            pairs, pairs_with_gradients = (
+            pair_bytes, pair_bytes_with_gradients = (
                 sum_edge_pairs(producers[0], consumer, batch, edge_bytes, nodes, is_sliced, gradients)
                 for gradients in (False, with_gradients)
             )
             fewest_bytes = min(
                 fewest_bytes,
-                self._sum_bytes_times_links(pairs)
-                + self._sum_bytes_times_links(pairs_with_gradients - pairs),
+                self._sum_bytes_times_links(pair_bytes)
+                + self._sum_bytes_times_links(pair_bytes_with_gradients - pair_bytes),
             )
         return float(fewest_bytes)
 
-    def _sum_bytes_times_links(self, pairs: Floats) -> float:
+    def _sum_bytes_times_links(self, pair_bytes: Floats) -> float:
         """Return the bytes times the minimum number of links that they cross on any topology of this degree."""
         degree, nodes = self.problem.degree, self.problem.nodes
         hops, reached_count, ring_count = np.zeros(nodes), 0, degree
@@ -187,4 +190,6 @@ class _ShapeCosts:
             if reached_count >= nodes or not ring_count:
                 hops[min(reached_count, nodes) :] = distance + 1
                 break
-        return float(max((-np.sort(-sent_bytes, axis=1) * hops).sum() for sent_bytes in (pairs, pairs.T)))
+        return float(
+            max((-np.sort(-sent_bytes, axis=1) * hops).sum() for sent_bytes in (pair_bytes, pair_bytes.T))
+        )

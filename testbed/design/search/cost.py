@@ -59,7 +59,7 @@ class Paths:
     find_strides: Callable[[Sequence[int]], tuple[int, ...]]
 
     def compute_link_seconds(
-        self, source: Integers, target: Integers, choice: Integers, size_bytes: Floats
+        self, source: Integers, target: Integers, path_sets: Integers, size_bytes: Floats
     ) -> tuple[Floats, int]:
         """Return the seconds that each link needs for these messages, and the number of links of the longest path."""
         from testbed.design.search.recurrence import add_loads
@@ -69,7 +69,7 @@ class Paths:
             self.node_count,
             source,
             target,
-            choice % self.set_count,
+            path_sets % self.set_count,
             size_bytes,
             self.first_index,
             self.links,
@@ -88,9 +88,9 @@ def build_paths(topology: Topology, rate_gbps: float) -> Paths:
     if nodes == 1:
         nothing = np.zeros(0, dtype=np.int64)
         return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), find_ring_strides)
-    steps = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
-    if topology.edges == list_circulant_edges(nodes, steps):
-        path_starts, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
+    direct_strides = list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
+    if topology.edges == list_circulant_edges(nodes, direct_strides):
+        path_starts, links, byte_s = _route_on_circulant(nodes, direct_strides, rate_gbps)
         return Paths(nodes, ROUTE_SET_COUNT, path_starts, links, byte_s, find_ring_strides)
     from testbed.design.search.recurrence import list_path_links
 
@@ -107,13 +107,13 @@ def build_paths(topology: Topology, rate_gbps: float) -> Paths:
 
 @lru_cache(_CACHED_CIRCULANTS)
 def _route_on_circulant(
-    nodes: int, steps: tuple[int, ...], rate_gbps: float
+    nodes: int, direct_strides: tuple[int, ...], rate_gbps: float
 ) -> tuple[Integers, Integers, Floats]:
     """Return the simulator's routes (first, links) in all sets, and the seconds per byte on each link."""
-    fabric = make_circulant(nodes, steps, rate_gbps)
-    choice, pair = np.divmod(np.arange(ROUTE_SET_COUNT * nodes**2), nodes**2)
+    fabric = make_circulant(nodes, direct_strides, rate_gbps)
+    path_sets, pair = np.divmod(np.arange(ROUTE_SET_COUNT * nodes**2), nodes**2)
     source, target = np.divmod(pair, nodes)
-    path_starts, links = fabric.find_routes(source, target, choice)
+    path_starts, links = fabric.find_routes(source, target, path_sets)
     return path_starts.astype(np.int64), links, 8 / fabric.capacity_bps
 
 
@@ -171,7 +171,7 @@ class Costs:
         lengths = np.concatenate([block.lengths for block in blocks])
         end_indices = np.cumsum(lengths.ravel()).reshape(lengths.shape)
         bounds = np.concatenate([(end_indices[:, -1] - lengths.sum(axis=1))[:, None], end_indices], axis=1)
-        busy_until = np.zeros((program.nodes + self._paths.byte_s.size, 4))
+        queues = np.zeros((program.nodes + self._paths.byte_s.size, 4))
         last_end_s = float(
             compute_finish_s(
                 program.items,
@@ -180,10 +180,10 @@ class Costs:
                 np.concatenate([block.service_s for block in blocks]),
                 np.concatenate([block.extra_s for block in blocks]),
                 np.zeros((program.stages, program.nodes)),
-                busy_until,
+                queues,
             )
         )
-        return max(last_end_s, float(busy_until[program.nodes :, 3].max(initial=0.0)))
+        return max(last_end_s, float(queues[program.nodes :, 3].max(initial=0.0)))
 
     def _build_block(self, part: Part, path_set: int) -> _Block:
         rows, message_count, set_count = list[_Rows](), 0, self._paths.set_count
@@ -201,13 +201,13 @@ class Costs:
         self._blocks[part, path_set] = block
         return block
 
-    def _compute_rows(self, work: Work, choice: int) -> _Rows:
+    def _compute_rows(self, work: Work, path_set: int) -> _Rows:
         if isinstance(work, Computing):
             rows = _Rows(work.servers, work.seconds, (work.servers.size, 0, 0, 0), 0.0, 0)
         elif isinstance(work, Sending):
             wire_bytes = self._latency.compute_wire_bytes(work.size_bytes).astype(np.float64)
             seconds, max_hops = self._paths.compute_link_seconds(
-                work.source, work.target, choice + np.arange(wire_bytes.size), wire_bytes
+                work.source, work.target, path_set + np.arange(wire_bytes.size), wire_bytes
             )
             senders, receivers, extra_s = (
                 np.unique(work.source),
@@ -223,12 +223,12 @@ class Costs:
             for group_index, (group, size_bytes) in enumerate(zip(work.groups, work.size_bytes, strict=True)):
                 if len(group) > 1:
                     ring_seconds, after_s = self._compute_ring_times(
-                        group, size_bytes, (choice + group_index) % self._paths.set_count
+                        group, size_bytes, (path_set + group_index) % self._paths.set_count
                     )
                     seconds, extra_s = seconds + ring_seconds, max(extra_s, after_s)
             no_servers = np.zeros(0, dtype=np.int64)
             rows = self._make_load_rows(no_servers, members, seconds, members, extra_s, len(work.groups))
-        self._rows[work, choice] = rows
+        self._rows[work, path_set] = rows
         return rows
 
     def _compute_ring_times(self, members: Group, size_bytes: int, path_set: int) -> tuple[Floats, float]:
@@ -254,20 +254,20 @@ class Costs:
 
     def _make_load_rows(
         self,
-        keeps: Integers,
+        keeping_servers: Integers,
         senders: Integers,
         seconds: Floats,
         receivers: Integers,
         extra_s: float,
-        messages: int,
+        message_count: int,
     ) -> _Rows:
         links = np.flatnonzero(seconds)
-        index = np.concatenate([keeps, senders, links + self._paths.node_count, receivers])
-        service_s = np.zeros(index.size)
-        begin = keeps.size + senders.size
-        service_s[begin : begin + links.size] = seconds[links]
-        lengths = (0, keeps.size, senders.size + links.size, receivers.size)
-        return _Rows(index, service_s, lengths, extra_s, messages)
+        queue_numbers = np.concatenate([keeping_servers, senders, links + self._paths.node_count, receivers])
+        service_s = np.zeros(queue_numbers.size)
+        first_link_row = keeping_servers.size + senders.size
+        service_s[first_link_row : first_link_row + links.size] = seconds[links]
+        lengths = (0, keeping_servers.size, senders.size + links.size, receivers.size)
+        return _Rows(queue_numbers, service_s, lengths, extra_s, message_count)
 
     def _compute_latency_s(self, hops: int) -> float:
         """Return the latency of a message over `hops` links, without the time to send its bytes."""

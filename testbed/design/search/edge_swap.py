@@ -73,8 +73,10 @@ def propose_starts(objective: StrategyObjective, strategy: Strategy) -> Iterator
     """Yield the strategy on TopologyFinder's topology for each possible number of links for pairs."""
     problem, point = objective.problem, objective.find_point(strategy)
     demand = objective.compute_demand(point)
-    for degree in problem.possible_pair_link_counts if problem.nodes > 1 else ():
-        finding = plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
+    for matching_degree in problem.possible_pair_link_counts if problem.nodes > 1 else ():
+        finding = plan_topology(
+            demand, problem.degree, simplex=problem.simplex, matching_degree=matching_degree
+        )
         yield Proposal(strategy, finding, objective.compute_cost_on(point, finding))
 
 
@@ -88,8 +90,10 @@ def improve_proposal(objective: StrategyObjective, proposal: Proposal, trial_bud
     demand = objective.compute_demand(point)
     if objective.problem.nodes > FEW_NODES or not demand.pair_bytes:
         return proposal
-    costs = partial(objective.compute_cost_on, point)
-    finding, cost_s = apply_edge_swaps(proposal.finding, proposal.closed_form_s, costs, demand, trial_budget)
+    compute_cost_s = partial(objective.compute_cost_on, point)
+    finding, cost_s = apply_edge_swaps(
+        proposal.finding, proposal.closed_form_s, compute_cost_s, demand, trial_budget
+    )
     return Proposal(proposal.strategy, finding, cost_s) if finding != proposal.finding else proposal
 
 
@@ -163,9 +167,9 @@ def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
         remaining_links = [
             link for index, link in enumerate(links) if index not in (first_index, second_index)
         ]
-        for pair in exchanges:
-            if all(source != target for source, target in pair):
-                yield (*remaining_links, *(_make_link(link, simplex=simplex) for link in pair))
+        for new_links in exchanges:
+            if all(source != target for source, target in new_links):
+                yield (*remaining_links, *(_make_link(link, simplex=simplex) for link in new_links))
 
 
 def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:

@@ -35,11 +35,13 @@ class Moves:
         self._nodes = nodes
         self._shardings = shardings
         self._sharding_index_of = [
-            {sharding: sharding_index for sharding_index, sharding in enumerate(options)}
-            for options in shardings
+            {sharding: sharding_index for sharding_index, sharding in enumerate(legal_shardings)}
+            for legal_shardings in shardings
         ]
-        self.free_operators = [op_index for op_index, options in enumerate(shardings) if len(options) > 1]
-        self._shapes = [group_by_shape(options) for options in shardings]
+        self.free_operators = [
+            op_index for op_index, legal_shardings in enumerate(shardings) if len(legal_shardings) > 1
+        ]
+        self._shapes = [group_by_shape(legal_shardings) for legal_shardings in shardings]
         self._output_bytes = [operator.output_bytes for operator in workload.operators]
         self.classes = _group_classes(workload, self.free_operators)
         self._swappable_classes = [members for members in self.classes if len(members) > 1]
@@ -66,7 +68,7 @@ class Moves:
         ]
         if self._swappable_classes:
             self._move_functions += [self.swap_operators, self.lay_out_class]
-        if any(sharding.way == "place" for options in shardings for sharding in options):
+        if any(sharding.way == "place" for legal_shardings in shardings for sharding in legal_shardings):
             self._move_functions.append(self.swap_servers)
 
     def propose_neighbour(self, point: Point, rng: np.random.Generator) -> Point:
@@ -92,19 +94,23 @@ class Moves:
     def copy_neighbour_layout(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with one operator laid out like one of its producers or consumers."""
         op_index = _draw_item(self.free_operators, rng)
-        choices = self._find_neighbour_layouts(point, op_index)
+        sharding_indices = self._find_neighbour_layouts(point, op_index)
         return (
-            _apply_changes(point, {op_index: _draw_item(choices, rng)})
-            if choices
+            _apply_changes(point, {op_index: _draw_item(sharding_indices, rng)})
+            if sharding_indices
             else self.lay_out_operator(point, rng)
         )
 
     def _find_neighbour_layouts(self, point: Point, op_index: int) -> list[int]:
         """Return the indices of an operator's shardings that equal a neighbour's: nothing is then sent between them."""
         shardings = [self._shardings[neighbour][point[neighbour]] for neighbour in self._neighbours[op_index]]
-        options = (self._sharding_index_of[op_index].get(sharding, point[op_index]) for sharding in shardings)
+        sharding_indices = (
+            self._sharding_index_of[op_index].get(sharding, point[op_index]) for sharding in shardings
+        )
         return [
-            sharding_index for sharding_index in dict.fromkeys(options) if sharding_index != point[op_index]
+            sharding_index
+            for sharding_index in dict.fromkeys(sharding_indices)
+            if sharding_index != point[op_index]
         ]
 
     def lay_out_run(self, point: Point, rng: np.random.Generator) -> Point:
@@ -138,12 +144,12 @@ class Moves:
     def lay_out_class(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with a whole class in one shape. The shape's shardings take turns, in random order."""
         members = _draw_item(self._swappable_classes, rng)
-        choices = _draw_item(list(self._shapes[members[0]].values()), rng)
-        order = rng.permutation(len(choices))
+        sharding_indices = _draw_item(list(self._shapes[members[0]].values()), rng)
+        order = rng.permutation(len(sharding_indices))
         return _apply_changes(
             point,
             {
-                op_index: choices[int(order[position % len(order)])]
+                op_index: sharding_indices[int(order[position % len(order)])]
                 for position, op_index in enumerate(members)
             },
         )
@@ -161,9 +167,9 @@ class Moves:
                 for sharding_index in self._find_neighbour_layouts(point, members[0])
             )
         yield from self._split_group(point, members)
-        for choices in self._shapes[members[0]].values():
-            first_sharding = self._shardings[members[0]][choices[0]]
-            if self._find_home(members[0], choices[0]) is None:
+        for sharding_indices in self._shapes[members[0]].values():
+            first_sharding = self._shardings[members[0]][sharding_indices[0]]
+            if self._find_home(members[0], sharding_indices[0]) is None:
                 yield self._lay_out(point, dict.fromkeys(members, first_sharding))
                 continue
             for is_joint in (False, True)[: len(members)]:
@@ -191,10 +197,10 @@ class Moves:
             or single_placements[0] not in self._sharding_index_of[members[0]]
         ):
             return
-        for choices in self._shapes[members[0]].values():
-            if self._find_home(members[0], choices[0]) is None:
+        for sharding_indices in self._shapes[members[0]].values():
+            if self._find_home(members[0], sharding_indices[0]) is None:
                 other_layouts = dict.fromkeys(
-                    members[len(free_servers) :], self._shardings[members[0]][choices[0]]
+                    members[len(free_servers) :], self._shardings[members[0]][sharding_indices[0]]
                 )
                 yield self._lay_out(
                     point, dict(zip(members, single_placements, strict=False)) | other_layouts
@@ -212,13 +218,13 @@ class Moves:
         }
         for chain in self._chains:
             members = [op_index for op_index in chain if home_by_operator[op_index] is not None]
-            other_chains = {
+            other_homes = {
                 home_by_operator[op_index]
                 for other_chain in self._chains
                 if other_chain is not chain
                 for op_index in other_chain
             }
-            for server in sorted({home for home in other_chains if home is not None} if members else ()):
+            for server in sorted({home for home in other_homes if home is not None} if members else ()):
                 yield self._fill_free_servers(
                     self._lay_out(point, dict.fromkeys(members, make_placed_sharding((server,))))
                 )
@@ -247,8 +253,8 @@ class Moves:
         return _apply_changes(
             point,
             {
-                op_index: self._sharding_index_of[op_index].get(options, point[op_index])
-                for op_index, options in shardings.items()
+                op_index: self._sharding_index_of[op_index].get(sharding, point[op_index])
+                for op_index, sharding in shardings.items()
             },
         )
 
@@ -275,8 +281,8 @@ class Moves:
         changes = {}
         for op_index, home in home_by_operator.items():
             if home in exchanged:
-                target = make_placed_sharding((exchanged[home],))
-                changes[op_index] = self._sharding_index_of[op_index].get(target, point[op_index])
+                sharding = make_placed_sharding((exchanged[home],))
+                changes[op_index] = self._sharding_index_of[op_index].get(sharding, point[op_index])
         return _apply_changes(point, changes)
 
     def _find_home(self, op_index: int, sharding_index: int) -> int | None:
@@ -308,16 +314,16 @@ def _group_classes(workload: Workload, free_operators: Sequence[int]) -> list[li
 
 def _find_chains(workload: Workload, free_operators: Sequence[int]) -> list[list[int]]:
     """Return the runs of free operators that each have only the next as consumer, and the previous as producer."""
-    producers_of = Counter(consumer for _, consumer in workload.edges)
-    consumers_of = Counter(producer for producer, _ in workload.edges)
+    producer_counts = Counter(consumer for _, consumer in workload.edges)
+    consumer_counts = Counter(producer for producer, _ in workload.edges)
     chains: list[list[int]] = []
     for op_index in free_operators:
         extended_chains = [
             chain
             for chain in chains
-            if (chain[-1], op_index) in workload.edges and producers_of[op_index] == 1
+            if (chain[-1], op_index) in workload.edges and producer_counts[op_index] == 1
         ]
-        if extended_chains and consumers_of[extended_chains[0][-1]] == 1:
+        if extended_chains and consumer_counts[extended_chains[0][-1]] == 1:
             extended_chains[0].append(op_index)
         else:
             chains.append([op_index])

@@ -179,12 +179,12 @@ def optimise(
             states = make_first_states(task, seed, chains)
         report(states)
         states = run_chains(task, states, executor, end_step=until, report=report, stop=stop)
-        budget = min(sum(state.step for state in states) * polish_work, MAX_POLISH_WORK)
+        polish_budget = min(sum(state.step for state in states) * polish_work, MAX_POLISH_WORK)
         best_visits: tuple[Visit, ...] = ()
         for state in states:
             for visit in state.best:
                 best_visits = merge_visit(best_visits, visit, rules.keep)
-        visits = best_visits[: _FINALISTS_BEFORE_POLISH if budget else None]
+        visits = best_visits[: _FINALISTS_BEFORE_POLISH if polish_budget else None]
         proposals: list[Proposal] = []
         with stop:
             proposals.extend(map(objective.make_proposal, visits))
@@ -195,16 +195,20 @@ def optimise(
             InProcessExecutor() if stop.has_lost_workers else executor,
             stop,
         )
-    ranking = _polish_ranking(objective, ranking, seed, budget, stop)
+    ranking = _polish_ranking(objective, ranking, seed, polish_budget, stop)
     result = _make_result(objective, ranking, states, rules, stop, plan_routes=plan_routes)
     return replace(result, cpu_s=process_time() - begin_s)
 
 
 def _polish_ranking(
-    objective: StrategyObjective, ranking: tuple[RankedStrategy, ...], seed: int, budget: int, stop: EarlyStop
+    objective: StrategyObjective,
+    ranking: tuple[RankedStrategy, ...],
+    seed: int,
+    polish_budget: int,
+    stop: EarlyStop,
 ) -> tuple[RankedStrategy, ...]:
     """Return the ranking with added results of annealing, which starts from the best and the default strategy."""
-    if budget <= 0 or stop or objective.problem.nodes == 1:
+    if polish_budget <= 0 or stop or objective.problem.nodes == 1:
         return ranking
     problem, annealer = objective.problem, Annealer(objective.problem)
     default_point = objective.get_start_point()
@@ -214,7 +218,7 @@ def _polish_ranking(
     ]
     with _freeze_existing_objects():
         polished_candidates = refine_candidates(
-            annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop
+            annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), polish_budget, stop
         )
     candidates = list(dict.fromkeys(entry.candidate for entry in polished_candidates))[:_MAX_POLISHED]
     proposals = [
@@ -257,7 +261,7 @@ def _make_result(
             best_strategy = simulate_on_plan_routes(objective.problem, best_strategy)
     ranked_wirings = best_strategy, *runners_up
     ideal_s = _simulate_ideal_switch(problem, best_strategy, stop)
-    steps, budget = sum(state.step for state in states), rules.steps * len(states)
+    steps, max_steps = sum(state.step for state in states), rules.steps * len(states)
     return SearchResult(
         strategy=best_strategy.strategy,
         finding=best_strategy.finding,
@@ -272,12 +276,12 @@ def _make_result(
         reasons=(
             *explain_plan(problem, ranked_wirings, ideal_s),
             *compare_with_fat_tree(problem, best_strategy.strategy, best_strategy.simulated_s),
-            *_explain_stop(stop, steps, budget),
+            *_explain_stop(stop, steps, max_steps),
         ),
         ranking=ranking,
         wirings=ranked_wirings,
         steps=steps,
-        stopped=bool(stop) or steps < budget,
+        stopped=bool(stop) or steps < max_steps,
     )
 
 
@@ -288,6 +292,9 @@ def _simulate_ideal_switch(problem: Problem, ranked: RankedStrategy, stop: Early
     return simulate_ideal_switch_s(problem, ranked.strategy)
 
 
-def _explain_stop(stop: EarlyStop, step_count: int, budget: int) -> Iterator[str]:
+def _explain_stop(stop: EarlyStop, step_count: int, max_steps: int) -> Iterator[str]:
     if stop:
-        yield f"The search was cut short by {stop.reason} after {step_count:,} of {budget:,} steps: more may be found."
+        yield (
+            f"The search was cut short by {stop.reason} after {step_count:,} of {max_steps:,} steps:"
+            " more may be found."
+        )

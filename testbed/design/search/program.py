@@ -141,23 +141,26 @@ class ProgramBuilder:
 
     def build_program(self, shardings: Sequence[Sharding]) -> Program:
         """Return the program of the strategy with these shardings."""
-        parts, shifts = [], []
+        parts, stage_offsets = [], []
         for microbatch, samples in enumerate(self._microbatch_samples):
             for op_index in self._operator_order:
                 producer_shardings = tuple(shardings[producer] for producer in self._producers[op_index])
                 parts.append(
                     self._get_forward_part(op_index, shardings[op_index], producer_shardings, samples)
                 )
-                shifts.append(self._number_stage(FORWARD, microbatch, 0))
+                stage_offsets.append(self._number_stage(FORWARD, microbatch, 0))
         if self._problem.workload.training:
             for microbatch, part in self._make_backward_parts(shardings):
                 parts.append(part)
-                shifts.append(self._number_stage(FORWARD, microbatch, 0))
-        items = np.concatenate([part.stage_table for part in parts])
-        shift = np.repeat(shifts, [len(part.works) for part in parts])
-        items += np.where(items == _NO_STAGE, 0, shift[:, None])
+                stage_offsets.append(self._number_stage(FORWARD, microbatch, 0))
+        stage_table = np.concatenate([part.stage_table for part in parts])
+        work_offsets = np.repeat(stage_offsets, [len(part.works) for part in parts])
+        stage_table += np.where(stage_table == _NO_STAGE, 0, work_offsets[:, None])
         return Program(
-            self._problem.nodes, 4 * len(self._operators) * len(self._microbatch_samples), tuple(parts), items
+            self._problem.nodes,
+            4 * len(self._operators) * len(self._microbatch_samples),
+            tuple(parts),
+            stage_table,
         )
 
     def _make_forward(
@@ -165,10 +168,10 @@ class ProgramBuilder:
     ) -> Part:
         """Return the part in which an operator receives its inputs and computes its forward pass."""
         items, stage = [], self._number_stage(FORWARD, 0, op_index)
-        for producer, producing in zip(self._producers[op_index], producer_shardings, strict=True):
-            size = self._problem.workload.compute_edge_bytes((producer, op_index))
-            sliced = self._problem.workload.is_sliced((producer, op_index))
-            work = _make_sending(FORWARD, producing, sharding, samples, size, sliced)
+        for producer, producer_sharding in zip(self._producers[op_index], producer_shardings, strict=True):
+            edge_bytes = self._problem.workload.compute_edge_bytes((producer, op_index))
+            is_sliced = self._problem.workload.is_sliced((producer, op_index))
+            work = _make_sending(FORWARD, producer_sharding, sharding, samples, edge_bytes, is_sliced)
             items.append(WorkItem(work, self._number_stage(FORWARD, 0, producer), stage))
         return _make_part([*items, *self._make_pass(FORWARD, op_index, sharding, samples, stage)])
 
@@ -214,12 +217,12 @@ class ProgramBuilder:
         items = [
             WorkItem(_make_waiting(sharding), self._number_stage(FORWARD, forward_delay, op_index), stage)
         ]
-        for consumer, consuming in zip(self._consumers[op_index], consumer_shardings, strict=True):
-            size, sliced = (
+        for consumer, consumer_sharding in zip(self._consumers[op_index], consumer_shardings, strict=True):
+            edge_bytes, is_sliced = (
                 workload.compute_edge_bytes((op_index, consumer)),
                 workload.is_sliced((op_index, consumer)),
             )
-            work = _make_sending(BACKWARD, sharding, consuming, samples, size, sliced)
+            work = _make_sending(BACKWARD, sharding, consumer_sharding, samples, edge_bytes, is_sliced)
             items.append(WorkItem(work, self._number_stage(BACKWARD, 0, consumer), stage))
         return _make_part([*items, *self._make_pass(BACKWARD, op_index, sharding, samples, stage)])
 
@@ -231,23 +234,21 @@ class ProgramBuilder:
         computing = self._get_computing(op_index, sharding, samples, direction)
         if sharding.way == "expert":
             sample_bytes = operator.output_bytes * operator.routed
-            dispatch_sending, return_sending = _make_dispatch(
-                sharding, samples, sample_bytes, operator.popularity
-            )
-            yield WorkItem(dispatch_sending, stage, stage + 1)
+            dispatch, return_transfer = _make_dispatch(sharding, samples, sample_bytes, operator.popularity)
+            yield WorkItem(dispatch, stage, stage + 1)
             yield WorkItem(computing, stage + 1, _NO_STAGE)
-            yield WorkItem(return_sending, stage + 1, stage)
+            yield WorkItem(return_transfer, stage + 1, stage)
             return
         yield WorkItem(computing, stage, _NO_STAGE)
         size = operator.backward_reduce_bytes if direction else operator.forward_reduce_bytes
         if sharding.way == "tensor" and sharding.shards > 1 and size:
             counts = np.diff(split_evenly(samples, sharding.replicas)).tolist()
-            sums = [
+            group_bytes = [
                 (tuple(sorted(row)), count * size)
                 for row, count in zip(sharding.grid, counts, strict=True)
                 if count
             ]
-            yield WorkItem(_make_summing(*zip(*sums, strict=True)), stage, stage)
+            yield WorkItem(_make_summing(*zip(*group_bytes, strict=True)), stage, stage)
 
     def _number_stage(self, direction: int, microbatch: int, op_index: int) -> int:
         """Return the number of an operator's stage; the next number is the stage of its experts."""
@@ -255,8 +256,8 @@ class ProgramBuilder:
 
     def _make_computing(self, op_index: int, sharding: Sharding, samples: int, direction: int) -> Computing:
         operator, cluster = self._operators[op_index], self._problem.cluster
-        rows = count_row_samples(sharding, samples)
-        counts, count_index = np.unique(rows, return_inverse=True)
+        samples_by_server = count_row_samples(sharding, samples)
+        counts, count_index = np.unique(samples_by_server, return_inverse=True)
         seconds = [
             compute_operator_seconds(operator, count, sharding.shards, cluster)[direction]
             for count in counts.tolist()
@@ -296,8 +297,8 @@ class ProgramBuilder:
 def _make_sending(
     direction: int, producer: Sharding, consumer: Sharding, samples: int, output_bytes: int, is_sliced: bool
 ) -> Sending:
-    compute_resharding = make_backward_resharding if direction else make_forward_resharding
-    return _make_remote_sending(compute_resharding(producer, consumer, samples, output_bytes, is_sliced))
+    make_edge_resharding = make_backward_resharding if direction else make_forward_resharding
+    return _make_remote_sending(make_edge_resharding(producer, consumer, samples, output_bytes, is_sliced))
 
 
 @lru_cache(_CACHE_SIZE)
@@ -319,8 +320,8 @@ def _make_remote_sending(resharding: Resharding) -> Sending:
 
 
 def _make_part(items: Sequence[WorkItem]) -> Part:
-    stages = np.array([(item.stage, item.next_stage) for item in items], dtype=np.int64).reshape(-1, 2)
-    return Part(tuple(item.work for item in items), stages)
+    stage_table = np.array([(item.stage, item.next_stage) for item in items], dtype=np.int64).reshape(-1, 2)
+    return Part(tuple(item.work for item in items), stage_table)
 
 
 @lru_cache(_CACHE_SIZE)

@@ -45,30 +45,30 @@ def _describe_strategy(best_strategy: RankedStrategy) -> str:
 
 
 def _describe_sharding(sharding: Sharding) -> str:
-    copies = f", in {sharding.replicas} copies" if sharding.replicas > 1 else ""
+    copies_text = f", in {sharding.replicas} copies" if sharding.replicas > 1 else ""
     return {
         "data": f"data parallel on {sharding.replicas} servers",
-        "tensor": f"cut over {sharding.shards} servers{copies}",
+        "tensor": f"cut over {sharding.shards} servers{copies_text}",
         "place": f"cut over {sharding.shards} servers" if sharding.shards > 1 else "on 1 server each",
-        "expert": f"with its experts spread over {sharding.shards} servers{copies}",
+        "expert": f"with its experts spread over {sharding.shards} servers{copies_text}",
     }[sharding.way]
 
 
 def _describe_links(problem: Problem, wirings: Sequence[RankedStrategy]) -> Iterator[str]:
     best_strategy, finding = wirings[0], wirings[0].finding
     strides = ", ".join(f"{'+' if problem.simplex else '±'}{stride}" for stride in finding.topology.strides)
-    pairs = finding.matching_degree
+    pair_link_count = finding.matching_degree
     yield (
         f"{finding.ring_degree} of {_format_noun(problem.degree, 'link')} a server "
         f"{'makes' if finding.ring_degree == 1 else 'make'} rings of strides {strides}; "
-        f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
+        f"{pair_link_count or 'none'} {'joins' if pair_link_count == 1 else 'join'} the pairs that send most."
     )
     for wiring in wirings[1:]:
-        if wiring.finding.matching_degree != pairs:
-            slower = wiring.simulated_s / best_strategy.simulated_s - 1
+        if wiring.finding.matching_degree != pair_link_count:
+            excess = wiring.simulated_s / best_strategy.simulated_s - 1
             yield (
                 f"With {_format_noun(wiring.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
-                f"{format_time(wiring.simulated_s)}, {_format_difference(slower)}."
+                f"{format_time(wiring.simulated_s)}, {_format_difference(excess)}."
             )
 
 

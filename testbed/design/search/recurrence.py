@@ -14,11 +14,11 @@ from lightbed.compiled import compile_function
 
 @compile_function
 def compute_finish_s(
-    items: Any, bounds: Any, queue_numbers: Any, service_s: Any, extra_s: Any, ready_s: Any, queues: Any
+    stage_table: Any, bounds: Any, queue_numbers: Any, service_s: Any, extra_s: Any, ready_s: Any, queues: Any
 ) -> float:
     """Return when the last item of a program ends, in seconds.
 
-    `items[i]` holds the stages that item i reads and writes (-1 for none). Its rows form four runs, each from
+    `stage_table[i]` holds the stages that item i reads and writes (-1 for none). Its rows form four runs, each from
     `bounds[i, k]` to `bounds[i, k + 1]`:
 
     0. servers that compute for `service_s` seconds,
@@ -33,13 +33,13 @@ def compute_finish_s(
     """
     nodes = ready_s.shape[1]
     latest_end_s = 0.0
-    for item in range(len(items)):
-        stage_ready = ready_s[items[item, 0]]
+    for item in range(len(stage_table)):
+        stage_ready = ready_s[stage_table[item, 0]]
         for row in range(bounds[item, 0], bounds[item, 1]):
             server = queue_numbers[row]
             stage_ready[server] = _serve(queues[server], stage_ready[server], service_s[row])
             latest_end_s = max(latest_end_s, stage_ready[server])
-        next_stage = items[item, 1]
+        next_stage = stage_table[item, 1]
         for row in range(bounds[item, 1], bounds[item, 2]):
             ready_s[next_stage, queue_numbers[row]] = max(
                 ready_s[next_stage, queue_numbers[row]], stage_ready[queue_numbers[row]]
@@ -102,34 +102,43 @@ def _serve_gradients(queue: Any, ready_s: float, length_s: float) -> float:
 
 
 @compile_function
-def list_path_links(slots: Any, choice: Any, link_numbers: Any, first_index: Any, links: Any) -> None:
+def list_path_links(
+    neighbours: Any, next_slots: Any, link_numbers: Any, first_index: Any, links: Any
+) -> None:
     """Write the links of the path from s to t to `links[first_index[s * n + t]:]`.
 
     `link_numbers[v, k]` is link k of node v.
     """
-    nodes = len(slots)
+    nodes = len(neighbours)
     for source in range(nodes):
         for target in range(nodes):
-            position, link_index = source, first_index[source * nodes + target]
-            while position != target:
-                slot = choice[position, target]
-                links[link_index] = link_numbers[position, slot]
-                position = slots[position, slot]
+            node, link_index = source, first_index[source * nodes + target]
+            while node != target:
+                slot = next_slots[node, target]
+                links[link_index] = link_numbers[node, slot]
+                node = neighbours[node, slot]
                 link_index += 1
 
 
 @compile_function
 def add_loads(
-    nodes: int, source: Any, target: Any, choice: Any, size: Any, first_index: Any, links: Any, load: Any
+    nodes: int,
+    source: Any,
+    target: Any,
+    path_sets: Any,
+    size_bytes: Any,
+    first_index: Any,
+    links: Any,
+    load: Any,
 ) -> int:
     """Add the bytes that each link carries to `load`, and return the number of links of the longest path.
 
-    `choice` is the set of paths of each message. `first_index` and `links` are as in `Paths`.
+    `path_sets` is the set of paths of each message. `first_index` and `links` are as in `Paths`.
     """
     max_hops = 0
     for row in range(len(source)):
-        pair = (choice[row] * nodes + source[row]) * nodes + target[row]
+        pair = (path_sets[row] * nodes + source[row]) * nodes + target[row]
         max_hops = max(max_hops, first_index[pair + 1] - first_index[pair])
         for position in range(first_index[pair], first_index[pair + 1]):
-            load[links[position]] += size[row]
+            load[links[position]] += size_bytes[row]
     return max_hops

@@ -91,16 +91,16 @@ class Simulator:
         It is the larger of two times: for all bytes on shortest paths with all links full, and for the server that
         sends or receives most with all its links full. AllReduces count as rings of one hop per step.
         """
-        demand_bytes = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
+        job_traffic = traffic(self.problem.workload, replace(strategy, microbatches=1), self.problem.cluster)
         byte_s = 8e-9 / self.problem.rate_gbps
         ring_bytes = np.zeros(self.problem.nodes)
-        for members, size_bytes in demand_bytes.allreduce.items():
+        for members, size_bytes in job_traffic.allreduce.items():
             ring_bytes[list(members)] += 2 * (len(members) - 1) / len(members) * size_bytes
         busiest_bytes = (
-            max((demand_bytes.pairs.sum(axis=axis) + ring_bytes).max() for axis in (0, 1))
+            max((job_traffic.pairs.sum(axis=axis) + ring_bytes).max() for axis in (0, 1))
             / self.problem.degree
         )
-        carried_bytes = (demand_bytes.pairs * self._get_hops(topology)).sum() + ring_bytes.sum()
+        carried_bytes = (job_traffic.pairs * self._get_hops(topology)).sum() + ring_bytes.sum()
         return float(max(busiest_bytes, carried_bytes / max(len(topology.edges), 1)) * byte_s)
 
     def compute_fullest_link_s(self, strategy: Strategy, topology: Topology) -> float:
@@ -139,14 +139,12 @@ class Simulator:
         self.work += graph.task_count
         byte_s, program, lowered_routes = 8 / fabric.capacity_bps, lowered_graph.program, lowered_graph.routes
         hops = np.diff(lowered_routes.first_link)
-        demand_bytes = np.bincount(
+        path_bytes = np.bincount(
             lowered_routes.path_of_message,
             program.message_bytes * lowered_graph.messages.round_count,
             minlength=hops.size,
         )
-        carried_bytes = np.bincount(
-            lowered_routes.links, np.repeat(demand_bytes, hops), minlength=byte_s.size
-        )
+        carried_bytes = np.bincount(lowered_routes.links, np.repeat(path_bytes, hops), minlength=byte_s.size)
         if (carried_bytes * byte_s).max(initial=0.0) > limit_s:
             return math.inf
         self.work += graph.task_count + program.message_bytes.size

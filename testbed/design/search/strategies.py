@@ -58,13 +58,13 @@ class StrategyObjective:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         workload, nodes = problem.workload, problem.nodes
-        fitting = fitting_strategy(workload, problem.cluster).shardings
+        fitting_shardings = fitting_strategy(workload, problem.cluster).shardings
         self.shardings = tuple(
             tuple(dict.fromkeys([*list_legal_shardings(operator, nodes), sharding]))
-            for operator, sharding in zip(workload.operators, fitting, strict=True)
+            for operator, sharding in zip(workload.operators, fitting_shardings, strict=True)
         )
         self._start_point = tuple(
-            legal.index(sharding) for legal, sharding in zip(self.shardings, fitting, strict=True)
+            legal.index(sharding) for legal, sharding in zip(self.shardings, fitting_shardings, strict=True)
         )
         self._moves = Moves(workload, self.shardings, nodes)
         check_memory(workload, self.make_strategy(self._start_point), problem.cluster)
@@ -146,11 +146,17 @@ class StrategyObjective:
 
     def _choose_finding(self, origin: Point) -> Finding:
         """Return the topology of least cost over the published number of links for pairs and other numbers."""
-        problem, demand, split = self.problem, self.compute_demand(origin), self.split_as_published(origin)
+        problem, demand, published_split = (
+            self.problem,
+            self.compute_demand(origin),
+            self.split_as_published(origin),
+        )
         degrees = problem.possible_pair_link_counts if 1 < problem.nodes <= FEW_NODES else (0,)
         other_findings = [
             plan_topology(demand, problem.degree, simplex=problem.simplex, matching_degree=degree)
             for degree in degrees
-            if degree != split.matching_degree
+            if degree != published_split.matching_degree
         ]
-        return min((split, *other_findings), key=lambda finding: self.compute_cost_on(origin, finding))
+        return min(
+            (published_split, *other_findings), key=lambda finding: self.compute_cost_on(origin, finding)
+        )

@@ -146,11 +146,11 @@ def open_worker_pool(worker_count: int = 1, scheduler: str | None = None) -> Ite
 class InProcessExecutor(Executor):
     """Executor that runs each call immediately, in this process."""
 
-    def submit(self, call: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Run the call, and return a completed future."""
         future: Future[Any] = Future()
         try:
-            future.set_result(call(*arguments, **options))
+            future.set_result(function(*arguments, **options))
         except Exception as error:  # noqa: BLE001 - raised again by `result`
             future.set_exception(error)
         return future

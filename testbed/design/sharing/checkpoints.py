@@ -93,14 +93,14 @@ def add_checkpoint_graphs(job: Job, checkpoint: Checkpoint) -> CheckpointJobs:
         job.graph, checkpoint.divide_bytes(job), checkpoint.storage, checkpoint.mode
     )
     plain_traffic, all_traffic = sum_graph_traffic(baseline_graph), sum_graph_traffic(checkpoint_graph)
-    mean_pairs = (
+    mean_pair_bytes = (
         plain_traffic.pairs + (all_traffic.pairs - plain_traffic.pairs) / checkpoint.iteration_interval
     )
     return CheckpointJobs(
         replace(
             job,
             graph=baseline_graph,
-            traffic=Traffic(baseline_graph.node_count, plain_traffic.allreduce, mean_pairs),
+            traffic=Traffic(baseline_graph.node_count, plain_traffic.allreduce, mean_pair_bytes),
         ),
         replace(job, graph=checkpoint_graph, traffic=all_traffic),
     )
@@ -115,7 +115,7 @@ def run_checkpoint(
     not known, and the errors of `simulate`.
     """
     baseline = simulate(add_storage(job.graph, checkpoint.storage))
-    bytes_by_node, period_iterations, baseline_s = (
+    bytes_by_node, iteration_interval, baseline_s = (
         checkpoint.divide_bytes(job),
         checkpoint.iteration_interval,
         baseline.iteration_s,
@@ -129,7 +129,7 @@ def run_checkpoint(
             1,
             window.iteration_s,
             added_s,
-            baseline_s + added_s / period_iterations,
+            baseline_s + added_s / iteration_interval,
         )
 
     def simulate_overlapped(graph: TaskGraph) -> Execution:
@@ -139,7 +139,7 @@ def run_checkpoint(
     alone_s = simulate_overlapped(TaskGraphBuilder(server_count).build()).iteration_s
     # The write takes longer than alone, but so do the iterations: the ratio is a good estimate.
     iteration_count = min(
-        period_iterations,
+        iteration_interval,
         MAX_WINDOW,
         ceil(alone_s / baseline_s) + 1 if baseline_s else MAX_WINDOW,
     )
@@ -152,24 +152,24 @@ def run_checkpoint(
     iteration_s = chained_iterations.compute_iteration_s(window)
     longest_s, last_s = float(iteration_s.max()), float(iteration_s[..., -1].max())
     if write_s <= end_s:
-        mean_s = (end_s + (period_iterations - iteration_count) * baseline_s) / period_iterations
+        mean_s = (end_s + (iteration_interval - iteration_count) * baseline_s) / iteration_interval
         return CheckpointRun(baseline, window, iteration_count, longest_s, write_s, mean_s)
     rest_s = write_s - end_s
-    if iteration_count == period_iterations:
+    if iteration_count == iteration_interval:
         return CheckpointRun(
             baseline,
             window,
             iteration_count,
             max(longest_s, last_s + rest_s),
             write_s,
-            write_s / period_iterations,
+            write_s / iteration_interval,
         )
     # Progress of the write in one iteration, in seconds of a write without iterations.
     progress_s, slow_s = max((alone_s - rest_s) / iteration_count, 0.0), end_s / iteration_count
     needed_iterations = (
-        alone_s / progress_s if progress_s * period_iterations > alone_s else period_iterations
+        alone_s / progress_s if progress_s * iteration_interval > alone_s else iteration_interval
     )
     wait_s = max(alone_s - needed_iterations * progress_s, 0.0)
     write_s, longest_s = needed_iterations * slow_s + wait_s, max(longest_s, slow_s + wait_s)
-    mean_s = (write_s + (period_iterations - needed_iterations) * baseline_s) / period_iterations
+    mean_s = (write_s + (iteration_interval - needed_iterations) * baseline_s) / iteration_interval
     return CheckpointRun(baseline, window, iteration_count, longest_s, write_s, mean_s, is_extrapolated=True)

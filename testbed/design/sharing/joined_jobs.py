@@ -48,17 +48,17 @@ def chain_iterations(node_count: int, jobs: Sequence[PlacedJob], iteration_count
     Raises `ValueError` as `TaskGraph` does.
     """
     builder = _GraphBuilder(node_count)
-    starts, iteration_ends = [], []
+    start_tasks, end_tasks = [], []
     for job in jobs:
-        previous_end = builder.add_wait(job.start_s)
-        starts.append(previous_end)
-        iteration_ends.append(
+        previous_task = builder.add_wait(job.start_s)
+        start_tasks.append(previous_task)
+        end_tasks.append(
             [
-                previous_end := builder.add_iteration(job, earlier_task=previous_end)
+                previous_task := builder.add_iteration(job, earlier_task=previous_task)
                 for _ in range(iteration_count)
             ]
         )
-    return SharedIterations(builder.build_graph(), np.array(starts), np.array(iteration_ends))
+    return SharedIterations(builder.build_graph(), np.array(start_tasks), np.array(end_tasks))
 
 
 @dataclass(slots=True)

@@ -137,9 +137,9 @@ def draw_schedule(scheduler: Scheduler, schedule: Schedule, folder: Path, ending
     jobs = [job_by_name[name].place_on_links((0,)) for name in busiest_link.jobs]
     starts = [schedule.starts_ms[name] for name in busiest_link.jobs]
     drawn_link = DrawnLink(busiest_link.link, scheduler.links.rate_gbps, jobs, starts)
-    quantum = scheduler.rounding.quantum_ms
+    quantum_ms = scheduler.rounding.quantum_ms
     perimeter_ms = (
-        float(np.lcm.reduce([scheduler.rounding.count_period_quanta(job) for job in jobs])) * quantum
+        float(np.lcm.reduce([scheduler.rounding.count_period_quanta(job) for job in jobs])) * quantum_ms
     )
     fair_contention, shifted_contention = _simulate_before_and_after(scheduler, schedule, busiest_link)
     length_ms = max(starts) + SHOWN_PERIODS * max(job.period_ms for job in jobs)

@@ -83,10 +83,11 @@ def check_hosts(request: PlacementRequest) -> None:
                 f"job {job.name!r} should run on host {missing_hosts[0]!r}, which the lab does not have; its hosts "
                 f"are {', '.join(lab_hosts)}"
             )
-        needed_hosts = job.workers + len(job.storage)
-        if needed_hosts > len(lab_hosts):
+        needed_host_count = job.workers + len(job.storage)
+        if needed_host_count > len(lab_hosts):
             raise WorkloadError(
-                f"job {job.name!r} needs {needed_hosts} hosts, but the lab has {len(lab_hosts)}: give fewer workers"
+                f"job {job.name!r} needs {needed_host_count} hosts, but the lab has {len(lab_hosts)}:"
+                " give fewer workers"
             )
 
 
@@ -150,7 +151,7 @@ def _place_all(request: PlacementRequest, combine_ratios: CombineRatios, first_h
             tuple(hosts[(first_host + begin + step) % len(hosts)] for step in range(job.workers))
             for begin in range(len(hosts))
         )
-        possible_hosts = [
+        possible_host_rows = [
             host_row
             for host_row in host_rows
             if all(
@@ -158,7 +159,7 @@ def _place_all(request: PlacementRequest, combine_ratios: CombineRatios, first_h
                 for host in host_row
             )
         ]
-        if not possible_hosts:
+        if not possible_host_rows:
             return None
         price_hosts = partial(
             _price_placement,
@@ -167,7 +168,7 @@ def _place_all(request: PlacementRequest, combine_ratios: CombineRatios, first_h
             job_by_name=job_by_name,
             combine_ratios=combine_ratios,
         )
-        placement[job.name] = min(possible_hosts, key=price_hosts)
+        placement[job.name] = min(possible_host_rows, key=price_hosts)
     return {job.name: placement[job.name] for job in request.jobs}
 
 

@@ -84,9 +84,9 @@ class RailJob:
         if self.shape:
             possible_shapes = [self.shape]
         else:
-            widths = range(cluster.rails, 0, -1)
+            rail_counts = range(cluster.rails, 0, -1)
             possible_shapes = [
-                (self.gpu_count // rails, rails) for rails in widths if self.gpu_count % rails == 0
+                (self.gpu_count // rails, rails) for rails in rail_counts if self.gpu_count % rails == 0
             ]
         return tuple(
             (domains, rails)
@@ -101,7 +101,7 @@ class RailJob:
         """Return why no rectangle in an empty cluster can hold the job, or "" if one can."""
         if self.list_shapes(cluster):
             return ""
-        size = f"{cluster.domains} domains of {cluster.rails} GPUs"
+        cluster_text = f"{cluster.domains} domains of {cluster.rails} GPUs"
         if self.gpu_count > cluster.gpu_count:
             return f"it needs {self.gpu_count} GPUs, but the cluster has {cluster.gpu_count}"
         if self.is_serving and self.gpu_count > cluster.rails:
@@ -110,10 +110,11 @@ class RailJob:
             return f"its tensor width is {self.tensor_degree}, but a domain has {cluster.rails} GPUs"
         if self.shape:
             domains, rails = self.shape
-            return f"{domains} domains by {rails} rails with tensor width {self.tensor_degree} do not fit in {size}"
-        return (
-            f"{self.gpu_count} GPUs with tensor width {self.tensor_degree} do not form a rectangle in {size}"
-        )
+            return (
+                f"{domains} domains by {rails} rails with tensor width {self.tensor_degree} do not fit in"
+                f" {cluster_text}"
+            )
+        return f"{self.gpu_count} GPUs with tensor width {self.tensor_degree} do not form a rectangle in {cluster_text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ class _TilingSearch:
         cluster: RailCluster,
         jobs: Sequence[RailJob],
         max_steps: int,
-        best_tiling: tuple[Rectangle, ...],
+        best_rectangles: tuple[Rectangle, ...],
     ) -> None:
         self._cluster, self._max_steps = cluster, max_steps
         self._jobs = sorted(
@@ -269,8 +270,8 @@ class _TilingSearch:
         ]
         self._spots = [self._find_spots(index) for index in range(len(self._jobs))]
         self._best_rectangles, self._best_gpu_count = (
-            best_tiling,
-            sum(rectangle.domains * rectangle.rails for rectangle in best_tiling),
+            best_rectangles,
+            sum(rectangle.domains * rectangle.rails for rectangle in best_rectangles),
         )
         self.step_count = 0
 
@@ -278,33 +279,33 @@ class _TilingSearch:
         self._search_places(0, 0, 0, (), -1)
         return self._best_rectangles
 
-    def _find_spots(self, index: int) -> list[tuple[Rectangle, int]]:
+    def _find_spots(self, job_index: int) -> list[tuple[Rectangle, int]]:
         """Return the possible rectangles of a job, each with a bit mask of its GPUs."""
-        job, cluster = self._jobs[index], self._cluster
+        job, cluster = self._jobs[job_index], self._cluster
         other_shapes = [
             other_job.list_shapes(cluster)
-            for spot_index, other_job in enumerate(self._jobs)
-            if spot_index != index
+            for other_index, other_job in enumerate(self._jobs)
+            if other_index != job_index
         ]
         sums = (
             _list_sums([{shape[axis] for shape in shapes} for shapes in other_shapes], limit)
             for axis, limit in enumerate((cluster.domains, cluster.rails))
         )
         first_domains, first_rails = sums
-        spots = []
+        placements = []
         for domains, rails in job.list_shapes(cluster):
-            row = (1 << rails) - 1
-            block = sum(row << (cluster.rails * domain) for domain in range(domains))
-            spots += [
+            row_bits = (1 << rails) - 1
+            block_bits = sum(row_bits << (cluster.rails * domain) for domain in range(domains))
+            placements += [
                 (
                     Rectangle(job, first_domain, rail, domains, rails),
-                    block << (first_domain * cluster.rails + rail),
+                    block_bits << (first_domain * cluster.rails + rail),
                 )
                 for first_domain in first_domains
                 for rail in first_rails
                 if first_domain + domains <= cluster.domains and rail + rails <= cluster.rails
             ]
-        return spots
+        return placements
 
     def _search_places(
         self,
@@ -312,9 +313,9 @@ class _TilingSearch:
         occupied_bits: int,
         used_gpus: int,
         placed_rectangles: tuple[Rectangle, ...],
-        previous_spot: int,
+        previous_placement: int,
     ) -> None:
-        """Try all rectangles of the jobs from `job_index` on. `previous_spot` is the previous job's spot, or -1."""
+        """Try all rectangles of the jobs from `job_index` on. `previous_placement` is the previous job's, or -1."""
         if used_gpus > self._best_gpu_count:
             self._best_rectangles, self._best_gpu_count = placed_rectangles, used_gpus
         max_gpus = min(used_gpus + self._remaining_gpu_counts[job_index], self._cluster.gpu_count)
@@ -323,10 +324,12 @@ class _TilingSearch:
         job = self._jobs[job_index]
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
         is_repeated = job_index > 0 and _make_job_key(self._jobs[job_index - 1]) == _make_job_key(job)
-        spots = self._spots[job_index]
-        first_spot = 0 if not is_repeated else previous_spot + 1 if previous_spot >= 0 else len(spots)
-        for spot_index in range(first_spot, len(spots)):
-            rectangle, bits = spots[spot_index]
+        placements = self._spots[job_index]
+        first_placement = (
+            0 if not is_repeated else previous_placement + 1 if previous_placement >= 0 else len(placements)
+        )
+        for placement_index in range(first_placement, len(placements)):
+            rectangle, bits = placements[placement_index]
             self.step_count += 1
             if self.step_count >= self._max_steps:
                 return
@@ -337,7 +340,7 @@ class _TilingSearch:
                 occupied_bits | bits,
                 used_gpus + job.gpu_count,
                 (*placed_rectangles, rectangle),
-                spot_index,
+                placement_index,
             )
         self._search_places(job_index + 1, occupied_bits, used_gpus, placed_rectangles, -1)
 
@@ -346,14 +349,14 @@ def _make_job_key(job: RailJob) -> tuple[int, int, Shape, bool]:
     return job.gpu_count, job.tensor_degree, job.shape or (0, 0), job.is_serving
 
 
-def _list_sums(choices: Sequence[set[int]], limit: int) -> list[int]:
+def _list_sums(value_sets: Sequence[set[int]], limit: int) -> list[int]:
     """Return the sums below `limit` of at most one value from each set, ascending.
 
     >>> _list_sums([{2, 3}, {4}], 7)
     [0, 2, 3, 4, 6]
     """
     sums = {0}
-    for values in choices:
+    for values in value_sets:
         sums |= {total + value for total in sums for value in values if total + value < limit}
     return sorted(sums)
 

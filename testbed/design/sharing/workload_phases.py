@@ -47,13 +47,15 @@ def simulate_phases(
     )
     execution = simulate_on(build_fabric(request).as_fluid(), job.graph, trace=True)
     table = make_link_table(execution)
-    spans: dict[int, Spans] = {}
+    spans_by_link: dict[int, Spans] = {}
     rows = zip(table["link"], table["begin_s"], table["end_s"], table["rate_bps"], strict=True)
     for link, begin_s, end_s, rate_bps in rows:
         bits = float(rate_bps * (end_s - begin_s))
-        spans.setdefault(int(link), []).append((float(begin_s), float(end_s), bits))
-    fullest = max(spans.values(), key=lambda link_spans: sum(bits for _, _, bits in link_spans), default=[])
-    return Phases(execution.iteration_s * 1e3, find_bursts(fullest, execution.iteration_s, rate_gbps))
+        spans_by_link.setdefault(int(link), []).append((float(begin_s), float(end_s), bits))
+    fullest_spans = max(
+        spans_by_link.values(), key=lambda link_spans: sum(bits for _, _, bits in link_spans), default=[]
+    )
+    return Phases(execution.iteration_s * 1e3, find_bursts(fullest_spans, execution.iteration_s, rate_gbps))
 
 
 def find_bursts(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, ...]:

@@ -80,11 +80,11 @@ def find_topology(
         check_group(nodes, demand)
         bytes_by_group[demand.group_size] = bytes_by_group.get(demand.group_size, 0.0) + demand.bytes_sent
     bytes_by_group = dict(sorted(bytes_by_group.items(), key=lambda item: (-item[1], -item[0])))
-    stride_search = _StrideSearch(nodes, degree, simplex, method, share_rule, only_primes)
-    strides = _choose_strides(stride_search, bytes_by_group)
+    stride_options = _StrideSearch(nodes, degree, simplex, method, share_rule, only_primes)
+    strides = _choose_strides(stride_options, bytes_by_group)
     if math.gcd(nodes, *strides) != 1:
-        connected_search = _StrideSearch(nodes, degree, simplex, method, "averages", only_primes)
-        strides = _choose_strides(connected_search, {nodes: 0.0} | bytes_by_group)
+        connected_options = _StrideSearch(nodes, degree, simplex, method, "averages", only_primes)
+        strides = _choose_strides(connected_options, {nodes: 0.0} | bytes_by_group)
     edges = list_circulant_edges(nodes, list_direct_strides(nodes, strides, simplex=simplex))
     circulant = Topology(nodes, degree, simplex, strides, edges)
     return circulant if simplex or degree % 2 == 0 or 2 in bytes_by_group else add_shortcuts(circulant)
@@ -136,9 +136,9 @@ def check_possible(nodes: int, degree: int, *, simplex: bool) -> None:
         )
 
 
-def list_circulant_edges(nodes: int, steps: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def list_circulant_edges(nodes: int, direct_strides: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Return the sorted directed edges (i, i+step) of every node i and one-way stride."""
-    return tuple(sorted((node, (node + step) % nodes) for step in steps for node in range(nodes)))
+    return tuple(sorted((node, (node + step) % nodes) for step in direct_strides for node in range(nodes)))
 
 
 def render_topology(topology: Topology) -> dict[str, Any]:
@@ -186,31 +186,33 @@ class _StrideSearch(NamedTuple):
         )
 
 
-def _choose_strides(search: _StrideSearch, bytes_by_group: Mapping[int, float]) -> tuple[int, ...]:
+def _choose_strides(options: _StrideSearch, bytes_by_group: Mapping[int, float]) -> tuple[int, ...]:
     """Return strides that use exactly `degree` NICs per node, first for the groups, then for rings over all nodes."""
-    nodes, simplex = search.nodes, search.simplex
-    strides: list[int] = [] if simplex or search.degree % 2 == 0 else [nodes // 2]
-    ring_count = search.degree if simplex else search.degree // 2
-    strides_by_group = {group: _find_candidates(search, group, strides) for group in bytes_by_group}
-    stride_count_by_group = {group: len(pool) for group, pool in strides_by_group.items()}
+    nodes, simplex = options.nodes, options.simplex
+    strides: list[int] = [] if simplex or options.degree % 2 == 0 else [nodes // 2]
+    ring_count = options.degree if simplex else options.degree // 2
+    strides_by_group = {
+        group_size: _find_candidates(options, group_size, strides) for group_size in bytes_by_group
+    }
+    stride_count_by_group = {group_size: len(pool) for group_size, pool in strides_by_group.items()}
     ring_count_by_group = share_rings(
-        ring_count, nodes, bytes_by_group, stride_count_by_group, search.share_rule
+        ring_count, nodes, bytes_by_group, stride_count_by_group, options.share_rule
     )
-    for group, group_ring_count in ring_count_by_group.items():
-        group_strides = search.select(group_ring_count, strides_by_group[group], strides)
+    for group_size, group_ring_count in ring_count_by_group.items():
+        group_strides = options.select(group_ring_count, strides_by_group[group_size], strides)
         strides += [
             ring_stride
             for stride in group_strides
             for ring_stride in _list_ring_strides(nodes, stride, simplex=simplex)
         ]
-    strides += _fill_strides(search, ring_count - sum(ring_count_by_group.values()), strides)
+    strides += _fill_strides(options, ring_count - sum(ring_count_by_group.values()), strides)
     nic_count = len(list_direct_strides(nodes, strides, simplex=simplex))
-    return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nic_count)]))
+    return tuple(sorted([*strides, *_yield_parallel_strides(options, options.degree - nic_count)]))
 
 
-def _yield_parallel_strides(search: _StrideSearch, nic_count: int) -> Iterator[int]:
+def _yield_parallel_strides(options: _StrideSearch, nic_count: int) -> Iterator[int]:
     """Yield repeated strides, which give parallel links, until they use `nic_count` NICs."""
-    nodes, simplex = search.nodes, search.simplex
+    nodes, simplex = options.nodes, options.simplex
     stride_cycle = cycle(range(1, nodes if simplex else nodes // 2 + 1))
     while nic_count > 0:
         copies = _list_ring_strides(nodes, next(stride_cycle), simplex=simplex)
@@ -218,13 +220,13 @@ def _yield_parallel_strides(search: _StrideSearch, nic_count: int) -> Iterator[i
         nic_count -= len(list_direct_strides(nodes, copies, simplex=simplex))
 
 
-def _find_candidates(search: _StrideSearch, group: int, used_strides: Sequence[int]) -> tuple[int, ...]:
+def _find_candidates(options: _StrideSearch, group_size: int, used_strides: Sequence[int]) -> tuple[int, ...]:
     """Return the unused strides of a group, up to n/2 if duplex."""
-    strides = list_totient_strides(search.nodes, group)
-    if not search.simplex:
-        strides = list_half_range(search.nodes, strides)
-    if search.only_primes:
-        strides = list_prime_strides(search.nodes, group, strides)
+    strides = list_totient_strides(options.nodes, group_size)
+    if not options.simplex:
+        strides = list_half_range(options.nodes, strides)
+    if options.only_primes:
+        strides = list_prime_strides(options.nodes, group_size, strides)
     return tuple(stride for stride in strides if stride not in used_strides)
 
 
@@ -233,18 +235,18 @@ def _list_ring_strides(nodes: int, stride: int, *, simplex: bool) -> tuple[int, 
     return (stride, stride) if not simplex and 2 * stride == nodes else (stride,)
 
 
-def _fill_strides(search: _StrideSearch, spare_ring_count: int, used_strides: Sequence[int]) -> list[int]:
+def _fill_strides(options: _StrideSearch, spare_ring_count: int, used_strides: Sequence[int]) -> list[int]:
     """Return strides for rings that no group can use: first strides over all nodes, then any unused stride."""
-    all_strides = range(1, search.nodes if search.simplex else (search.nodes + 1) // 2)
+    all_strides = range(1, options.nodes if options.simplex else (options.nodes + 1) // 2)
     unused_strides = [stride for stride in all_strides if stride not in used_strides]
     candidate_lists = (
-        [stride for stride in unused_strides if math.gcd(stride, search.nodes) == 1],
-        [stride for stride in unused_strides if math.gcd(stride, search.nodes) != 1],
+        [stride for stride in unused_strides if math.gcd(stride, options.nodes) == 1],
+        [stride for stride in unused_strides if math.gcd(stride, options.nodes) != 1],
     )
     strides: list[int] = []
     for candidates in candidate_lists:
         stride_count = min(spare_ring_count - len(strides), len(candidates))
-        strides += search.select(stride_count, candidates, (*used_strides, *strides))
+        strides += options.select(stride_count, candidates, (*used_strides, *strides))
     return strides
 
 
@@ -313,9 +315,9 @@ def split_degree(
             )
         return ring_nics, matching_nic_count
     total_bytes = demand.allreduce_bytes + demand.pair_bytes
-    share = demand.allreduce_bytes / total_bytes if total_bytes > 0 else 1.0
+    allreduce_share = demand.allreduce_bytes / total_bytes if total_bytes > 0 else 1.0
     # Rounding may put the product slightly above a whole number: that must not cost another NIC.
-    ring_nics = max(1, math.ceil(degree * share - 1e-9))
+    ring_nics = max(1, math.ceil(degree * allreduce_share - 1e-9))
     if not simplex:
         ring_nics = min(degree, ring_nics + ring_nics % 2)
     return ring_nics, degree - ring_nics

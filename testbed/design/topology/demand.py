@@ -95,18 +95,22 @@ def sum_by_hosts(demand: Demand, domain_size: int) -> Demand:
     (AllReduceDemand(group_size=4, size_bytes=200),)
     """
     hosts = demand.nodes // domain_size
-    groups = []
+    allreduce_demands = []
     for allreduce_demand in demand.allreduce:
         group_count = demand.nodes // allreduce_demand.group_size
-        spans_all = group_count % domain_size != 0
-        groups.append(
+        spans_all_hosts = group_count % domain_size != 0
+        allreduce_demands.append(
             AllReduceDemand(
-                hosts if spans_all else allreduce_demand.group_size,
-                allreduce_demand.size_bytes * (group_count if spans_all else domain_size),
+                hosts if spans_all_hosts else allreduce_demand.group_size,
+                allreduce_demand.size_bytes * (group_count if spans_all_hosts else domain_size),
             )
         )
     return make_array_demand(
-        hosts, groups, demand.source // domain_size, demand.target // domain_size, demand.size_bytes
+        hosts,
+        allreduce_demands,
+        demand.source // domain_size,
+        demand.target // domain_size,
+        demand.size_bytes,
     )
 
 
@@ -142,14 +146,18 @@ def make_array_demand(
             f"demand from node {source_nodes[index]} to node {target_nodes[index]}: "
             f"there are nodes 0 to {nodes - 1} only"
         )
-    groups = tuple(demand for demand in allreduce if demand.group_size != 1)
-    for demand in groups:
+    allreduce_demands = tuple(demand for demand in allreduce if demand.group_size != 1)
+    for demand in allreduce_demands:
         check_group(nodes, demand)
     pair_key, pair_index = np.unique(source_nodes * nodes + target_nodes, return_inverse=True)
     summed_bytes = np.bincount(pair_index, weights=sizes, minlength=len(pair_key))
     needs_link = (summed_bytes > 0) & (pair_key // nodes != pair_key % nodes)
     return Demand(
-        nodes, groups, pair_key[needs_link] // nodes, pair_key[needs_link] % nodes, summed_bytes[needs_link]
+        nodes,
+        allreduce_demands,
+        pair_key[needs_link] // nodes,
+        pair_key[needs_link] % nodes,
+        summed_bytes[needs_link],
     )
 
 

@@ -137,8 +137,8 @@ def _buy_links(
     fillers: list[Pairs] = []
     dark_nodes: list[int] = []
     for _ in range(round_count):
-        discounted = pair_bytes * (0.5**link_counts if discount == "halved" else 1 / (link_counts + 1))
-        partners = _find_partners(demand.nodes, source, target, discounted, simplex=simplex)
+        discounted_bytes = pair_bytes * (0.5**link_counts if discount == "halved" else 1 / (link_counts + 1))
+        partners = _find_partners(demand.nodes, source, target, discounted_bytes, simplex=simplex)
         is_bought = partners[source] == target
         link_counts += is_bought
         matchings.append(tuple(zip(source[is_bought].tolist(), target[is_bought].tolist(), strict=True)))

@@ -104,13 +104,13 @@ def list_direct_strides(nodes: int, strides: Iterable[int], *, simplex: bool) ->
     )
 
 
-def list_hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
+def list_hop_levels(nodes: int, direct_strides: Iterable[int]) -> tuple[int, ...]:
     """Return the nodes that are first reached after 0, 1, 2, ... hops from node 0, each level as a bit mask.
 
     >>> [level.bit_count() for level in list_hop_levels(12, (1, 5, 7, 11))]
     [1, 4, 5, 2]
     """
-    distinct_strides = sorted(set(steps))
+    distinct_strides = sorted(set(direct_strides))
     all_nodes = (1 << nodes) - 1
     reached_nodes = frontier = 1
     levels = []
@@ -124,13 +124,13 @@ def list_hop_levels(nodes: int, steps: Iterable[int]) -> tuple[int, ...]:
     return tuple(levels)
 
 
-def measure_reach(nodes: int, steps: Iterable[int]) -> Reach:
-    """Return the reach of the circulant with one-way strides `steps`.
+def measure_reach(nodes: int, direct_strides: Iterable[int]) -> Reach:
+    """Return the reach of the circulant with one-way strides `direct_strides`.
 
     >>> measure_reach(12, (1, 5, 7, 11))
     Reach(unreached_count=0, diameter=3, total_hops=20)
     """
-    node_counts = [level.bit_count() for level in list_hop_levels(nodes, steps)]
+    node_counts = [level.bit_count() for level in list_hop_levels(nodes, direct_strides)]
     return Reach(
         nodes - sum(node_counts),
         len(node_counts) - 1,
@@ -170,18 +170,18 @@ def select_permutations(
     raise TopologyError(f"unknown method {method!r}: choose 'geometric' or 'exhaustive'")
 
 
-def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tuple[int, ...]:
+def _select_geometric(nodes: int, stride_count: int, candidates: Sequence[int]) -> tuple[int, ...]:
     """Return the nearest unused stride for each of 1, x, x^2, ...; ties go to the smaller stride.
 
     Powers are computed by repeated multiplication, as published. If x^i is exactly between two strides, the rounding of
     this product decides, the same on every IEEE machine. For example, at n = 1024 the target 32 becomes 31 for 8
     one-way rings and 33 for 4 duplex rings, as in the published tables.
     """
-    ratio = nodes ** (1 / max(count, 1))
+    ratio = nodes ** (1 / max(stride_count, 1))
     remaining_strides = sorted(candidates)
     selected_strides = []
     target = 1.0
-    for _ in range(count):
+    for _ in range(stride_count):
         nearest_stride = min(remaining_strides, key=lambda stride: (abs(stride - target), stride))
         remaining_strides.remove(nearest_stride)
         selected_strides.append(nearest_stride)
@@ -190,21 +190,21 @@ def _select_geometric(nodes: int, count: int, candidates: Sequence[int]) -> tupl
 
 
 def _select_exhaustive(
-    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
+    nodes: int, stride_count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
 ) -> tuple[int, ...]:
     """Return the best set by (reach, lexicographic order)."""
-    given_strides, free_candidates = _fix_by_symmetry(
-        nodes, count, sorted(candidates), simplex=simplex, fixed_strides=fixed_strides
+    required_strides, free_candidates = _fix_by_symmetry(
+        nodes, stride_count, sorted(candidates), simplex=simplex, fixed_strides=fixed_strides
     )
-    set_count = math.comb(len(free_candidates), count - len(given_strides))
+    set_count = math.comb(len(free_candidates), stride_count - len(required_strides))
     if set_count > MAX_EXHAUSTIVE_SETS:
         raise TopologyError(
-            f"{set_count} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
-            f"search (limit {MAX_EXHAUSTIVE_SETS}): use method 'geometric' or a smaller degree"
+            f"{set_count} sets of strides ({stride_count} of {len(candidates)}, {nodes} nodes) are too many for an"
+            f" exhaustive search (limit {MAX_EXHAUSTIVE_SETS}): use method 'geometric' or a smaller degree"
         )
     stride_sets = (
-        given_strides + free_strides
-        for free_strides in combinations(free_candidates, count - len(given_strides))
+        required_strides + free_strides
+        for free_strides in combinations(free_candidates, stride_count - len(required_strides))
     )
     return min(
         stride_sets,
@@ -216,7 +216,7 @@ def _select_exhaustive(
 
 
 def _fix_by_symmetry(
-    nodes: int, count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
+    nodes: int, stride_count: int, candidates: Sequence[int], *, simplex: bool, fixed_strides: Sequence[int]
 ) -> tuple[tuple[int, ...], Sequence[int]]:
     """Return strides that the best set contains, and the candidates for the other strides.
 
@@ -226,12 +226,12 @@ def _fix_by_symmetry(
     """
     totatives = list_totient_strides(nodes)
     all_strides = totatives if simplex else list_half_range(nodes, totatives)
-    if fixed_strides or count == 0 or tuple(candidates) != all_strides:
+    if fixed_strides or stride_count == 0 or tuple(candidates) != all_strides:
         return (), candidates
     return (candidates[0],), candidates[1:]
 
 
-def make_stride_sequences(nodes: int, sequence: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
+def make_stride_sequences(nodes: int, strides: Iterable[int]) -> Mapping[int, tuple[int, ...]]:
     """Return a shortest sequence of strides for each distance 1..n-1 (CoinChangeMod).
 
     Sequences are consistent: after its first stride, a sequence continues with the sequence of the remaining distance,
@@ -241,7 +241,7 @@ def make_stride_sequences(nodes: int, sequence: Iterable[int]) -> Mapping[int, t
     >>> make_stride_sequences(12, (1, 5, 7, 11))[4]
     (5, 11)
     """
-    distinct_strides = sorted(set(sequence))
+    distinct_strides = sorted(set(strides))
     hops = compute_hop_distances(nodes, distinct_strides)
     if min(hops) < 0:
         raise TopologyError(
@@ -260,9 +260,9 @@ def make_stride_sequences(nodes: int, sequence: Iterable[int]) -> Mapping[int, t
             )
             sequence_by_distance[distance] = min(
                 shortest_sequences,
-                key=lambda sequence: (
-                    sum(load_by_stride[sequence_stride] ** 2 for sequence_stride in sequence),
-                    sequence,
+                key=lambda strides: (
+                    sum(load_by_stride[sequence_stride] ** 2 for sequence_stride in strides),
+                    strides,
                 ),
             )
             _add_load(sequence_by_distance[distance], load_by_stride, +1)
@@ -274,10 +274,10 @@ def _add_load(sequence: Iterable[int], load_by_stride: dict[int, int], sign: int
         load_by_stride[stride] += sign
 
 
-def compute_hop_distances(nodes: int, steps: Iterable[int]) -> list[int]:
+def compute_hop_distances(nodes: int, direct_strides: Iterable[int]) -> list[int]:
     """Return the hops from node 0 to each node of a circulant; -1 where there is no path."""
     hops = [-1] * nodes
-    for count, level in enumerate(list_hop_levels(nodes, steps)):
+    for count, level in enumerate(list_hop_levels(nodes, direct_strides)):
         for node in range(nodes):
             if level >> node & 1:
                 hops[node] = count
@@ -309,15 +309,15 @@ def list_rings(topology: Topology, group: int | None = None) -> tuple[RingOrder,
     """
     nodes = topology.nodes
     group_strides = list_totient_strides(nodes, group)
-    steps = [
+    direct_strides = [
         step
         for step in list_direct_strides(nodes, topology.strides, simplex=topology.simplex)
         if step in group_strides
     ]
-    if not steps:
+    if not direct_strides:
         smallest_strides = (
             group_strides[:1] if topology.simplex else list_half_range(nodes, group_strides)[:1]
         )
-        steps = list(list_direct_strides(nodes, smallest_strides, simplex=topology.simplex))
+        direct_strides = list(list_direct_strides(nodes, smallest_strides, simplex=topology.simplex))
     starts = range(nodes // (group or nodes))
-    return tuple(make_ring_order(nodes, step, start) for step in sorted(steps) for start in starts)
+    return tuple(make_ring_order(nodes, step, start) for step in sorted(direct_strides) for start in starts)

@@ -40,8 +40,8 @@ def compute_saved_bytes(operator: Operator) -> int:
 
     With ZeRO, `gradient_bytes` is network traffic, which may exceed the gradients in memory, so it is limited.
     """
-    gradient = min(operator.gradient_bytes, operator.parameter_bytes, operator.state_bytes)
-    return operator.parameter_bytes + operator.state_bytes - gradient
+    gradient_bytes = min(operator.gradient_bytes, operator.parameter_bytes, operator.state_bytes)
+    return operator.parameter_bytes + operator.state_bytes - gradient_bytes
 
 
 def divide_checkpoint(workload: Workload, strategy: Strategy, nodes: int) -> tuple[int, ...]:

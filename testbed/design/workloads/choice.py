@@ -57,14 +57,14 @@ class WorkloadChoice:
 
     def as_json(self) -> dict[str, Any]:
         """Return the choice as a JSON document, without unused memory savings and skew."""
-        saved = {"zero": self.zero, "recompute": self.recompute, "skew": self.skew}
+        optional_fields = {"zero": self.zero, "recompute": self.recompute, "skew": self.skew}
         return {
             "name": self.name,
             "preset": self.preset,
             "settings": dict(self.settings),
             "device": self.device,
             "profile": self.profile,
-            **{key: value for key, value in saved.items() if value},
+            **{key: value for key, value in optional_fields.items() if value},
         }
 
     @property
@@ -80,19 +80,23 @@ class WorkloadChoice:
     def make_workload(self, nodes: int) -> Workload:
         """Return the workload on `nodes` servers. Raises `WorkloadError` and `OSError`."""
         if self.is_file:
-            base = self._import_file(nodes)
+            base_workload = self._import_file(nodes)
         else:
             settings = parse_model_settings(self.name, self.settings)
-            base = workload(self.name, nodes, preset=self.preset or None, **settings)
-        return apply_skew(apply_savings(base, zero=self.zero, recompute=self.recompute), self.skew)
+            base_workload = workload(self.name, nodes, preset=self.preset or None, **settings)
+        return apply_skew(apply_savings(base_workload, zero=self.zero, recompute=self.recompute), self.skew)
 
     def make_cluster(self, nodes: int) -> Cluster:
         """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, and `OSError`."""
         name = self.device or DEFAULT_DEVICE
-        device, instances = find_device(name), count_instances(name)
+        device, instance_count = find_device(name), count_instances(name)
         profile = read_profile(self.profile) if self.profile else None
         cluster = Cluster(nodes, device, self.devices_per_server, profile=profile)
-        return replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instances) if instances > 1 else cluster
+        return (
+            replace(cluster, local_bytes_per_s=PCIE_BYTES_PER_S / instance_count)
+            if instance_count > 1
+            else cluster
+        )
 
     def _import_file(self, nodes: int) -> Workload:
         """Return the workload of a file or module. Settings are batch sizes, `training`, and ONNX dimensions."""
@@ -160,17 +164,19 @@ def apply_skew(workload: Workload, skew: float) -> Workload:
         raise WorkloadError(f"a skew of {skew}: give 0 to {MAX_SKEW:g}")
     if not skew:
         return workload
-    expert_ops = [
+    expert_op_indices = [
         op_index
         for op_index, candidate in enumerate(workload.operators)
         if "expert" in candidate.ways and candidate.most_shards
     ]
-    if not expert_ops:
+    if not expert_op_indices:
         raise WorkloadError(f"{workload.name} has no experts: leave out --skew")
     operators = list(workload.operators)
-    for op_index in expert_ops:
-        experts, routed = operators[op_index].most_shards or 1, operators[op_index].routed
-        shares = compute_expert_shares(experts, routed, skew, layer=op_index) / routed
+    for op_index in expert_op_indices:
+        expert_count, experts_per_token = operators[op_index].most_shards or 1, operators[op_index].routed
+        shares = (
+            compute_expert_shares(expert_count, experts_per_token, skew, layer=op_index) / experts_per_token
+        )
         operators[op_index] = replace(operators[op_index], popularity=tuple(shares.tolist()))
     return replace(workload, operators=tuple(operators))
 
@@ -204,19 +210,19 @@ def _divide_over_replicas(operator: Operator, zero: int) -> Operator:
 
 def _assign_segments(operators: list[Operator]) -> list[Operator]:
     """Return the operators in segments of about equal output bytes. The last operator of each keeps its output."""
-    recomputed_operators = [op_index for op_index, operator in enumerate(operators) if _is_cheap(operator)]
+    recomputed_op_indices = [op_index for op_index, operator in enumerate(operators) if _is_cheap(operator)]
     total_bytes, passed_bytes, segment_count = (
-        sum(operators[op_index].output_bytes for op_index in recomputed_operators),
+        sum(operators[op_index].output_bytes for op_index in recomputed_op_indices),
         0,
-        isqrt(len(recomputed_operators)),
+        isqrt(len(recomputed_op_indices)),
     )
     segmented_operators = list(operators)
-    for op_index in recomputed_operators:
+    for op_index in recomputed_op_indices:
         segment = 1 + passed_bytes * segment_count // max(total_bytes, 1)
         passed_bytes += operators[op_index].output_bytes
         if (
             passed_bytes * segment_count // max(total_bytes, 1) < segment
-            and op_index != recomputed_operators[-1]
+            and op_index != recomputed_op_indices[-1]
         ):
             reduced_bytes = (
                 operators[op_index].backward_reduce_bytes + operators[op_index].forward_reduce_bytes

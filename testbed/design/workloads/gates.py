@@ -12,9 +12,9 @@ Floats = NDArray[np.float64]
 
 def draw_expert_traffic(
     tokens: float,
-    experts: int,
-    routed: int,
-    members: int,
+    expert_count: int,
+    experts_per_token: int,
+    member_count: int,
     *,
     skew: float = 0.0,
     layer: int = 0,
@@ -24,59 +24,61 @@ def draw_expert_traffic(
 ) -> Floats:
     """Return the traffic between the members of an expert-parallel group in one layer, shape (members, members).
 
-    Each member holds `tokens` tokens and sends each token to `routed` different experts. The diagonal holds the tokens
-    that stay on their member. Experts are spread over the members in equal or almost equal blocks. The result counts
-    tokens, or bytes if `token_bytes` is given. Each row sums to `tokens * routed * token_bytes`. The way back is the
-    transposed matrix.
+    Each member holds `tokens` tokens and sends each token to `experts_per_token` different experts. The diagonal holds
+    the tokens that stay on their member. Experts are spread over the members in equal or almost equal blocks. The
+    result counts tokens, or bytes if `token_bytes` is given. Each row sums to `tokens * experts_per_token *
+    token_bytes`. The way back is the transposed matrix.
 
     `skew` determines the shares of the experts: 0 is even, otherwise the k-th most popular expert has the weight
     `k ** -skew` (Zipf). The popular experts depend on `layer` and `seed`, and with `by_member` also on the member, as
     if each member had its own kind of data. No expert gets a token twice.
 
-    Raise `WorkloadError` if a number is not positive, if `routed` or `members` is more than `experts`, and for a
-    negative skew.
+    Raise `WorkloadError` if a number is not positive, if `experts_per_token` or `member_count` is more than
+    `expert_count`, and for a negative skew.
 
     For example, two members have two experts each, and each token goes to two of the four experts. Half of the copies
     stay:
 
-    >>> draw_expert_traffic(10, experts=4, routed=2, members=2).tolist()
+    >>> draw_expert_traffic(10, expert_count=4, experts_per_token=2, member_count=2).tolist()
     [[10.0, 10.0], [10.0, 10.0]]
     """
-    if not 1 <= routed <= experts or not 1 <= members <= experts:
+    if not 1 <= experts_per_token <= expert_count or not 1 <= member_count <= expert_count:
         raise WorkloadError(
-            f"each token goes to {routed} of {experts} experts on {members} members: "
-            f"both numbers must be 1 to {experts}"
+            f"each token goes to {experts_per_token} of {expert_count} experts on {member_count} members: "
+            f"both numbers must be 1 to {expert_count}"
         )
     if not (tokens > 0 and token_bytes > 0 and skew >= 0 and np.isfinite(skew)):
         raise WorkloadError(
             f"{tokens} tokens of {token_bytes} bytes, skew {skew}: give numbers above 0, and a skew of 0 or more"
         )
-    member_by_expert = np.arange(experts) * members // experts
+    member_by_expert = np.arange(expert_count) * member_count // expert_count
     rows = [
         np.bincount(
             member_by_expert,
             weights=compute_expert_shares(
-                experts, routed, skew, layer=layer, seed=seed, member=member * by_member
+                expert_count, experts_per_token, skew, layer=layer, seed=seed, member=member * by_member
             ),
-            minlength=members,
+            minlength=member_count,
         )
-        for member in range(members)
+        for member in range(member_count)
     ]
     return np.array(rows, dtype=np.float64) * (tokens * token_bytes)
 
 
 def compute_expert_shares(
-    experts: int, routed: int, skew: float, *, layer: int = 0, seed: int = 0, member: int = 0
+    expert_count: int, experts_per_token: int, skew: float, *, layer: int = 0, seed: int = 0, member: int = 0
 ) -> Floats:
-    """Return the fraction of a member's tokens that each expert of a layer gets, at most 1. They sum to `routed`."""
-    weights = np.arange(1, experts + 1, dtype=np.float64) ** -skew
-    shares = np.zeros(experts)
+    """Return the fractions, at most 1, of a member's tokens that the experts get; they sum to `experts_per_token`."""
+    weights = np.arange(1, expert_count + 1, dtype=np.float64) ** -skew
+    shares = np.zeros(expert_count)
     saturated_count = 0
     while True:  # an expert gets at most all tokens: its excess goes to less popular experts
         shares[:saturated_count] = 1.0
         shares[saturated_count:] = (
-            weights[saturated_count:] * (routed - saturated_count) / weights[saturated_count:].sum()
-            if saturated_count < experts
+            weights[saturated_count:]
+            * (experts_per_token - saturated_count)
+            / weights[saturated_count:].sum()
+            if saturated_count < expert_count
             else 0.0
         )
         excess_count = int(np.count_nonzero(shares > 1 + 1e-12))

@@ -117,8 +117,10 @@ class Workload:
             _check_operator(operator, self.name)
         names = [operator.name for operator in self.operators]
         if len(set(names)) != len(names):
-            repeated = next(name for name in names if names.count(name) > 1)
-            raise WorkloadError(f"{self.name}: two operators are named {repeated!r}; names must be unique")
+            repeated_name = next(name for name in names if names.count(name) > 1)
+            raise WorkloadError(
+                f"{self.name}: two operators are named {repeated_name!r}; names must be unique"
+            )
         for producer, consumer in self.edges:
             if not 0 <= producer < consumer < len(self.operators):
                 raise WorkloadError(
@@ -156,8 +158,8 @@ class Workload:
         attention computes besides its output.
         """
         producer, consumer = (self.operators[op_index] for op_index in edge)
-        is_filled = consumer.kind == CACHE_KIND != producer.kind
-        return consumer.output_bytes if is_filled else producer.output_bytes
+        is_cache_fill = consumer.kind == CACHE_KIND != producer.kind
+        return consumer.output_bytes if is_cache_fill else producer.output_bytes
 
 
 def is_whole(value: Any) -> bool:
@@ -174,12 +176,12 @@ _INTEGER_FIELDS = tuple(
 )
 
 
-def _check_operator(operator: Operator, workload: str) -> None:
+def _check_operator(operator: Operator, workload_name: str) -> None:
     """Raise `WorkloadError` unless all sizes are in range, `routed` is at least 1, and all ways are known."""
-    minimum_by_field = [(name, 0) for name in (*_FRACTIONAL_FIELDS, *_INTEGER_FIELDS)] + [("routed", 1)]
+    field_minima = [(name, 0) for name in (*_FRACTIONAL_FIELDS, *_INTEGER_FIELDS)] + [("routed", 1)]
     if operator.most_shards is not None:
-        minimum_by_field.append(("most_shards", 1))
-    for name, minimum in minimum_by_field:
+        field_minima.append(("most_shards", 1))
+    for name, minimum in field_minima:
         value = getattr(operator, name)
         if name in _FRACTIONAL_FIELDS:
             is_valid, requirement = (
@@ -190,8 +192,10 @@ def _check_operator(operator: Operator, workload: str) -> None:
             is_valid = is_whole(value) and minimum <= value <= MAX_BYTES
             requirement = f"a whole number from {minimum} to {MAX_BYTES}"
         if not is_valid:
-            raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {requirement}")
+            raise WorkloadError(f"{workload_name}: {operator.name}: {name} is {value}: give {requirement}")
     unknown_ways = set(operator.ways) - set(get_args(Way))
     if unknown_ways or not operator.ways:
         problem = f"ways {sorted(unknown_ways)} are unknown" if unknown_ways else "it has no ways"
-        raise WorkloadError(f"{workload}: {operator.name}: {problem}: choose from {', '.join(get_args(Way))}")
+        raise WorkloadError(
+            f"{workload_name}: {operator.name}: {problem}: choose from {', '.join(get_args(Way))}"
+        )

@@ -39,15 +39,15 @@ class MeasuredOperator:
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...] | None
 
-    def compute_seconds(self, samples: float) -> tuple[float, float]:
-        """Return the forward and backward seconds for `samples` samples, interpolated as the module describes.
+    def compute_seconds(self, sample_count: float) -> tuple[float, float]:
+        """Return the forward and backward seconds for `sample_count` samples, interpolated as the module describes.
 
         A backward pass without measurement takes 0 s; `check_profile` refuses such a profile for training.
         """
-        scale = max(samples / self.samples[-1], 1.0)
+        scale = max(sample_count / self.samples[-1], 1.0)
         forward_s, backward_s = (
-            float(np.interp(samples, self.samples, measured)) * scale if measured else 0.0
-            for measured in (self.forward_s, self.backward_s)
+            float(np.interp(sample_count, self.samples, measured_s)) * scale if measured_s else 0.0
+            for measured_s in (self.forward_s, self.backward_s)
         )
         return forward_s, backward_s
 
@@ -92,7 +92,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
         return
     has_backward, op_indices = list_trainable(workload), workload.index_by_operator
     source = f"profile of {profile.device or 'times'}"
-    for name, measured in profile.operators.items():
+    for name, measured_operator in profile.operators.items():
         if name not in op_indices:
             close_matches = get_close_matches(name, op_indices, 1)
             hint = (
@@ -101,7 +101,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
                 else f"it has {', '.join(list(op_indices)[:6])} ..."
             )
             raise WorkloadError(f"{source}: {workload.name} has no operator {name!r}; {hint}")
-        if measured.backward_s is None and has_backward[op_indices[name]]:
+        if measured_operator.backward_s is None and has_backward[op_indices[name]]:
             raise WorkloadError(
                 f"{source}: {name} has no backward pass, which training needs: measure backward_s, too"
             )

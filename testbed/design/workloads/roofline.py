@@ -117,38 +117,38 @@ class Cluster:
 
 @lru_cache(maxsize=1 << 16)
 def compute_operator_seconds(
-    operator: Operator, samples: float, shards: int, cluster: Cluster
+    operator: Operator, sample_count: float, shards: int, cluster: Cluster
 ) -> tuple[float, float]:
-    """Return the forward and backward seconds of one server for its shard of `samples` samples.
+    """Return the forward and backward seconds of one server for its shard of `sample_count` samples.
 
     The backward pass moves twice the bytes, because of gradients, and includes recomputation, see `choice`. Without
     samples or work, both are 0.
     """
-    if not samples:
+    if not sample_count:
         return 0.0, 0.0
-    forward_s, backward_s = _compute_pass_seconds(operator, samples, shards, cluster)
+    forward_s, backward_s = _compute_pass_seconds(operator, sample_count, shards, cluster)
     return forward_s, backward_s + (forward_s if operator.segment else 0.0)
 
 
 def _compute_pass_seconds(
-    operator: Operator, samples: float, shards: int, cluster: Cluster
+    operator: Operator, sample_count: float, shards: int, cluster: Cluster
 ) -> tuple[float, float]:
     """Return the forward and backward seconds without recomputation, from the profile or the roofline."""
     if cluster.profile is not None and operator.name in cluster.profile.operators:
-        forward_s, backward_s = cluster.profile.operators[operator.name].compute_seconds(samples)
+        forward_s, backward_s = cluster.profile.operators[operator.name].compute_seconds(sample_count)
         return forward_s / shards, backward_s / shards
     if not (operator.forward_flops or operator.moved_bytes or operator.parameter_bytes):
         return 0.0, 0.0
     parameter_reads = operator.shared_bytes + (
         0 if operator.kind in READ_BY_ROWS else operator.parameter_bytes
     )
-    moved_bytes = (parameter_reads + operator.moved_bytes * samples) / shards
+    moved_bytes = (parameter_reads + operator.moved_bytes * sample_count) / shards
     device, device_count = cluster.device, cluster.devices_per_server
     forward_s = device.compute_pass_seconds(
-        operator.forward_flops * samples / shards, moved_bytes, device_count
+        operator.forward_flops * sample_count / shards, moved_bytes, device_count
     )
     backward_s = device.compute_pass_seconds(
-        operator.backward_flops * samples / shards, 2 * moved_bytes, device_count
+        operator.backward_flops * sample_count / shards, 2 * moved_bytes, device_count
     )
     return forward_s, backward_s
 
@@ -161,16 +161,17 @@ def compute_memory_use(workload: Workload, strategy: Strategy, cluster: Cluster)
     return compute_peak_bytes(workload, _list_memory(workload, strategy, cluster), strategy.microbatches)
 
 
-def compute_peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> Floats:
+def compute_peak_bytes(workload: Workload, operator_memory: Floats, microbatches: int) -> Floats:
     """Return the peak bytes of each server, shape (nodes,).
 
-    `rows`, shape (operators, 2, nodes), holds `compute_operator_memory` of each operator. Recomputed outputs exist for
-    one segment and one microbatch at a time.
+    `operator_memory`, shape (operators, 2, nodes), holds `compute_operator_memory` of each operator. Recomputed outputs
+    exist for one segment and one microbatch at a time.
     """
-    permanent_bytes: Floats = rows[:, 0].sum(axis=0)
+    permanent_bytes: Floats = operator_memory[:, 0].sum(axis=0)
     segments = np.array([operator.segment for operator in workload.operators])
     recomputed_bytes = [
-        rows[segments == segment, 1].sum(axis=0) for segment in set(segments[segments > 0].tolist())
+        operator_memory[segments == segment, 1].sum(axis=0)
+        for segment in set(segments[segments > 0].tolist())
     ]
     return (
         permanent_bytes + np.max(recomputed_bytes, axis=0) / microbatches
@@ -181,11 +182,11 @@ def compute_peak_bytes(workload: Workload, rows: Floats, microbatches: int) -> F
 
 def _list_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> Floats:
     """Return `compute_operator_memory` of all operators, shape (operators, 2, nodes)."""
-    rows = [
+    operator_memory = [
         compute_operator_memory(operator, sharding, workload.batch, cluster.nodes, training=workload.training)
         for operator, sharding in zip(workload.operators, strategy.shardings, strict=True)
     ]
-    return np.array(rows).reshape(-1, 2, cluster.nodes)
+    return np.array(operator_memory).reshape(-1, 2, cluster.nodes)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -214,8 +215,11 @@ def compute_operator_memory(
 
 def check_memory(workload: Workload, strategy: Strategy, cluster: Cluster) -> None:
     """Raise `OutOfMemory`, with the fullest server and its largest operators, if a strategy does not fit."""
-    rows = _list_memory(workload, strategy, cluster)
-    bytes_by_server, bytes_by_operator = compute_peak_bytes(workload, rows, strategy.microbatches), rows[:, 0]
+    operator_memory = _list_memory(workload, strategy, cluster)
+    bytes_by_server, bytes_by_operator = (
+        compute_peak_bytes(workload, operator_memory, strategy.microbatches),
+        operator_memory[:, 0],
+    )
     fullest_server = int(bytes_by_server.argmax())
     if bytes_by_server[fullest_server] <= cluster.memory_bytes:
         return

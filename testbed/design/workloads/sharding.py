@@ -203,9 +203,9 @@ def compute_shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[
     >>> compute_shard_shares((0.4, 0.1, 0.3, 0.2), 2).tolist()
     [0.5, 0.5]
     """
-    bounds = split_evenly(len(popularity), shards)
+    borders = split_evenly(len(popularity), shards)
     sums = np.concatenate([[0.0], np.cumsum(popularity)])
-    return np.diff(sums[bounds])
+    return np.diff(sums[borders])
 
 
 def reverse_resharding(resharding: Resharding) -> Resharding:
@@ -217,10 +217,10 @@ def _list_sample_bounds(sharding: Sharding, batch: int) -> tuple[Integers, Integ
     """Return, for each server, the first sample whose output it holds, and the end of its range."""
     if sharding.way == "expert":
         # In the order of server numbers, so that a server holds the same samples with groups of any size.
-        bounds, rank = split_evenly(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
-        return bounds[rank], bounds[rank + 1]
-    bounds = split_evenly(batch, sharding.replicas)
-    return np.repeat(bounds[:-1], sharding.shards), np.repeat(bounds[1:], sharding.shards)
+        borders, rank = split_evenly(batch, len(sharding.servers)), np.argsort(np.argsort(sharding.servers))
+        return borders[rank], borders[rank + 1]
+    borders = split_evenly(batch, sharding.replicas)
+    return np.repeat(borders[:-1], sharding.shards), np.repeat(borders[1:], sharding.shards)
 
 
 class _Side(NamedTuple):
@@ -233,24 +233,24 @@ class _Side(NamedTuple):
 
 def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, is_sliced: bool) -> tuple[Integers, Integers]:
     """Return, for each server, its first byte of a sample's output, and the end of its range."""
-    cuts = split_evenly(output_bytes, sharding.shards) if is_sliced else np.array([0, output_bytes])
-    repeats = sharding.replicas * sharding.shards // (cuts.size - 1)
-    return np.tile(cuts[:-1], repeats), np.tile(cuts[1:], repeats)
+    borders = split_evenly(output_bytes, sharding.shards) if is_sliced else np.array([0, output_bytes])
+    repeats = sharding.replicas * sharding.shards // (borders.size - 1)
+    return np.tile(borders[:-1], repeats), np.tile(borders[1:], repeats)
 
 
 def _match_sides(sender: _Side, receiver: _Side, batch: int, *, has_copies: bool) -> Resharding:
-    samples = _compute_overlaps(
+    overlap_samples = _compute_overlaps(
         _list_sample_bounds(sender.sharding, batch), _list_sample_bounds(receiver.sharding, batch)
     )
-    features = _compute_overlaps(
+    overlap_bytes = _compute_overlaps(
         (sender.first_bytes, sender.end_bytes), (receiver.first_bytes, receiver.end_bytes)
     )
     # Receivers also wait for outputs of 0 bytes, but not for slices that do not overlap their own.
-    has_message = (samples > 0) & ((features > 0) | (sender.end_bytes.max() == 0))
+    has_message = (overlap_samples > 0) & ((overlap_bytes > 0) | (sender.end_bytes.max() == 0))
     if sender.sharding.way == "tensor" and has_copies:
         has_message &= _choose_copies(sender.sharding, receiver.sharding)
     row, column = np.nonzero(has_message)
-    sizes = (samples * features)[row, column]
+    sizes = (overlap_samples * overlap_bytes)[row, column]
     return Resharding(
         np.array(sender.sharding.servers)[row], np.array(receiver.sharding.servers)[column], sizes
     )
@@ -364,25 +364,25 @@ def fuse_steps(
     producers = [producer for producer, _ in workload.edges]
     consumers = [consumer for _, consumer in workload.edges]
 
-    def can_fuse(first_step: int) -> bool:
-        second_step = first_step + 1
-        sharding = strategy.shardings[first_step]
+    def can_fuse(first_op_index: int) -> bool:
+        second_op_index = first_op_index + 1
+        sharding = strategy.shardings[first_op_index]
         is_only_edge = (
-            (first_step, second_step) in edges
-            and producers.count(first_step) == 1
-            and consumers.count(second_step) == 1
+            (first_op_index, second_op_index) in edges
+            and producers.count(first_op_index) == 1
+            and consumers.count(second_op_index) == 1
         )
         shared_buckets = {
             bucket_by_operator[op_index]
-            for op_index in (first_step, second_step)
+            for op_index in (first_op_index, second_op_index)
             if op_index in bucket_by_operator
         }
         return (
             is_only_edge
-            and sharding == strategy.shardings[second_step]
+            and sharding == strategy.shardings[second_op_index]
             and sharding.way in ("data", "tensor")
             and not _has_sum_between(
-                workload.operators[first_step], workload.operators[second_step], sharding
+                workload.operators[first_op_index], workload.operators[second_op_index], sharding
             )
             and len(shared_buckets) <= 1
         )

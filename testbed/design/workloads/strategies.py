@@ -87,9 +87,9 @@ def fitting_strategy(workload: Workload, cluster: Cluster) -> Strategy:
     which `roofline.check_memory` then reports the largest operators.
     """
     if cluster.nodes > 1 and {operator.side for operator in workload.operators} == set(SIDES):
-        separate_sides = disaggregate(workload, cluster)
-        if _fits_in_memory(workload, separate_sides, cluster):
-            return separate_sides
+        disaggregated_strategy = disaggregate(workload, cluster)
+        if _fits_in_memory(workload, disaggregated_strategy, cluster):
+            return disaggregated_strategy
     return _fit_together(workload, cluster)
 
 
@@ -376,5 +376,5 @@ def make_named_strategy(text: str, workload: Workload, cluster: Cluster) -> Stra
             return disaggregate(workload, cluster)
         case "disaggregated", [prefill_nodes]:
             return disaggregate(workload, cluster, prefill_nodes)
-    form = FORM_BY_NAME.get(name) or f"one of {', '.join(FORM_BY_NAME)}"
-    raise StrategyError(f"strategy {text!r}: give {form} with integers, or a plan file")
+    syntax = FORM_BY_NAME.get(name) or f"one of {', '.join(FORM_BY_NAME)}"
+    raise StrategyError(f"strategy {text!r}: give {syntax} with integers, or a plan file")

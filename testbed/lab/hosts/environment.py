@@ -59,16 +59,16 @@ def make_program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment
     Raises `HostError` if hosts name their NICs differently, because launchers give all ranks the same variables.
     """
     order = list_rings(topology)[0].order if topology.nodes > 1 else (0,)
-    ranks = tuple(lab.hosts[node] for node in order)
-    return ProgramEnvironment(make_rank_variables(ranks, f"{lab.path}: "), ranks)
+    rank_hosts = tuple(lab.hosts[node] for node in order)
+    return ProgramEnvironment(make_rank_variables(rank_hosts, f"{lab.path}: "), rank_hosts)
 
 
-def make_rank_variables(ranks: Sequence[LabHost], subject: str = "") -> dict[str, str]:
+def make_rank_variables(rank_hosts: Sequence[LabHost], subject: str = "") -> dict[str, str]:
     """Return the environment variables of programs on these hosts. The first host runs rank 0.
 
     Raises `HostError`, prefixed with `subject`, if hosts name their NICs differently.
     """
-    nic_names = {tuple(nic.name for nic in host.nics) for host in ranks}
+    nic_names = {tuple(nic.name for nic in host.nics) for host in rank_hosts}
     if len(nic_names) > 1:
         names_text = "; ".join(",".join(names) for names in sorted(nic_names))
         raise HostError(
@@ -81,8 +81,8 @@ def make_rank_variables(ranks: Sequence[LabHost], subject: str = "") -> dict[str
         "GLOO_SOCKET_IFNAME": interfaces,
         "NCCL_SOCKET_IFNAME": f"={interfaces}",  # with "=", NCCL takes these as exact names and not as prefixes
         "OMPI_MCA_btl_tcp_if_include": interfaces,
-        "MASTER_ADDR": ranks[0].name,
+        "MASTER_ADDR": rank_hosts[0].name,
     }
-    if any(host.user == "root" for host in ranks):
+    if any(host.user == "root" for host in rank_hosts):
         variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return variables

@@ -276,11 +276,12 @@ def _find_mac(host: LabHost, nic: str, entry_by_interface: Mapping[str, Mapping[
     return str(entry["address"])
 
 
-def install(fleet: Fleet, plan_by_host: Mapping[str, HostForwarding]) -> None:
+def install(fleet: Fleet, forwarding_by_host: Mapping[str, HostForwarding]) -> None:
     """Configure all hosts in parallel, with one command each. Raises `HostError` naming every host that failed."""
-    command_by_host = {host: forwarding.install_command for host, forwarding in plan_by_host.items()}
+    command_by_host = {host: forwarding.install_command for host, forwarding in forwarding_by_host.items()}
     result_by_host = fleet.run(
-        command_by_host, stdin={host: forwarding.batch_text for host, forwarding in plan_by_host.items()}
+        command_by_host,
+        stdin={host: forwarding.batch_text for host, forwarding in forwarding_by_host.items()},
     )
     _check_exit_statuses(result_by_host, "routes cannot be installed")
 

@@ -244,10 +244,10 @@ def _parse_interface(
     ingress_interfaces: Container[str],
 ) -> Interface:
     name, flags = entry["ifname"], entry["flags"]
-    has_program = bool(entry.get("xdp"))
+    has_xdp_program = bool(entry.get("xdp"))
     queue_notes = [
         *([queues_by_interface[name]] if name in queues_by_interface else []),
-        *(["an XDP program"] if has_program else []),
+        *(["an XDP program"] if has_xdp_program else []),
     ]
     ipv4_entries = (
         address_entry for address_entry in entry.get("addr_info", ()) if address_entry.get("family") == "inet"
@@ -263,7 +263,7 @@ def _parse_interface(
         rate_mbps=rate_by_interface.get(name),
         master=str(entry.get("master", "")),
         queue_notes=", ".join(queue_notes),
-        has_ingress_hook=name in ingress_interfaces or has_program,
+        has_ingress_hook=name in ingress_interfaces or has_xdp_program,
     )
 
 

@@ -78,8 +78,8 @@ class Launch(Protocol):
 class SshLaunch:
     """A `Launch` over the connections of an `SshFleet`, created by `SshFleet.start`."""
 
-    def __init__(self, loop: LoopThread, *, keep_output: bool = True) -> None:
-        self._loop = loop
+    def __init__(self, loop_thread: LoopThread, *, keep_output: bool = True) -> None:
+        self._loop = loop_thread
         self._max_output_lines = None if keep_output else TAIL_LINES
         self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
         self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}

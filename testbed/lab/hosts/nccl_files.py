@@ -177,11 +177,11 @@ def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict
         if host.name in reached_hosts
     }
     hardware_by_host, reason_by_host = {}, {}
-    for host, process in fleet.run(command_by_host).items():
+    for host, result in fleet.run(command_by_host).items():
         try:
-            hardware_by_host[host] = parse_hardware(json.loads(process.stdout))
+            hardware_by_host[host] = parse_hardware(json.loads(result.stdout))
         except (ValueError, KeyError, TypeError, AttributeError):
-            last_line = process.stderr.strip().rpartition("\n")[2] or "no valid output"
+            last_line = result.stderr.strip().rpartition("\n")[2] or "no valid output"
             reason_by_host[host] = f"its PCI devices cannot be read: {last_line}"
     return hardware_by_host, reason_by_host
 
@@ -369,13 +369,13 @@ Element = tuple[str, Mapping[str, str], Sequence["Element"]]
 """Name, attributes, and the elements inside."""
 
 
-def _check_size(host: str, file: FileKind, element: Element) -> None:
+def _check_size(host: str, file_kind: FileKind, element: Element) -> None:
     """Raise `HostError` for a file that has more elements than NCCL reads."""
     elements = [element]
     for parent in elements:  # the loop extends this list
         elements += parent[2]
     for count, limit, noun in (
-        (len(elements), MAX_ELEMENT_COUNT_BY_FILE[file], "elements"),
+        (len(elements), MAX_ELEMENT_COUNT_BY_FILE[file_kind], "elements"),
         (
             max(len(counted_element[2]) for counted_element in elements),
             MAX_CHILD_COUNT,
@@ -384,7 +384,7 @@ def _check_size(host: str, file: FileKind, element: Element) -> None:
     ):
         if count > limit:
             raise HostError(
-                f"{host}: {count} {noun} in its NCCL {file}, but NCCL reads {limit}: "
+                f"{host}: {count} {noun} in its NCCL {file_kind}, but NCCL reads {limit}: "
                 "give fewer GPUs or NICs in the lab file",
                 host=host,
             )
@@ -473,14 +473,17 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
     gpu_orders = [
         _order_gpus(view.host, view.gpu_count, entry_nic, exit_nic) for entry_nic, exit_nic in nic_pairs
     ]
-    channels: list[Element] = []
-    longest_index = 0
+    channel_elements: list[Element] = []
+    longest_path_index = 0
     for (entry_nic, exit_nic), gpu_order in zip(nic_pairs, gpu_orders, strict=True):
-        gpus: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in gpu_order)
+        gpu_elements: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in gpu_order)
         net_elements = [("net", {"dev": hex(view.nccl_numbers[nic])}, ()) for nic in (entry_nic, exit_nic)]
-        channels.append(("channel", {}, [net_elements[0], *gpus, net_elements[1]]))
-        paths = (view.find_path_type(gpu_order[0], entry_nic), view.find_path_type(gpu_order[-1], exit_nic))
-        longest_index = max(longest_index, *(_PATH_NAMES.index(path) for path in paths))
+        channel_elements.append(("channel", {}, [net_elements[0], *gpu_elements, net_elements[1]]))
+        path_types = (
+            view.find_path_type(gpu_order[0], entry_nic),
+            view.find_path_type(gpu_order[-1], exit_nic),
+        )
+        longest_path_index = max(longest_path_index, *(_PATH_NAMES.index(path) for path in path_types))
     speed_text = f"{rate_mbps / 8000:.6g}"
     crosses_nics = any(entry_nic != exit_nic for entry_nic, exit_nic in nic_pairs)
 
@@ -489,15 +492,15 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
             "id": str(graph_id),
             "pattern": str(pattern),
             "crossnic": str(int(crosses_nics)),
-            "nchannels": str(len(channels)),
+            "nchannels": str(len(channel_elements)),
             "speedintra": speed_text,
             "speedinter": speed_text,
             "latencyinter": "0",
             "typeintra": "LOC" if view.gpu_count == 1 else "SYS",
-            "typeinter": _PATH_NAMES[longest_index],
+            "typeinter": _PATH_NAMES[longest_path_index],
             "samechannels": str(int(len(set(gpu_orders)) == 1)),
         }
-        return ("graph", attributes, channels)
+        return ("graph", attributes, channel_elements)
 
     return (
         "graphs",
@@ -528,9 +531,9 @@ def render_environment(
     lines = [
         f"{name}={folder_text}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()
     ]
-    check = (
+    check_line = (
         '[ -r "$NCCL_TOPO_FILE" ] || '
         'echo "$NCCL_TOPO_FILE cannot be read: set TESTBED_NCCL to the folder that contains '
         f'{host}/env.sh" >&2\n'
     )
-    return render_shell({**variables, **NCCL_SETTINGS}) + "".join(lines) + check
+    return render_shell({**variables, **NCCL_SETTINGS}) + "".join(lines) + check_line

@@ -75,16 +75,16 @@ def ping_all(
     the ping program fails on a host.
     """
     members = fleet.hosts if hosts is None else tuple(hosts)
-    all_pairs = {
+    count_by_pair = {
         (sender.name, target.name): count for sender in members for target in members if sender is not target
     }
-    (result,) = ping_sets(fleet, [all_pairs], hosts=members, deadline_s=deadline_s, mtu=mtu)
+    (result,) = ping_sets(fleet, [count_by_pair], hosts=members, deadline_s=deadline_s, mtu=mtu)
     return result
 
 
 def ping_sets(
     fleet: Fleet,
-    route_sets: Sequence[Mapping[Pair, int]],
+    ping_counts_by_set: Sequence[Mapping[Pair, int]],
     *,
     hosts: Sequence[LabHost],
     deadline_s: float = 2.0,
@@ -99,20 +99,20 @@ def ping_sets(
     size_options = []
     if mtu:
         small_pings_s = SMALL_PINGS_S + COUNTED_PING_S * max(
-            (count for pairs in route_sets for count in pairs.values()), default=0
+            (count for count_by_pair in ping_counts_by_set for count in count_by_pair.values()), default=0
         )
         size_options = ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(TCP_PORTS))]
         size_options += ["--later", f"{small_pings_s:g}"]
     host_names = {host.name for host in hosts}
     addresses_by_host = {
-        host.name: list(map(str, list_set_addresses(host)[: len(route_sets)])) for host in hosts
+        host.name: list(map(str, list_set_addresses(host)[: len(ping_counts_by_set)])) for host in hosts
     }
     command_by_host = {}
     for host in hosts:
         target_options = [
             f"{addresses_by_host[target][set_number]}={count}"
-            for set_number, pairs in enumerate(route_sets)
-            for (sender, target), count in pairs.items()
+            for set_number, count_by_pair in enumerate(ping_counts_by_set)
+            for (sender, target), count in count_by_pair.items()
             if sender == host.name and target in host_names
         ]
         bind_options = [option for address in addresses_by_host[host.name] for option in ("--bind", address)]
@@ -135,11 +135,11 @@ def ping_sets(
         launch.close_input()
     return tuple(
         _make_reachability(
-            tuple(pair for pair in pairs if host_names.issuperset(pair)),
+            tuple(pair for pair in count_by_pair if host_names.issuperset(pair)),
             {host_addresses[set_number]: host for host, host_addresses in addresses_by_host.items()},
             answer_by_host,
         )
-        for set_number, pairs in enumerate(route_sets)
+        for set_number, count_by_pair in enumerate(ping_counts_by_set)
     )
 
 

@@ -85,17 +85,17 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
     ... )
     'lane 2 receives -15.2 dBm, less than the -14.0 dBm that its module needs'
     """
-    window = reading.thresholds
-    if window is None:
+    thresholds = reading.thresholds
+    if thresholds is None:
         return ""
     for lane, dbm in enumerate(reading.received_lanes_dbm, start=1):
         if dbm == -math.inf and reading.has_dark_lane:
             return f"lane {lane} receives no light, but others do"
         received = f"lane {lane} receives {dbm:.1f} dBm"
-        if dbm < window.low_alarm_dbm:
-            return f"{received}, less than the {window.low_alarm_dbm:.1f} dBm that its module needs"
-        if dbm > window.high_alarm_dbm:
-            return f"{received}, more than the {window.high_alarm_dbm:.1f} dBm that its module tolerates"
+        if dbm < thresholds.low_alarm_dbm:
+            return f"{received}, less than the {thresholds.low_alarm_dbm:.1f} dBm that its module needs"
+        if dbm > thresholds.high_alarm_dbm:
+            return f"{received}, more than the {thresholds.high_alarm_dbm:.1f} dBm that its module tolerates"
     return ""
 
 

@@ -49,8 +49,10 @@ def draw_fibres(lab: Lab, seed: int, *, crossed_count: int = 0, dead_count: int 
         pairs.append(pair)
         fibre_names = [fibre_name for fibre_name in fibre_names if fibre_name not in pair]
     dead_names = tuple(sorted(rng.sample(fibre_names, dead_count)))
-    wired = _set_fibres(lab, lambda nic: (end_by_fibre[f"{nic}:transmit"], end_by_fibre[f"{nic}:receive"]))
-    return DrawnFibres(wired, tuple(pairs), dead_names)
+    wired_lab = _set_fibres(
+        lab, lambda nic: (end_by_fibre[f"{nic}:transmit"], end_by_fibre[f"{nic}:receive"])
+    )
+    return DrawnFibres(wired_lab, tuple(pairs), dead_names)
 
 
 def remove_fibres(lab: Lab) -> Lab:

@@ -126,13 +126,15 @@ def choose_link_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
     return fit_rate(lab.link.rate_mbps, measure_machine(), sum(len(host.nics) for host in lab.hosts))
 
 
-def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
-    if hosts != "auto":
-        return hosts, "as requested" if hosts == "model" else ""
+def _choose_mode(hosts_choice: HostsChoice) -> tuple[HostsMode, str]:
+    if hosts_choice != "auto":
+        return hosts_choice, "as requested" if hosts_choice == "model" else ""
     if os.geteuid() != 0:
         return "model", "kernel hosts need root"
-    trial = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, check=False)
-    if trial.returncode:
+    unshare_result = subprocess.run(
+        ["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, check=False
+    )
+    if unshare_result.returncode:
         return "model", "this kernel or container refuses new namespaces"
     return "kernel", ""
 
@@ -164,17 +166,17 @@ def _start_in_subnet(
                 raise
             refusal = refused
             continue
-        ready_line = supervisor.ready_message
+        ready_message = supervisor.ready_message
         return SimulatedLab(
             actual_lab,
-            ready_line["hosts"],
-            ready_line["lab_id"],
-            ready_line["pid"],
-            ready_line["control"],
+            ready_message["hosts"],
+            ready_message["lab_id"],
+            ready_message["pid"],
+            ready_message["control"],
             reason,
             supervisor,
-            shared_root=ready_line["shared_root"],
-            boards=ready_line.get("boards", {}),
+            shared_root=ready_message["shared_root"],
+            boards=ready_message.get("boards", {}),
         )
     assert refusal is not None  # there is at least one candidate
     if may_move:
@@ -201,15 +203,15 @@ def list_candidate_subnets(
         yield from (subnet for subnet in pool.subnets(new_prefix=prefix_length) if subnet != lab_subnet)
 
 
-def find_hosts_in_use(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
+def find_hosts_in_use(lab: Lab, hosts_choice: HostsChoice = "auto") -> HostsInUse:
     """Return the kind of hosts of a running lab: `real`, or for a simulated lab `kernel` or `model`.
 
     `auto` decides by the addresses: only modelled labs use the loopback network.
     """
     if not lab.simulated:
         return "real"
-    if hosts != "auto":
-        return hosts
+    if hosts_choice != "auto":
+        return hosts_choice
     return "model" if lab.management.is_loopback else "kernel"
 
 

@@ -69,7 +69,7 @@ def start_supervisor(document: Mapping[str, Any], *, is_detached: bool, timeout_
             with suppress(BrokenPipeError):  # if it has ended already, its output says why
                 process.stdin.write(json.dumps(document) + "\n")
                 process.stdin.flush()
-            ready_line = _read_ready_line(process, stderr, timeout_s)
+            ready_message = _read_ready_line(process, stderr, timeout_s)
         except BaseException:
             _stop_process(process)
             raise
@@ -78,13 +78,13 @@ def start_supervisor(document: Mapping[str, Any], *, is_detached: bool, timeout_
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-    return Supervisor(process, ready_line, is_detached)
+    return Supervisor(process, ready_message, is_detached)
 
 
 def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s: float) -> Any:
     output_line = _read_line(process, timeout_s)
     try:
-        ready_line = json.loads(output_line)
+        ready_message = json.loads(output_line)
     except json.JSONDecodeError:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.5)  # the output of the process ends slightly before the process itself
@@ -93,11 +93,13 @@ def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s:
         status = process.poll()
         problem = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
         raise LabStartError(f"the simulated lab {problem}: {last_line}; run `testbed doctor`") from None
-    if not ready_line.get("ready"):
+    if not ready_message.get("ready"):
         raise StartRefused(
-            ready_line.get("code", ""), ready_line.get("error", "no reason given"), ready_line.get("hint", "")
+            ready_message.get("code", ""),
+            ready_message.get("error", "no reason given"),
+            ready_message.get("hint", ""),
         )
-    return ready_line
+    return ready_message
 
 
 def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:

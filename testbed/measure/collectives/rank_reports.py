@@ -60,9 +60,9 @@ class RankReports:
                 self.guard_report_by_host[host] = message
         return event
 
-    def read_until(self, launch: Launch, awaited_messages: Sized, host_count: int, deadline_s: float) -> None:
+    def read_until(self, launch: Launch, awaited_messages: Sized, host_count: int, timeout_s: float) -> None:
         """Store events until `awaited_messages` (a part of these reports) has all hosts, a host fails, or time ends."""
-        end_s = time.monotonic() + deadline_s
+        end_s = time.monotonic() + timeout_s
         while (remaining_s := end_s - time.monotonic()) > 0 and launch.running and not self.has_failed:
             if len(awaited_messages) == host_count:
                 return
@@ -153,17 +153,17 @@ class Diagnosis:
             if host not in self.reports.guard_report_by_host and host not in self.completed
         ]
         if silent_hosts and self.reports.guard_report_by_host:
-            ranks_text = ", ".join(
+            cause_text = ", ".join(
                 map(self._describe_rank, silent_hosts[:MAX_NAMED_HOSTS])
             ) + _describe_omitted(silent_hosts)
             return CollectiveTimeout(
-                f"the AllReduce did not finish: {ranks_text} cannot be reached any more. Look at the management "
+                f"the AllReduce did not finish: {cause_text} cannot be reached any more. Look at the management "
                 f"network and at these hosts; {self._describe_ending()}"
             )
         dark_texts = list(self._describe_dark_links())
         if dark_texts:
-            ranks_text = "; ".join(dark_texts[:MAX_NAMED_HOSTS]) + _describe_omitted(dark_texts)
-            return CollectiveTimeout(f"the AllReduce did not finish: {ranks_text}. {self._describe_ending()}")
+            cause_text = "; ".join(dark_texts[:MAX_NAMED_HOSTS]) + _describe_omitted(dark_texts)
+            return CollectiveTimeout(f"the AllReduce did not finish: {cause_text}. {self._describe_ending()}")
         if self.reports.is_overdue:
             unready_hosts = [
                 host for host in self.node_by_host if host not in self.reports.ready_message_by_host
@@ -171,11 +171,11 @@ class Diagnosis:
             unfinished_hosts = unready_hosts or [
                 host for host in self.node_by_host if host not in self.reports.done_hosts
             ]
-            ranks_text = ", ".join(
+            cause_text = ", ".join(
                 map(self._describe_rank, unfinished_hosts[:MAX_NAMED_HOSTS])
             ) + _describe_omitted(unfinished_hosts)
             return CollectiveTimeout(
-                f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks_text} waited although every NIC "
+                f"the AllReduce did not finish within {self.deadline_s:g} s: {cause_text} waited although every NIC "
                 f"has carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
             )
         return CollectiveError(

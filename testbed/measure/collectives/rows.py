@@ -133,8 +133,8 @@ def _sum_retransmitted_bytes(
 ) -> Counter[Link]:
     """Return the retransmitted bytes of each link. Bytes of a connection count on every link of its path."""
     retransmitted_bytes_by_link: Counter[Link] = Counter()
-    for source, counts_by_peer in enumerate(row["retransmitted_bytes"]):
-        for _, _, path, count in _yield_paths(lab, wiring, routes, spec, source, counts_by_peer):
+    for source, peer_counts in enumerate(row["retransmitted_bytes"]):
+        for _, _, path, count in _yield_paths(lab, wiring, routes, spec, source, peer_counts):
             retransmitted_bytes_by_link.update(dict.fromkeys(path, count))
     return retransmitted_bytes_by_link
 
@@ -145,7 +145,7 @@ def _yield_paths(
     routes: Routes,
     spec: CollectiveSpec,
     source: int,
-    values_by_peer: Iterable[tuple[str, Value]],
+    peer_values: Iterable[tuple[str, Value]],
 ) -> Iterator[tuple[int, int, tuple[Link, ...], Value]]:
     """Yield (target, set of routes, path, value) for the observations of a node, which are keyed by peer address.
 
@@ -157,7 +157,7 @@ def _yield_paths(
         for route_set, address in enumerate(list_set_addresses(host))
     }
     links = sort_links(wiring)
-    for address, value in values_by_peer:
+    for address, value in peer_values:
         if address in node_and_set_by_address and value:
             target, route_set = node_and_set_by_address[address]
             if spec.sets is None:

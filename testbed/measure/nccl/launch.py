@@ -136,15 +136,18 @@ def make_host_context(
 
 
 def make_mpirun_command(
-    lab: Lab, nccl_hosts: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
+    lab: Lab,
+    nccl_hosts: Sequence[NcclHost],
+    variables_by_host: Mapping[str, Mapping[str, str]],
+    test: NcclTest,
 ) -> str:
-    """Return the mpirun command for the first host. `variables` maps host names to environment variables.
+    """Return the mpirun command for the first host. `variables_by_host` maps host names to environment variables.
 
     MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
     program_by_host = {nccl_host.host: nccl_host.program_path for nccl_host in nccl_hosts}
     contexts = [
-        shlex.join(make_host_context(host, program_by_host[host.name], variables[host.name], test))
+        shlex.join(make_host_context(host, program_by_host[host.name], variables_by_host[host.name], test))
         for host in lab.hosts
     ]
     network = str(lab.management)
@@ -258,9 +261,9 @@ def _read_results(fleet: Fleet, first_host: str, result: CommandResult) -> NcclT
     """Return the table from the JSON file that the output names, or from the output if the file is unreadable."""
     path = find_json_output_path(result.stdout)
     if path:
-        document = fleet.run({first_host: f"cat {shlex.quote(path)}"})[first_host]
-        if document.exit_status == 0:
-            return parse_json(document.stdout, path)
+        cat_result = fleet.run({first_host: f"cat {shlex.quote(path)}"})[first_host]
+        if cat_result.exit_status == 0:
+            return parse_json(cat_result.stdout, path)
     return parse_text(result.stdout, f"output on {first_host}")
 
 

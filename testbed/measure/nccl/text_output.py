@@ -209,39 +209,41 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
     Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
     not output of nccl-tests or has no complete row.
     """
-    reader = _OutputReader()
+    parser_state = _OutputReader()
     lines = text.split("\n")
     # The last line has no line end, so its last word may be truncated: drop it.
     lines[-1] = re.sub(r"\S+$", "", lines[-1])
     for line_number, line in enumerate(lines, start=1):
-        _read_line(reader, line_number, line.rstrip("\r"))
-    _drop_pending_cells(reader, len(lines))
-    if not reader.rows:
-        raise _make_no_rows_error(reader, name, lines)
-    if "average" not in reader.text_by_fact:
-        reader.problems.append("the footer is missing: the run was cut off, or had not finished")
-    text_by_fact = reader.text_by_fact
+        _read_line(parser_state, line_number, line.rstrip("\r"))
+    _drop_pending_cells(parser_state, len(lines))
+    if not parser_state.rows:
+        raise _make_no_rows_error(parser_state, name, lines)
+    if "average" not in parser_state.text_by_fact:
+        parser_state.problems.append("the footer is missing: the run was cut off, or had not finished")
+    text_by_fact = parser_state.text_by_fact
     library, iterations = text_by_fact.get("library"), text_by_fact.get("iterations")
     wrong_ok, average_ok = (
         _RESULT_WORDS.get(text_by_fact.get("wrong_word", "")),
         _RESULT_WORDS.get(text_by_fact.get("average_word", "")),
     )
-    is_cpu_time = reader.columns is not None and "cputime" in reader.columns.half
+    is_cpu_time = parser_state.columns is not None and "cputime" in parser_state.columns.half
     return NcclTable(
         source="text",
-        rows=tuple(replace(row, iterations=int(iterations) if iterations else None) for row in reader.rows),
+        rows=tuple(
+            replace(row, iterations=int(iterations) if iterations else None) for row in parser_state.rows
+        ),
         version=text_by_fact.get("version"),
         nccl_version=format_nccl_version(int(library)) if library else None,
         collective=text_by_fact.get("collective"),
-        devices=tuple(reader.devices),
+        devices=tuple(parser_state.devices),
         time_kind="cpu" if is_cpu_time else "gpu",
         average_busbw_gbytes_per_s=_parse_average(text_by_fact.get("average")),
         average_ok=average_ok,
         out_of_bounds=int(text_by_fact["wrong"]) if "wrong" in text_by_fact else None,
         out_of_bounds_ok=wrong_ok,
         complete="average" in text_by_fact,
-        failed=reader.has_failed or wrong_ok is False or average_ok is False,
-        problems=tuple(reader.problems),
+        failed=parser_state.has_failed or wrong_ok is False or average_ok is False,
+        problems=tuple(parser_state.problems),
         json_path=text_by_fact.get("json_path"),
     )
 
@@ -256,36 +258,36 @@ def find_json_output_path(text: str) -> str | None:
     return match[1] if match else None
 
 
-def _read_line(reader: _OutputReader, line_number: int, line: str) -> None:
+def _read_line(parser_state: _OutputReader, line_number: int, line: str) -> None:
     line = _LABEL_PATTERN.sub("", line)
     failure_match = _FAILURE_PATTERN.search(line)
     if failure_match:
-        _note_failure(reader, line_number, failure_match[0].strip())
+        _note_failure(parser_state, line_number, failure_match[0].strip())
         line = line[: failure_match.start()]
     if line.startswith("#"):
-        _read_comment(reader, line_number, line)
+        _read_comment(parser_state, line_number, line)
         return
     line = _LOG_PATTERN.sub("", line)
     if line.strip():
-        _read_cells(reader, line_number, line)
+        _read_cells(parser_state, line_number, line)
 
 
-def _note_failure(reader: _OutputReader, line_number: int, message: str) -> None:
-    reader.has_failed = True
-    reader.problems.append(f"line {line_number}: {message}")
+def _note_failure(parser_state: _OutputReader, line_number: int, message: str) -> None:
+    parser_state.has_failed = True
+    parser_state.problems.append(f"line {line_number}: {message}")
 
 
-def _read_comment(reader: _OutputReader, line_number: int, line: str) -> None:
+def _read_comment(parser_state: _OutputReader, line_number: int, line: str) -> None:
     columns = Columns.from_header(line.lstrip("#").split())
     device = _DEVICE_PATTERN.match(line)
     if columns:
-        if reader.rows:
-            reader.problems.append(
+        if parser_state.rows:
+            parser_state.problems.append(
                 f"line {line_number}: another test starts; the table has the rows of all tests"
             )
-        reader.columns = columns
+        parser_state.columns = columns
     elif device:
-        reader.devices.append(
+        parser_state.devices.append(
             NcclDevice(
                 rank=int(device["rank"]),
                 group=int(device["group"]) if device["group"] else None,
@@ -297,46 +299,54 @@ def _read_comment(reader: _OutputReader, line_number: int, line: str) -> None:
             )
         )
     elif line.startswith("# error: "):
-        _note_failure(reader, line_number, line[2:].strip())
+        _note_failure(parser_state, line_number, line[2:].strip())
     else:
         for pattern in _HEADER_LINES:
             match = pattern.match(line)
             if match:
-                reader.text_by_fact.update({key: value for key, value in match.groupdict().items() if value})
+                parser_state.text_by_fact.update(
+                    {key: value for key, value in match.groupdict().items() if value}
+                )
 
 
-def _read_cells(reader: _OutputReader, line_number: int, line: str) -> None:
+def _read_cells(parser_state: _OutputReader, line_number: int, line: str) -> None:
     """Read the cells of a whole row, or of its part before or after an interruption."""
     cells = line.split()
     if starts_row(cells):
-        _drop_pending_cells(reader, line_number)
-    elif reader.pending_cells and continues_row(cells):
-        cells = [*reader.pending_cells, *cells]
-        reader.pending_cells = []
+        _drop_pending_cells(parser_state, line_number)
+    elif parser_state.pending_cells and continues_row(cells):
+        cells = [*parser_state.pending_cells, *cells]
+        parser_state.pending_cells = []
     else:
         return
-    if reader.columns is None:
-        reader.columns = Columns.guess_from_cells(cells)
-        if reader.columns is None:
+    if parser_state.columns is None:
+        parser_state.columns = Columns.guess_from_cells(cells)
+        if parser_state.columns is None:
             return
-        reader.problems.append(f"line {line_number}: no header; the columns were guessed from their number")
-    is_one_half = _BLANK_HALF_PATTERN.search(line) is not None and len(cells) == reader.columns.count_cells(
-        half_count=1
-    )
-    if len(cells) < reader.columns.count_cells() and not is_one_half:
-        reader.pending_cells = cells
+        parser_state.problems.append(
+            f"line {line_number}: no header; the columns were guessed from their number"
+        )
+    is_one_half = _BLANK_HALF_PATTERN.search(line) is not None and len(
+        cells
+    ) == parser_state.columns.count_cells(half_count=1)
+    if len(cells) < parser_state.columns.count_cells() and not is_one_half:
+        parser_state.pending_cells = cells
         return
     try:
-        reader.rows.append(make_row(reader.columns, cells, half_count=1 if is_one_half else 2))
+        parser_state.rows.append(make_row(parser_state.columns, cells, half_count=1 if is_one_half else 2))
     except ValueError as error:
-        reader.problems.append(f"line {line_number}: a row was left out: {error} ({' '.join(cells)[:80]})")
+        parser_state.problems.append(
+            f"line {line_number}: a row was left out: {error} ({' '.join(cells)[:80]})"
+        )
 
 
-def _drop_pending_cells(reader: _OutputReader, line_number: int) -> None:
-    if reader.pending_cells:
-        size = reader.pending_cells[0]
-        reader.problems.append(f"line {line_number}: the row of size {size} is incomplete and was skipped")
-        reader.pending_cells = []
+def _drop_pending_cells(parser_state: _OutputReader, line_number: int) -> None:
+    if parser_state.pending_cells:
+        size = parser_state.pending_cells[0]
+        parser_state.problems.append(
+            f"line {line_number}: the row of size {size} is incomplete and was skipped"
+        )
+        parser_state.pending_cells = []
 
 
 def _parse_average(cell: str | None) -> float | None:
@@ -346,9 +356,9 @@ def _parse_average(cell: str | None) -> float | None:
         return None
 
 
-def _make_no_rows_error(reader: _OutputReader, name: str, lines: Sequence[str]) -> ResultsError:
-    if reader.columns or reader.devices or reader.text_by_fact or reader.has_failed:
-        reason = "; ".join(reader.problems) or "the run ended before its first size"
+def _make_no_rows_error(parser_state: _OutputReader, name: str, lines: Sequence[str]) -> ResultsError:
+    if parser_state.columns or parser_state.devices or parser_state.text_by_fact or parser_state.has_failed:
+        reason = "; ".join(parser_state.problems) or "the run ended before its first size"
         return ResultsError(f"{name}:{len(lines)}: no complete row of results: {reason}. Run the test again")
     first_line = next((line_number for line_number, line in enumerate(lines, start=1) if line.strip()), 1)
     return ResultsError(

@@ -56,10 +56,12 @@ class CleanupProcess:
         log_path = self.runs_dir / self.run_id / "cleanup.log"
         try:
             with log_path.open("ab") as log_file:
-                streams = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
-                streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), descriptor) for descriptor in (1, 2)]
+                file_actions = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
+                file_actions += [
+                    (os.POSIX_SPAWN_DUP2, log_file.fileno(), descriptor) for descriptor in (1, 2)
+                ]
                 self._process = os.posix_spawn(
-                    sys.executable, command, environment, file_actions=streams, setsid=True
+                    sys.executable, command, environment, file_actions=file_actions, setsid=True
                 )
         finally:
             os.close(read_end)

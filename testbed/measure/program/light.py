@@ -126,14 +126,14 @@ def provide_light(
         with ExitStack() as stack:
             with deny_light(), convert_database_errors(database):
                 store = LeaseStore(database, lab.name)
-                lease, host_names = _lease_hosts(stack, lab, request, runs_dir, store, cleanup, add_note)
-                watch = LeaseKeeper(store, lease)
-                stack.enter_context(keep_alive(watch.extend_lease, LEASE_TTL_S / 4))
+                lease_id, host_names = _lease_hosts(stack, lab, request, runs_dir, store, cleanup, add_note)
+                lease_keeper = LeaseKeeper(store, lease_id)
+                stack.enter_context(keep_alive(lease_keeper.extend_lease, LEASE_TTL_S / 4))
                 chosen_names = _choose_hosts(lab, request, runs_dir, host_names)
-                choice = _choose_ranks(lab, request, runs_dir, lease, chosen_names)
+                choice = _choose_ranks(lab, request, runs_dir, lease_id, chosen_names)
                 variables = make_rank_variables(choice.hosts)
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
-            light = LightGrant(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
+            light = LightGrant(choice.lab, choice.hosts, lease_keeper, fleet, variables, choice.design)
             if choice.needs_patch:
                 leased_lab = make_shard(lab, host_names) if len(host_names) < len(lab.hosts) else lab
                 stack.enter_context(_hold_patch(light, leased_lab, runs_dir, cleanup, add_note))
@@ -165,12 +165,14 @@ def _lease_hosts(
     add_note: AddNote,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
-    selected_lease = get_selected_lease()
-    if selected_lease:
-        extended_lease = store.extend(selected_lease)  # raises for a lease of somebody else
+    selected_lease_id = get_selected_lease()
+    if selected_lease_id:
+        extended_lease = store.extend(selected_lease_id)  # raises for a lease of somebody else
         if extended_lease.state != "granted":
-            raise LightDenied(f"lease {selected_lease} is {extended_lease.state}: wait until it is granted")
-        return selected_lease, tuple(
+            raise LightDenied(
+                f"lease {selected_lease_id} is {extended_lease.state}: wait until it is granted"
+            )
+        return selected_lease_id, tuple(
             host.name for host in lab.hosts if find_parts(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     host_names = _list_hosts_of_topology(lab, request.topology, runs_dir)
@@ -252,11 +254,15 @@ def _choose_ranks(
         ),
         None,
     )
-    is_own_lease = lease_id != get_selected_lease()
-    if current_intent is not None and (not is_own_lease or set(current_intent.hosts) == set(chosen_names)):
+    is_temporary_lease = lease_id != get_selected_lease()
+    if current_intent is not None and (
+        not is_temporary_lease or set(current_intent.hosts) == set(chosen_names)
+    ):
         design_lab, design = build_intent_design(lab, current_intent)
-        return _order_ranks(design_lab, design, must_be_patched=is_own_lease, selected_hosts=chosen_names)
-    if not is_own_lease or len(chosen_names) == 1:
+        return _order_ranks(
+            design_lab, design, must_be_patched=is_temporary_lease, selected_hosts=chosen_names
+        )
+    if not is_temporary_lease or len(chosen_names) == 1:
         return _RankChoice(leased_lab, leased_lab.hosts)
     design_lab, design, _ = build_named_design(leased_lab, named_topology)
     return _order_ranks(design_lab, design, must_be_patched=True)
@@ -266,8 +272,8 @@ def _order_ranks(
     lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
 ) -> _RankChoice:
     """Return a choice whose ranks follow a ring of the topology. Only `selected_hosts` are used."""
-    ranks = make_program_environment(lab, design.topology).ranks
-    hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
+    rank_hosts = make_program_environment(lab, design.topology).ranks
+    hosts = tuple(host for host in rank_hosts if not selected_hosts or host.name in selected_hosts)
     return _RankChoice(lab, hosts, design, must_be_patched)
 
 
@@ -276,14 +282,14 @@ def _hold_patch(
     light: LightGrant, leased_lab: Lab, runs_dir: Path, cleanup: CleanupProcess, add_note: AddNote
 ) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
-    lease, start_s = light.lease_keeper.lease_id, time.monotonic()
-    with deny_light(), open_under_lease(leased_lab, runs_dir, lease) as session:
+    lease_id, start_s = light.lease_keeper.lease_id, time.monotonic()
+    with deny_light(), open_under_lease(leased_lab, runs_dir, lease_id) as session:
         state = LabState.read(session)
-        cleanup.register_state(state, [host.name for host in leased_lab.hosts], lease)
+        cleanup.register_state(state, [host.name for host in leased_lab.hosts], lease_id)
     try:
         with deny_light():
             assert light.design is not None
-            with stop_on_interrupt(add_note), open_under_lease(light.lab, runs_dir, lease) as session:
+            with stop_on_interrupt(add_note), open_under_lease(light.lab, runs_dir, lease_id) as session:
                 report = session.bring_up(light.design, take_over=True)
             if not report.verify_report.ok:
                 details = "; ".join(
@@ -301,7 +307,8 @@ def _hold_patch(
         with _ignore_first_interrupt(add_note):
             try:
                 with allow_stop():  # the cancellation that ended the program must not stop the restoration
-                    restore_hosts(state, leased_lab, runs_dir, lease, get_current_process(), cleanup.reason)
+                    process = get_current_process()
+                    restore_hosts(state, leased_lab, runs_dir, lease_id, process, cleanup.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
                 light.problem = mark_hosts_not_restored(leased_lab, runs_dir, cleanup.reason, error)
                 add_note(light.problem)

@@ -68,28 +68,33 @@ class _Axes:
 
 
 def draw_bandwidth(
-    series: Sequence[Series], id_prefix: str, *, title: str, scale: float = 1.0, is_simulated: bool = False
+    all_series: Sequence[Series],
+    id_prefix: str,
+    *,
+    title: str,
+    scale: float = 1.0,
+    is_simulated: bool = False,
 ) -> Markup:
     """Draw the chart of several configurations. `id_prefix` makes element ids unique on the page.
 
     With a `scale` other than 1, the labels of the limits also show the rates that they represent. Raises `ValueError`
     if there are no timings.
     """
-    if not any(line.timings for line in series):
+    if not any(series.timings for series in all_series):
         raise ValueError("no timings to draw")
-    timings = [timing for line in series for timing in line.timings]
+    timings = [timing for series in all_series for timing in series.timings]
     largest_mbps = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
     sizes = sorted({timing.size_bytes for timing in timings})
     axes = _Axes(tuple(sizes), compute_round_ticks(largest_mbps), scale)
     return tag(
         "svg",
         tag("title", title, id=f"{id_prefix}-title"),
-        tag("desc", describe_chart(series), id=f"{id_prefix}-desc"),
-        _draw_cpu_bands(series, axes),
+        tag("desc", describe_chart(all_series), id=f"{id_prefix}-desc"),
+        _draw_cpu_bands(all_series, axes),
         _draw_grid(axes),
-        _draw_limits(series, axes),
-        tag("g", (_draw_line(index, line, axes) for index, line in enumerate(series))),
-        _draw_end_labels(series, axes),
+        _draw_limits(all_series, axes),
+        tag("g", (_draw_line(index, series, axes) for index, series in enumerate(all_series))),
+        _draw_end_labels(all_series, axes),
         tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark")
         if is_simulated
         else "",
@@ -100,37 +105,42 @@ def draw_bandwidth(
     )
 
 
-def describe_cpu_limits(series: Sequence[Series]) -> list[str]:
+def describe_cpu_limits(all_series: Sequence[Series]) -> list[str]:
     """Return for each affected configuration a text with the sizes at which the hosts' processors were the limit."""
     sentences = []
-    for line in series:
-        runs = groupby(line.timings, key=lambda timing: timing.cpu_limited)
+    for series in all_series:
+        runs = groupby(series.timings, key=lambda timing: timing.cpu_limited)
         sizes_of_runs = [[timing.size_bytes for timing in run] for is_limited, run in runs if is_limited]
         range_texts = [
             format_size(run[0]) if len(run) == 1 else f"{format_size(run[0])} to {format_size(run[-1])}"
             for run in sizes_of_runs
         ]
         if range_texts:
-            sentences.append(f"{line.label} at {', '.join(range_texts)}")
+            sentences.append(f"{series.label} at {', '.join(range_texts)}")
     return sentences
 
 
-def describe_chart(series: Sequence[Series]) -> str:
+def describe_chart(all_series: Sequence[Series]) -> str:
     """Return a text description of the chart, for screen readers."""
     sentences = []
-    for line in series:
-        best_timing, last_timing = max(line.timings, key=lambda timing: timing.busbw_mbps), line.timings[-1]
+    for series in all_series:
+        best_timing, last_timing = (
+            max(series.timings, key=lambda timing: timing.busbw_mbps),
+            series.timings[-1],
+        )
         sentences.append(
-            f"{line.label}: {format_number(last_timing.busbw_mbps)} Mbit/s at {format_size(last_timing.size_bytes)}, "
+            f"{series.label}: {format_number(last_timing.busbw_mbps)} Mbit/s at {format_size(last_timing.size_bytes)}, "
             f"at most {format_number(best_timing.busbw_mbps)} at {format_size(best_timing.size_bytes)}, "
-            f"link limit {format_number(line.limit_mbps)}."
+            f"link limit {format_number(series.limit_mbps)}."
         )
     return " ".join(sentences)
 
 
-def _draw_cpu_bands(series: Sequence[Series], axes: _Axes) -> Markup:
+def _draw_cpu_bands(all_series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw shaded bands behind the sizes at which the hosts' processors limited a configuration."""
-    limited_sizes = {timing.size_bytes for line in series for timing in line.timings if timing.cpu_limited}
+    limited_sizes = {
+        timing.size_bytes for series in all_series for timing in series.timings if timing.cpu_limited
+    }
     bands = [_find_band(axes, size) for size in axes.sizes if size in limited_sizes]
     merged_bands: list[tuple[float, float]] = []
     for start, end in bands:
@@ -166,7 +176,7 @@ def _draw_band(start: float, end: float) -> Markup:
 def _draw_grid(axes: _Axes) -> Markup:
     bottom_y, right_x = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
     label_step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
-    lines = [
+    grid_lines = [
         tag("line", x1=_LEFT, x2=right_x, y1=axes.get_rate_y(tick), y2=axes.get_rate_y(tick), class_="grid")
         for tick in axes.rate_ticks
     ]
@@ -191,7 +201,7 @@ def _draw_grid(axes: _Axes) -> Markup:
     ]
     return tag(
         "g",
-        (*lines, *rate_labels, *tick_marks, *size_labels),
+        (*grid_lines, *rate_labels, *tick_marks, *size_labels),
         tag("line", x1=_LEFT, x2=right_x, y1=bottom_y, y2=bottom_y, class_="axis"),
         tag("text", "bus bandwidth, Mbit/s", x=_LEFT - 56, y=_TOP - 12, class_="axis-title"),
         tag(
@@ -204,11 +214,11 @@ def _draw_grid(axes: _Axes) -> Markup:
     )
 
 
-def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
+def _draw_limits(all_series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw one line per limit, in the colour of its configuration, or in grey if several configurations share it."""
     indices_by_limit: dict[float, list[int]] = {}
-    for index, line in enumerate(series):
-        indices_by_limit.setdefault(line.limit_mbps, []).append(index)
+    for index, series in enumerate(all_series):
+        indices_by_limit.setdefault(series.limit_mbps, []).append(index)
     right_x = _LEFT + _PLOT_WIDTH
     return tag(
         "g",
@@ -226,14 +236,14 @@ def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
     )
 
 
-def _draw_line(index: int, line: Series, axes: _Axes) -> Markup:
+def _draw_line(index: int, series: Series, axes: _Axes) -> Markup:
     points = [
-        (axes.get_size_x(timing.size_bytes), axes.get_rate_y(timing.busbw_mbps)) for timing in line.timings
+        (axes.get_size_x(timing.size_bytes), axes.get_rate_y(timing.busbw_mbps)) for timing in series.timings
     ]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     marks = [
-        _draw_point(index, x, y, timing, line.label)
-        for (x, y), timing in zip(points, line.timings, strict=True)
+        _draw_point(index, x, y, timing, series.label)
+        for (x, y), timing in zip(points, series.timings, strict=True)
     ]
     return tag("g", tag("path", d=path, class_=f"line c{index % 8}"), marks)
 
@@ -245,11 +255,11 @@ def _draw_point(index: int, x: float, y: float, timing: Timing, label: str) -> M
         f"{label}, {format_size(timing.size_bytes)}: {format_number(timing.busbw_mbps)} Mbit/s, "
         f"{format_seconds(timing.time_us / 1e6)}{note}"
     )
-    style = f"mark c{index % 8}{' hollow' if timing.cpu_limited else ''}"
-    return tag("g", tag("title", tooltip), _draw_shape(index, x, y, style))
+    css_classes = f"mark c{index % 8}{' hollow' if timing.cpu_limited else ''}"
+    return tag("g", tag("title", tooltip), _draw_shape(index, x, y, css_classes))
 
 
-def _draw_shape(index: int, x: float, y: float, style: str) -> Markup:
+def _draw_shape(index: int, x: float, y: float, css_classes: str) -> Markup:
     shapes = (
         "",
         f"M{x - 4:.1f} {y - 4:.1f}h8v8h-8z",
@@ -258,17 +268,17 @@ def _draw_shape(index: int, x: float, y: float, style: str) -> Markup:
     )
     outline = shapes[index % len(shapes)]
     if not outline:
-        return tag("circle", cx=x, cy=y, r=4.4, class_=style)
-    return tag("path", d=outline, class_=style)
+        return tag("circle", cx=x, cy=y, r=4.4, class_=css_classes)
+    return tag("path", d=outline, class_=css_classes)
 
 
-def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
+def _draw_end_labels(all_series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw the labels at the right: configurations beside their last points, link limits beside their lines."""
     labels: list[tuple[float, str, str]] = []
-    for index, line in enumerate(series):
-        last_timing = line.timings[-1]
-        labels.append((axes.get_rate_y(last_timing.busbw_mbps), line.label, f"end-label c{index % 8}"))
-    for limit_mbps in sorted({line.limit_mbps for line in series}):
+    for index, series in enumerate(all_series):
+        last_timing = series.timings[-1]
+        labels.append((axes.get_rate_y(last_timing.busbw_mbps), series.label, f"end-label c{index % 8}"))
+    for limit_mbps in sorted({series.limit_mbps for series in all_series}):
         represented_text = (
             f" ≙ {format_number(limit_mbps * axes.rate_scale / 1000)} Gb/s" if axes.rate_scale != 1 else ""
         )
@@ -281,7 +291,11 @@ def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
         )
     x = _LEFT + _PLOT_WIDTH + 12
     return tag(
-        "g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread_labels(labels))
+        "g",
+        (
+            tag("text", text, x=x, y=y + 4.5, class_=css_classes)
+            for y, text, css_classes in _spread_labels(labels)
+        ),
     )
 
 
@@ -296,4 +310,4 @@ def _spread_labels(labels: list[tuple[float, str, str]]) -> list[tuple[float, st
         ys[-1] -= overflow_px
         for lower_index, upper_index in pairwise(range(len(ys) - 1, -1, -1)):
             ys[upper_index] = min(ys[upper_index], ys[lower_index] - _LABEL_HEIGHT)
-    return [(y, text, style) for y, (_, text, style) in zip(ys, sorted_labels, strict=True)]
+    return [(y, text, css_classes) for y, (_, text, css_classes) in zip(ys, sorted_labels, strict=True)]

@@ -14,20 +14,20 @@ _CELL_PIXELS, _GAP_PIXELS, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40,
 _MAX_TICKS = 10
 
 
-def make_slow_rank_section(stored: StoredRun) -> Markup:
+def make_slow_rank_section(stored_run: StoredRun) -> Markup:
     """Return a table of what held up the run, and a heat map of each configuration at its largest size."""
-    explanation = explain_run(stored)
-    lags = find_lags(stored.ranks)
-    row_by_configuration: dict[tuple[str, str], RowKey] = {}
-    for row in lags:
-        row_by_configuration[row[:2]] = max(
-            row, row_by_configuration.get(row[:2], row), key=lambda candidate: candidate[2]
+    explanation = explain_run(stored_run)
+    lags = find_lags(stored_run.ranks)
+    row_key_by_configuration: dict[tuple[str, str], RowKey] = {}
+    for row_key in lags:
+        row_key_by_configuration[row_key[:2]] = max(
+            row_key, row_key_by_configuration.get(row_key[:2], row_key), key=lambda candidate: candidate[2]
         )
     return join(
         _list_findings(explanation),
         *(
-            _make_figure(stored, row, lags[row], f"ranks-{index}")
-            for index, row in enumerate(row_by_configuration.values())
+            _make_figure(stored_run, row_key, lags[row_key], f"ranks-{index}")
+            for index, row_key in enumerate(row_key_by_configuration.values())
         ),
     )
 
@@ -50,11 +50,11 @@ def _list_findings(explanation: Explanation) -> Markup:
 
 
 def _make_figure(
-    stored: StoredRun, row_key: RowKey, lags: Sequence[Sequence[RankLag]], id_prefix: str
+    stored_run: StoredRun, row_key: RowKey, lags: Sequence[Sequence[RankLag]], id_prefix: str
 ) -> Markup:
     topology, configuration, size = row_key
     heading = f"{configuration}, {format_size(size)}" if size else configuration
-    hosts = stored.lab.host_names
+    hosts = stored_run.lab.host_names
     caption = (
         f"{f'On topology {topology}. ' if topology else ''}A cell is a rank in an iteration; the darker it is, the "
         "larger the part of the iteration that this rank computed, queued for a processor, wrote or stood still "

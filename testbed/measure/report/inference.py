@@ -12,7 +12,7 @@ from testbed.measure.results.records import Inference, StoredRun
 from testbed.measure.units import format_number, format_seconds
 
 
-def make_inference_section(stored: StoredRun, inference: Inference) -> Markup:
+def make_inference_section(stored_run: StoredRun, inference: Inference) -> Markup:
     """Return a table of the requests and answers, and the picture of a request if the run has one."""
     simulated_note = (
         "The board is simulated: its RTL runs on this machine. Latencies are those of the simulator, cycles those of "
@@ -27,12 +27,12 @@ def make_inference_section(stored: StoredRun, inference: Inference) -> Markup:
             f"Host {inference.host} sent inference requests for {Path(inference.model).name} to {inference.board}, "
             "one after the other, "
             f"and compared class and scores of every answer with the exact ones. "
-            f"{simulated_note if stored.summary.simulated else ''}",
+            f"{simulated_note if stored_run.summary.simulated else ''}",
         ),
         make_table(
             "A latency lasts from the first datagram of a request to its answer.", ("Quantity", "Value"), rows
         ),
-        _draw_picture(stored, inference),
+        _draw_picture(stored_run, inference),
     )
 
 
@@ -57,9 +57,9 @@ def _list_facts(inference: Inference) -> Iterator[tuple[str, str]]:
         yield "Cycles of the board’s datapath (median)", format_number(inference.cycles)
 
 
-def _draw_picture(stored: StoredRun, inference: Inference) -> Markup:
+def _draw_picture(stored_run: StoredRun, inference: Inference) -> Markup:
     """Return the picture as an embedded PNG, because an SVG with the lines of every cycle would be huge."""
-    picture_file = stored.summary.directory / inference.picture
+    picture_file = stored_run.summary.directory / inference.picture
     if not inference.picture or not picture_file.is_file():
         return Markup()
     picture = b64encode(picture_file.read_bytes()).decode()

@@ -33,8 +33,8 @@ def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
     badge = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
     parts = [tag("h3", badge, title), *_draw_figures(document), *_list_tables(document, as_json)]
     page = join(tag("style", Markup(PAGE_STYLE)), *parts)
-    frame = f"width:100%;height:{HEIGHT_PX}px;border:0"
-    return f'<iframe srcdoc="{escape(page)}" style="{frame}" title="{escape(title)}"></iframe>'
+    frame_style = f"width:100%;height:{HEIGHT_PX}px;border:0"
+    return f'<iframe srcdoc="{escape(page)}" style="{frame_style}" title="{escape(title)}"></iframe>'
 
 
 def _draw_figures(document: Any) -> Iterator[Markup]:
@@ -54,9 +54,9 @@ def _draw_figures(document: Any) -> Iterator[Markup]:
     rows = [row for row in getattr(document, "results", ()) if isinstance(row, Timing)]
     if rows:
         groups = groupby(rows, key=lambda row: row.configuration)
-        series = [Series.from_timings(name, timings) for name, timings in groups]
+        all_series = [Series.from_timings(name, timings) for name, timings in groups]
         yield draw_bandwidth(
-            series, "bandwidth", title="Bus bandwidth", is_simulated=any(row.simulated for row in rows)
+            all_series, "bandwidth", title="Bus bandwidth", is_simulated=any(row.simulated for row in rows)
         )
 
 
@@ -69,11 +69,11 @@ def _list_tables(document: Any, as_json: Callable[[Any], Any]) -> Iterator[Marku
             list_fields.append((name, value))
         elif name != "links" and value not in (None, ()):
             scalar_fields.append((name, _format_value(as_json(value))))
-    cells = [
+    rows = [
         tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text"))
         for name, value in scalar_fields
     ]
-    yield make_table("", ("", ""), cells, text_columns=2)
+    yield make_table("", ("", ""), rows, text_columns=2)
     for name, records in list_fields:
         yield _make_table(name, records, as_json)
 

@@ -41,9 +41,9 @@ def make_table(
     return tag("div", body, class_="scroll", tabindex="0")
 
 
-def make_timing_table(stored: StoredRun) -> Markup:
+def make_timing_table(stored_run: StoredRun) -> Markup:
     """Return a table of all timings, grouped by topology and configuration in the order measured."""
-    groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
+    groups = groupby(stored_run.timings, key=lambda timing: (timing.topology, timing.configuration))
     rows = [row for key, timings in groups for row in _make_timing_group(key, list(timings))]
     caption = (
         "Each iteration counts with the time of its slowest rank; bandwidths follow from the median. "
@@ -137,13 +137,13 @@ def _make_bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Mark
     )
 
 
-def make_circuit_tables(stored: StoredRun) -> Markup:
+def make_circuit_tables(stored_run: StoredRun) -> Markup:
     """Return one collapsed table of circuits per topology."""
-    return join(_make_circuit_details(stored, name) for name in stored.circuits)
+    return join(_make_circuit_details(stored_run, name) for name in stored_run.circuits)
 
 
-def _make_circuit_details(stored: StoredRun, name: str) -> Markup:
-    circuits = stored.circuits[name]
+def _make_circuit_details(stored_run: StoredRun, topology_name: str) -> Markup:
+    circuits = stored_run.circuits[topology_name]
     rows = (
         tag(
             "tr",
@@ -156,23 +156,23 @@ def _make_circuit_details(stored: StoredRun, name: str) -> Markup:
         for circuit in circuits
     )
     body = make_table(
-        f"Cross-connects of {name}, one for each direction of each link.",
+        f"Cross-connects of {topology_name}, one for each direction of each link.",
         ("From", "To", "Switch", "Input port", "Output port"),
         rows,
         text_columns=3,
     )
-    return tag("details", tag("summary", f"{name}: {format_count(len(circuits), 'circuit')}"), body)
+    return tag("details", tag("summary", f"{topology_name}: {format_count(len(circuits), 'circuit')}"), body)
 
 
-def make_environment_table(stored: StoredRun) -> Markup:
+def make_environment_table(stored_run: StoredRun) -> Markup:
     """Return a table of versions, seeds and all other recorded facts."""
     facts = [
         (f"{name}: {key}" if key else name, value)
-        for name, facts_document in stored.environment.items()
+        for name, facts_document in stored_run.environment.items()
         if name != "arguments"
         for key, value in _flatten(facts_document)
     ]
-    if not stored.environment.get("seeds"):
+    if not stored_run.environment.get("seeds"):
         facts.append(("seeds", "none: neither planning nor measurement draws random numbers"))
     rows = (tag("tr", tag("th", name, scope="row"), tag("td", value, class_="wrap")) for name, value in facts)
     return make_table("Versions, seeds and machine of this run.", ("Fact", "Value"), rows, text_columns=2)
@@ -190,20 +190,20 @@ def _format_value(value: Json) -> str:
     return str(value)
 
 
-def make_repeat_section(stored: StoredRun) -> Markup:
+def make_repeat_section(stored_run: StoredRun) -> Markup:
     """Return the commands that repeat the run, show it again and read its rows."""
     arguments = [
-        str(argument) for argument in cast("Sequence[Json]", stored.environment.get("arguments", ()))
+        str(argument) for argument in cast("Sequence[Json]", stored_run.environment.get("arguments", ()))
     ]
     command = shlex.join([Path(arguments[0]).name, *arguments[1:]]) if arguments else "testbed demo LAB"
-    run_id = stored.summary.run_id
-    rows = stored.summary.directory / "timings.parquet"
-    lines = (
+    run_id = stored_run.summary.run_id
+    timings_file = stored_run.summary.directory / "timings.parquet"
+    commands_text = (
         f"{command}\n"
         f"testbed report {run_id}\n"
-        f"python -c \"import pyarrow.parquet as pq; print(pq.read_table('{rows}'))\""
+        f"python -c \"import pyarrow.parquet as pq; print(pq.read_table('{timings_file}'))\""
     )
     return join(
         tag("p", "These commands repeat the run, show this report and print its timings:"),
-        tag("pre", tag("code", lines)),
+        tag("pre", tag("code", commands_text)),
     )

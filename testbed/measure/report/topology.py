@@ -39,14 +39,14 @@ def compute_stride(link: tuple[int, int], node_count: int, *, simplex: bool) -> 
     return forward_stride if simplex else min(forward_stride, node_count - forward_stride)
 
 
-def draw_topology(topology: StoredTopology, names: Sequence[str], id_prefix: str) -> Markup:
+def draw_topology(topology: StoredTopology, host_names: Sequence[str], id_prefix: str) -> Markup:
     """Draw a topology with a legend. `id_prefix` makes element ids unique on the page."""
     strides = sorted(
         {compute_stride(link, topology.nodes, simplex=topology.simplex) for link in topology.links}
     )
     colour_by_stride = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE_PIXELS + _ROW_HEIGHT * len(strides) + 8
-    node_names = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
+    node_names = host_names if len(host_names) == topology.nodes else list(map(str, range(topology.nodes)))
     kind = "one-way" if topology.simplex else "two-way"
     return tag(
         "svg",

@@ -119,10 +119,10 @@ class Database:
                 raise
             hint = f"{find_hint(error)}: the files of each run beside it stay readable"
             raise ResultsError(f"{self._storage.name}: {get_database_message(error)}; {hint}") from error
-        is_text = [json_column and isinstance(row[json_column], str) for row in rows]
+        unparsed_flags = [json_column and isinstance(row[json_column], str) for row in rows]
         return [
-            {**row, json_column: json.loads(row[json_column])} if is_row_text else row
-            for row, is_row_text in zip(rows, is_text, strict=True)
+            {**row, json_column: json.loads(row[json_column])} if is_unparsed else row
+            for row, is_unparsed in zip(rows, unparsed_flags, strict=True)
         ]
 
     @contextmanager

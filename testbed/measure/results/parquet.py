@@ -47,9 +47,9 @@ def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulate
     """Write the rows to a file, atomically."""
     schema = make_row_schema(row_type, simulated=simulated)
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=schema)
-    unfinished = path.with_suffix(".unfinished")
-    pq.write_table(table, unfinished, compression="zstd")
-    unfinished.replace(path)
+    unfinished_path = path.with_suffix(".unfinished")
+    pq.write_table(table, unfinished_path, compression="zstd")
+    unfinished_path.replace(path)
 
 
 def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
@@ -61,18 +61,22 @@ def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
     if not path.exists():
         return ()
     try:
-        names = set(pq.read_schema(path).names)
-        missing = [
+        column_names = set(pq.read_schema(path).names)
+        missing_columns = [
             field.name
             for field in fields(row_type)
-            if field.name not in names and field.default is MISSING and field.default_factory is MISSING
+            if field.name not in column_names
+            and field.default is MISSING
+            and field.default_factory is MISSING
         ]
-        if missing:
+        if missing_columns:
             raise ResultsError(
-                f"{path}: no column {', '.join(missing)}; the file was written by another version of lightbed. "
+                f"{path}: no column {', '.join(missing_columns)}; the file was written by another version of lightbed. "
                 f"Read it with the version named in its metadata, or measure again"
             )
-        table = pq.read_table(path, columns=[field.name for field in fields(row_type) if field.name in names])
+        table = pq.read_table(
+            path, columns=[field.name for field in fields(row_type) if field.name in column_names]
+        )
     except pa.ArrowException as error:
         raise ResultsError(
             f"{path}: not a readable Parquet file ({error}). Restore it from a copy, or remove it"

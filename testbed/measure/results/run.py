@@ -98,10 +98,10 @@ class Run:
         """Record a topology. Add topologies in the order of use."""
         self._database.append_row(topologies, self.run_id, topology=asdict(topology))
 
-    def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
+    def add_circuits(self, topology_name: str, rows: Iterable[StoredCircuit]) -> None:
         """Record the circuits of the topology with that name."""
         values = [
-            {"run": self.run_id, "topology": topology, "ordinal": ordinal, **asdict(row)}
+            {"run": self.run_id, "topology": topology_name, "ordinal": ordinal, **asdict(row)}
             for ordinal, row in enumerate(rows)
         ]
         if values:
@@ -285,11 +285,11 @@ def make_run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> R
     )
 
 
-def write_run_files(directory: Path, run: RunRow, phases: Iterable[Mapping[str, Any]]) -> None:
+def write_run_files(directory: Path, run: RunRow, phase_rows: Iterable[Mapping[str, Any]]) -> None:
     """Write `run.parquet` and `phases.parquet`, each atomically."""
     rows = [
         PhaseRow(run.run_id, row["ordinal"], row["name"], row["at"], json.dumps(row["data"]))
-        for row in phases
+        for row in phase_rows
     ]
     write_rows(directory / PHASES_FILE, PhaseRow, rows, simulated=run.simulated)
     write_rows(directory / RUN_FILE, RunRow, [run], simulated=run.simulated)

@@ -85,8 +85,8 @@ class RunStore:
         self.path.mkdir(parents=True, exist_ok=True)
         info = lab if isinstance(lab, LabInfo) else LabInfo.from_lab(lab)
         start_time, directory = self._make_run_directory()
-        lock = take_lock(directory)
-        run = Run(self._database, directory, simulated=is_simulated, lock=lock)
+        lock_descriptor = take_lock(directory)
+        run = Run(self._database, directory, simulated=is_simulated, lock=lock_descriptor)
         self._database.insert_run(
             id=run.run_id,
             lab=info.name,
@@ -106,8 +106,8 @@ class RunStore:
         """Mark a run whose process was killed as interrupted, with this error. Do nothing if the run has ended."""
         summary = self._find_run(run_id)
         if summary.finished is None:
-            lock = take_lock(summary.directory)
-            run = Run(self._database, summary.directory, simulated=summary.simulated, lock=lock)
+            lock_descriptor = take_lock(summary.directory)
+            run = Run(self._database, summary.directory, simulated=summary.simulated, lock=lock_descriptor)
             run.finish("interrupted", error=error)
 
     def list_runs(self) -> tuple[RunSummary, ...]:

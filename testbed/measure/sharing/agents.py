@@ -70,9 +70,9 @@ def run_agents(
             )
         reports.read_until(launch, reports.ready_message_by_host, len(hosts), deadline_s)
         if len(reports.ready_message_by_host) == len(hosts):
-            part_by_host = _make_job_parts(lab, placed_jobs, reports, policy, schedule, conditions)
+            parts_by_host = _make_job_parts(lab, placed_jobs, reports, policy, schedule, conditions)
             start_time_s = time.time() + START_DELAY_S
-            for name, jobs in part_by_host.items():
+            for name, jobs in parts_by_host.items():
                 launch.send(json.dumps({"epoch": start_time_s, "jobs": jobs}) + "\n", name)
             reports.read_until(launch, reports.done_hosts, len(hosts), deadline_s)
         if len(reports.done_hosts) < len(hosts):
@@ -106,15 +106,13 @@ def _make_members(
     lab: Lab, placed_jobs: Sequence[PlacedJob], host: int, transport: Transport
 ) -> list[dict[str, Any]]:
     """Return the jobs of a host. A job that receives there listens at the address of the NIC at the end of its link."""
-    receiver_jobs = []
+    host_jobs = []
     for placed_job in placed_jobs:
         if host in placed_job.hosts:
             incoming_link = next((link for link in placed_job.links if link.target.node == host), None)
             listen_address = str(lab.get_nic(incoming_link.target).address) if incoming_link else None
-            receiver_jobs.append(
-                {"job": placed_job.job.name, "listen": listen_address, "transport": transport}
-            )
-    return receiver_jobs
+            host_jobs.append({"job": placed_job.job.name, "listen": listen_address, "transport": transport})
+    return host_jobs
 
 
 def _make_job_parts(
@@ -127,7 +125,7 @@ def _make_job_parts(
 ) -> dict[str, dict[str, Any]]:
     """Return the second input line of each agent: by host, its part of each job."""
     jobs_by_nic = group_jobs_by_nic(placed_jobs)
-    part_by_host: dict[str, dict[str, Any]] = {}
+    parts_by_host: dict[str, dict[str, Any]] = {}
     for placed_job in placed_jobs:
         for host, link in zip(placed_job.hosts, placed_job.outgoing_links, strict=True):
             part = _make_shared_part(lab, placed_job, policy, schedule, conditions) | _make_next_hop(
@@ -135,8 +133,8 @@ def _make_job_parts(
             )
             if link and conditions.compute_shares(policy, jobs_by_nic[link.source]):
                 part["mark"] = QUEUE_HANDLE << 16 | jobs_by_nic[link.source].index(placed_job.job.name) + 1
-            part_by_host.setdefault(lab.hosts[host].name, {})[placed_job.job.name] = part
-    return part_by_host
+            parts_by_host.setdefault(lab.hosts[host].name, {})[placed_job.job.name] = part
+    return parts_by_host
 
 
 def _make_next_hop(
@@ -193,11 +191,11 @@ def group_jobs_by_nic(placed_jobs: Sequence[PlacedJob]) -> dict[Nic, list[str]]:
     return jobs_by_nic
 
 
-def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
+def _make_error(reports: RankReports, host_names: Sequence[str], deadline_s: float) -> CollectiveError:
     if reports.error_by_host:
         errors_text = "; ".join(f"host {host}: {message}" for host, message in reports.error_by_host.items())
         return CollectiveError(f"jobs did not end: {errors_text}. All agents were stopped")
-    missing_text = ", ".join(host for host in hosts if host not in reports.done_hosts)
+    missing_text = ", ".join(host for host in host_names if host not in reports.done_hosts)
     return CollectiveError(
         f"jobs did not end within {deadline_s:.0f} s: no message from {missing_text}. All agents were "
         "stopped; check with `testbed verify`"
@@ -216,10 +214,10 @@ def _make_row(placed_job: PlacedJob, row: Mapping[str, Any], reports: RankReport
     At least the first iteration counts. Retransmissions are summed over all hosts of the job.
     """
     iteration_spans = list(pairwise(row["begins_s"]))
-    shared_spans = [span for span in iteration_spans if span[1] <= end_s] or iteration_spans[:1]
+    contended_spans = [span for span in iteration_spans if span[1] <= end_s] or iteration_spans[:1]
     return AgentRow(
         job=placed_job.job.name,
-        iterations_ms=tuple((end_s - start_s) * 1e3 for start_s, end_s in shared_spans),
+        iterations_ms=tuple((end_s - start_s) * 1e3 for start_s, end_s in contended_spans),
         computed_ms=row["computed_s"] * 1e3 / len(iteration_spans),
         alignments=row["alignments"],
         retransmits=sum(

@@ -57,13 +57,13 @@ def open_current_lab(
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in list_simulated_labs())
     if is_up or not lab.simulated:
         current_choice = find_running_design(lab_file, NamedTopology(), runs_dir)
-        mode = find_hosts_in_use(current_choice.lab)
+        host_kind = find_hosts_in_use(current_choice.lab)
         with (
             open_journal(runs_dir) as journal,
-            open_lab(current_choice.lab, None, model_hosts=mode == "model") as session,
+            open_lab(current_choice.lab, None, model_hosts=host_kind == "model") as session,
         ):
             check_design_in_force(session, current_choice.design)
-            yield session, current_choice.design, journal, mode
+            yield session, current_choice.design, journal, host_kind
         return
     # The reduced lab has its own name, because somebody may start the lab itself meanwhile. Its links keep the rate of
     # the file, since few of them carry traffic.
@@ -96,10 +96,10 @@ def run_on_hosts(
         session,
         design,
         journal,
-        mode,
+        host_kind,
     ):
         lab = session.lab
-        with RunStore(runs_dir).begin_run(lab, lab.simulated, mode, seeds={}) as run:
+        with RunStore(runs_dir).begin_run(lab, lab.simulated, host_kind, seeds={}) as run:
             rows = measure_jobs(
                 session,
                 journal,

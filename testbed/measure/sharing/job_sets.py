@@ -37,9 +37,14 @@ def open_two_hosts(
     lab = load_lab(lab_file)
     check_permission(lab, really_move)
     hosts = tuple(host.name for host in lab.hosts[:2])
-    with open_current_lab(lab_file, {"jobs": hosts}, runs_dir, add_note) as (session, design, journal, mode):
+    with open_current_lab(lab_file, {"jobs": hosts}, runs_dir, add_note) as (
+        session,
+        design,
+        journal,
+        host_kind,
+    ):
         opened_lab = session.lab
-        with RunStore(runs_dir).begin_run(opened_lab, opened_lab.simulated, mode, seeds={}) as run:
+        with RunStore(runs_dir).begin_run(opened_lab, opened_lab.simulated, host_kind, seeds={}) as run:
             add_note(f"run {run.run_id}: {iterations} iterations of each set")
             yield TwoHosts(session, design, journal, run, hosts, Conditions(iterations=iterations))
 

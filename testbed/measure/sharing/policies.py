@@ -166,7 +166,7 @@ class Schedule:
     slots_ms: Mapping[str, float]
 
 
-def convert_cassini_schedule(result: CassiniSchedule) -> Schedule:
+def convert_cassini_schedule(cassini_schedule: CassiniSchedule) -> Schedule:
     """Return starts and slots of Cassini's schedule, without a slot for a job that would miss every slot.
 
     On a host such a job would always wait for its next slot, but in the model it starts at once.
@@ -175,9 +175,9 @@ def convert_cassini_schedule(result: CassiniSchedule) -> Schedule:
         prediction.job: prediction.slot_ms
         if prediction.shifted_ms <= MAX_SLOT_USE * prediction.slot_ms
         else 0.0
-        for prediction in result.predicted
+        for prediction in cassini_schedule.predicted
     }
-    return Schedule(result.starts_ms, slot_by_job_ms)
+    return Schedule(cassini_schedule.starts_ms, slot_by_job_ms)
 
 
 def make_schedule(
@@ -190,11 +190,11 @@ def make_schedule(
             {job.name: shifted_schedule.starts_ms[job.name] * period_factor for job in jobs},
             {job.name: shifted_schedule.slots_ms[job.name] * period_factor for job in jobs},
         )
-    step_ms = conditions.stagger_ms
-    if step_ms < 0:
-        step_ms = STAGGER_SHARE * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
+    stagger_ms = conditions.stagger_ms
+    if stagger_ms < 0:
+        stagger_ms = STAGGER_SHARE * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
     return Schedule(
-        {job.name: index * step_ms for index, job in enumerate(jobs)},
+        {job.name: index * stagger_ms for index, job in enumerate(jobs)},
         dict.fromkeys(shifted_schedule.slots_ms, 0.0),
     )
 

@@ -100,13 +100,16 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     >>> find_best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
     """
-    length_of_series, sums = len(series), _compute_cumulative_sums(series[None, :])
+    series_length, cumulative_sums = len(series), _compute_cumulative_sums(series[None, :])
     best_segment = (-1.0, (0, 0))
-    for length in range(MIN_SIDE_LENGTH, length_of_series - MIN_SIDE_LENGTH + 1):
-        gains, starts = _compute_gains(sums, length)
+    for segment_length in range(MIN_SIDE_LENGTH, series_length - MIN_SIDE_LENGTH + 1):
+        gains, starts = _compute_gains(cumulative_sums, segment_length)
         position = int(np.argmax(gains[0]))
         if gains[0, position] > best_segment[0] * (1 + _TIE_TOLERANCE):
-            best_segment = float(gains[0, position]), (int(starts[position]), int(starts[position]) + length)
+            best_segment = (
+                float(gains[0, position]),
+                (int(starts[position]), int(starts[position]) + segment_length),
+            )
     return best_segment
 
 
@@ -116,9 +119,13 @@ def find_best_split(series: Floats) -> int:
     >>> find_best_split(np.array([1.0, 1.0, 1.0, 5.0, 5.0, 5.0]))
     3
     """
-    counts = np.arange(MIN_SIDE_LENGTH, len(series) - MIN_SIDE_LENGTH + 1)
-    sums = _compute_cumulative_sums(series[None, :])[0]
-    return int(counts[np.argmax(sums[counts] ** 2 / (counts * (len(series) - counts)))])
+    left_lengths = np.arange(MIN_SIDE_LENGTH, len(series) - MIN_SIDE_LENGTH + 1)
+    cumulative_sums = _compute_cumulative_sums(series[None, :])[0]
+    return int(
+        left_lengths[
+            np.argmax(cumulative_sums[left_lengths] ** 2 / (left_lengths * (len(series) - left_lengths)))
+        ]
+    )
 
 
 def _compute_cumulative_sums(rows: Floats) -> Floats:
@@ -128,27 +135,29 @@ def _compute_cumulative_sums(rows: Floats) -> Floats:
     return sums
 
 
-def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
+def _compute_gains(cumulative_sums: Floats, segment_length: int) -> tuple[Floats, NDArray[np.int64]]:
     """Return for each row the reductions of the sum of squares by all segments of a length, and their starts.
 
     Segments that leave a single value at an end are excluded.
     """
-    size = sums.shape[1] - 1
-    all_starts = np.arange(size - length + 1)
+    series_length = cumulative_sums.shape[1] - 1
+    all_starts = np.arange(series_length - segment_length + 1)
     starts = all_starts[
-        np.isin(all_starts, (0, size - length))
-        | ((all_starts >= MIN_SIDE_LENGTH) & (all_starts <= size - length - MIN_SIDE_LENGTH))
+        np.isin(all_starts, (0, series_length - segment_length))
+        | ((all_starts >= MIN_SIDE_LENGTH) & (all_starts <= series_length - segment_length - MIN_SIDE_LENGTH))
     ]
-    segment_sums = sums[:, starts + length] - sums[:, starts]
-    gains: Floats = segment_sums**2 * size / (length * (size - length))
+    segment_sums = cumulative_sums[:, starts + segment_length] - cumulative_sums[:, starts]
+    gains: Floats = segment_sums**2 * series_length / (segment_length * (series_length - segment_length))
     return gains, starts
 
 
 def _find_best_gains(rows: Floats) -> Floats:
     """Return the largest reduction of the sum of squares for each row."""
-    sums, size = _compute_cumulative_sums(rows), rows.shape[1]
-    lengths = range(MIN_SIDE_LENGTH, size - MIN_SIDE_LENGTH + 1)
-    best_gains: Floats = np.max([_compute_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
+    cumulative_sums, series_length = _compute_cumulative_sums(rows), rows.shape[1]
+    lengths = range(MIN_SIDE_LENGTH, series_length - MIN_SIDE_LENGTH + 1)
+    best_gains: Floats = np.max(
+        [_compute_gains(cumulative_sums, length)[0].max(axis=1) for length in lengths], axis=0
+    )
     return best_gains
 
 

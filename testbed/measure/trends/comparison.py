@@ -30,12 +30,12 @@ class RowPair:
     @property
     def is_clear(self) -> bool:
         """True if the interquartile ranges of both runs do not overlap. False without quartiles."""
-        spread_before, spread_after = (
+        first_quartiles, second_quartiles = (
             self.first_timing.busbw_spread_mbps,
             self.second_timing.busbw_spread_mbps,
         )
-        return bool(spread_before[1] and spread_after[1]) and (
-            spread_before[1] < spread_after[0] or spread_after[1] < spread_before[0]
+        return bool(first_quartiles[1] and second_quartiles[1]) and (
+            first_quartiles[1] < second_quartiles[0] or second_quartiles[1] < first_quartiles[0]
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -230,7 +230,7 @@ class TrendReport:
     @property
     def short_series_count(self) -> int:
         """Number of series with too few values for a test."""
-        return sum(len(line.points) < MIN_SERIES_LENGTH for line in self.series)
+        return sum(len(series.points) < MIN_SERIES_LENGTH for series in self.series)
 
     @property
     def regressions(self) -> tuple[SeriesChange, ...]:
@@ -249,35 +249,39 @@ class TrendReport:
 
 
 def find_trends(
-    runs_dir: str | Path, series: Sequence[Series], false_alarm_rate: float = DEFAULT_FALSE_ALARM_RATE
+    runs_dir: str | Path, all_series: Sequence[Series], false_alarm_rate: float = DEFAULT_FALSE_ALARM_RATE
 ) -> TrendReport:
     """Return a report of the changes of the series, regressions first. Raises `JournalError`.
 
     `false_alarm_rate` is the probability of a false alarm in the whole report. It is divided equally among the series
     (Bonferroni).
     """
-    tested_series = [line for line in series if len(line.points) >= MIN_SERIES_LENGTH]
+    tested_series = [series for series in all_series if len(series.points) >= MIN_SERIES_LENGTH]
     history_by_lab: dict[str, list[dict[str, Any]]] = {}
     changes = []
-    for line in tested_series:
-        for point in find_change_points(line.values, false_alarm_rate=false_alarm_rate / len(tested_series)):
-            if line.lab not in history_by_lab:
-                history_by_lab[line.lab] = load_history(runs_dir, line.lab)
-            last_point, first_point = line.points[point.index - 1], line.points[point.index]
+    for series in tested_series:
+        for point in find_change_points(
+            series.values, false_alarm_rate=false_alarm_rate / len(tested_series)
+        ):
+            if series.lab not in history_by_lab:
+                history_by_lab[series.lab] = load_history(runs_dir, series.lab)
+            last_point, first_point = series.points[point.index - 1], series.points[point.index]
             start_time, end_time = (
                 datetime.fromisoformat(last_point.start_time),
                 datetime.fromisoformat(first_point.start_time),
             )
             epochs = tuple(
                 epoch
-                for epoch in history_by_lab[line.lab]
+                for epoch in history_by_lab[series.lab]
                 if start_time < datetime.fromisoformat(epoch["at"]) <= end_time
             )
-            changes.append(SeriesChange(line, point, last_point, first_point, epochs))
+            changes.append(SeriesChange(series, point, last_point, first_point, epochs))
     changes.sort(key=lambda change: (not change.is_regression, change.first_new_point.start_time))
-    return TrendReport(tuple(series), tuple(changes), false_alarm_rate)
+    return TrendReport(tuple(all_series), tuple(changes), false_alarm_rate)
 
 
-def select_series(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
+def select_series(all_series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
     """Return the series of a lab ("" for all labs) and of a quantity (None for both)."""
-    return tuple(line for line in series if lab in ("", line.lab) and quantity in (None, line.quantity))
+    return tuple(
+        series for series in all_series if lab in ("", series.lab) and quantity in (None, series.quantity)
+    )

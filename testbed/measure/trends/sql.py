@@ -155,12 +155,12 @@ def _create_from_files(
     table: str,
     row_type: type[Any],
     runs: Iterable[RunSummary],
-    name: str,
+    file_name: str,
     *,
     has_run_columns: bool = False,
 ) -> None:
-    """Create a table from the file `name` of every run. The table is empty if no run has the file."""
-    file_paths = [str(path) for run in runs if (path := run.directory / name).exists()]
+    """Create a table from the file `file_name` of every run. The table is empty if no run has the file."""
+    file_paths = [str(path) for run in runs if (path := run.directory / file_name).exists()]
     run_id_column = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if has_run_columns else ""
     if not file_paths:
         schema = make_row_schema(row_type, simulated=False)

@@ -44,9 +44,9 @@ def augment(element: tuple[Any, int]) -> tuple[Any, int]:
     scaled_image = image[source_indices[0], source_indices[1]]
     frequencies = np.fft.rfft2(scaled_image)
     decay = np.exp(-np.linspace(0, 4, frequencies.shape[1]))
-    smooth_noise = np.fft.irfft2(frequencies * decay, s=scaled_image.shape)
-    noise = np.random.normal(0, 0.05, smooth_noise.shape)  # noqa: NPY002
-    return (smooth_noise + noise).astype(np.float32)[None], label
+    blurred_image = np.fft.irfft2(frequencies * decay, s=scaled_image.shape)
+    noise = np.random.normal(0, 0.05, blurred_image.shape)  # noqa: NPY002
+    return (blurred_image + noise).astype(np.float32)[None], label
 
 
 dataset = Digits()

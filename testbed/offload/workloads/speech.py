@@ -41,10 +41,10 @@ def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
     mel = librosa.feature.melspectrogram(y=waveform, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BAND_COUNT)
     bands = librosa.power_to_db(mel)
     bands = (bands - bands.mean()) / bands.std()
-    band = np.random.randint(0, BAND_COUNT - 20)  # noqa: NPY002 - the generator that a loader seeds
-    span = np.random.randint(0, bands.shape[1] - 30)  # noqa: NPY002
-    bands[band : band + np.random.randint(0, 20)] = 0  # noqa: NPY002
-    bands[:, span : span + np.random.randint(0, 30)] = 0  # noqa: NPY002
+    first_masked_band = np.random.randint(0, BAND_COUNT - 20)  # noqa: NPY002 - the generator that a loader seeds
+    first_masked_column = np.random.randint(0, bands.shape[1] - 30)  # noqa: NPY002
+    bands[first_masked_band : first_masked_band + np.random.randint(0, 20)] = 0  # noqa: NPY002
+    bands[:, first_masked_column : first_masked_column + np.random.randint(0, 30)] = 0  # noqa: NPY002
     return bands.astype(np.float32), label
 
 

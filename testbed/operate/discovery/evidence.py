@@ -226,14 +226,14 @@ class Evidence:
 
     def _exclude_settled_ports(self, ports_by_nic: PortsByNic, working_nics: set[NicKey]) -> None:
         """Exclude a port that certainly belongs to one fibre from all other fibres."""
-        settled_ports = {
+        nic_by_settled_port = {
             port: nic
             for nic, candidates in ports_by_nic.items()
             if nic in working_nics and len(candidates) == 1
             for port in candidates
         }
         for nic, candidates in ports_by_nic.items():
-            candidates -= {port for port in candidates if settled_ports.get(port, nic) != nic}
+            candidates -= {port for port in candidates if nic_by_settled_port.get(port, nic) != nic}
 
     def make_results(self) -> tuple[NicResult, ...]:
         """Return the verdict on both fibres of every NIC."""

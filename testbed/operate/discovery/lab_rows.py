@@ -80,13 +80,13 @@ def _wire(lab: Lab, rows: dict[NicKey, NicWiring]) -> Lab:
 
 
 def _wire_host(host: LabHost, rows: dict[NicKey, NicWiring]) -> LabHost:
-    nics = [
+    nics_with_rows = [
         (_wire_nic(nic, rows.get((host.name, nic.name))), rows.get((host.name, nic.name)))
         for nic in host.nics
     ]
-    unused_nics = tuple(nic for nic, row in nics if row and row.unused)
+    unused_nics = tuple(nic for nic, row in nics_with_rows if row and row.unused)
     return replace(
-        host, nics=tuple(nic for nic, _ in nics if nic not in unused_nics), unused_nics=unused_nics
+        host, nics=tuple(nic for nic, _ in nics_with_rows if nic not in unused_nics), unused_nics=unused_nics
     )
 
 

@@ -83,15 +83,17 @@ def _make_table(_scale: Scale, progress: Progress) -> Table:
     )
 
 
-def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
+def _compute_end_ms(groups_by_job: Sequence[tuple[Groups, ...]]) -> list[float]:
     """Return when each job ends, in ms. A job runs the AllReduces of its tensor groups, then of its data groups."""
     builder = TaskGraphBuilder(CLUSTER.gpu_count)
     tasks_of_jobs = []
-    for tensor, data in jobs:
-        tensor_tasks = [builder.add_allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
+    for tensor_groups, data_groups in groups_by_job:
+        tensor_tasks = [
+            builder.add_allreduce(group, TENSOR_BYTES) for group in tensor_groups if len(group) > 1
+        ]
         data_tasks = [
             builder.add_allreduce(group, GRADIENT_BYTES, predecessors=tensor_tasks)
-            for group in data
+            for group in data_groups
             if len(group) > 1
         ]
         tasks_of_jobs.append([*tensor_tasks, *data_tasks])
@@ -113,10 +115,14 @@ def _count_gpus_in_use(table: Table) -> float:
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    reasons = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
+    unplaced_text = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
     return (
         Comparison(
-            "GPUs in use", UNPUBLISHED, 100 * _count_gpus_in_use(table) / CLUSTER.gpu_count, reasons, " %"
+            "GPUs in use",
+            UNPUBLISHED,
+            100 * _count_gpus_in_use(table) / CLUSTER.gpu_count,
+            unplaced_text,
+            " %",
         ),
         Comparison(
             "rectangles: longest time together, over alone",
@@ -142,10 +148,10 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
     jobs = []
     for row in table.records:
         keys = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
-        numbers = {
+        fields = {
             key: row[key] if key in text_columns or key.endswith("_ms") else int(row[key]) for key in keys
         }
-        jobs.append({**numbers, "serves": row["serves"] == "yes"})
+        jobs.append({**fields, "serves": row["serves"] == "yes"})
     return {
         "domains": CLUSTER.domains,
         "rails": CLUSTER.rails,
@@ -158,8 +164,8 @@ def _make_plot(table: Table) -> Plot:
     job_numbers = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
     placed_rows = [row for row in table.records if not row["reason"]]
     for number, row in enumerate(placed_rows, 1):
-        corner = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
-        for gpu in Rectangle(JOBS[0], *corner).find_gpus(CLUSTER):
+        bounds = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
+        for gpu in Rectangle(JOBS[0], *bounds).find_gpus(CLUSTER):
             job_numbers[gpu // CLUSTER.rails][gpu % CLUSTER.rails] = float(number)
     rail_numbers = tuple(map(float, range(CLUSTER.rails)))
     tiles = tuple(Series(f"{domain}", rail_numbers, tuple(row)) for domain, row in enumerate(job_numbers))

@@ -73,30 +73,30 @@ def _find_best_s(job: Megatron, platform: Platform, assumptions: Accounting) -> 
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    part = table.select_rows(sweep="domain")
-    ideal_s = part.get_number("iteration_s", domain=DOMAIN_SIZES[-1])
+    domain_sweep = table.select_rows(sweep="domain")
+    ideal_s = domain_sweep.get_number("iteration_s", domain=DOMAIN_SIZES[-1])
     note = "the slides have the curves, but no values"
     return tuple(
         Comparison(
             f"iteration with domains of {domain:g} GPUs over that with one domain of all",
             UNPUBLISHED,
-            part.get_number("iteration_s", domain=domain) / ideal_s,
+            domain_sweep.get_number("iteration_s", domain=domain) / ideal_s,
             note,
             " x",
         )
-        for domain in part.list_values("domain")
+        for domain in domain_sweep.list_values("domain")
     )
 
 
 def _make_plot(table: Table) -> Plot:
-    domain = table.select_rows(sweep="domain")
-    bandwidth = table.select_rows(sweep="bandwidth")
+    domain_sweep = table.select_rows(sweep="domain")
+    bandwidth_sweep = table.select_rows(sweep="bandwidth")
     panels = [
         Panel(
             "domain size",
             "GPUs of a domain",
             "iteration (s)",
-            make_series(domain, "sweep", "domain", "iteration_s"),
+            make_series(domain_sweep, "sweep", "domain", "iteration_s"),
             logarithmic="x",
         )
     ]
@@ -105,10 +105,10 @@ def _make_plot(table: Table) -> Plot:
             f"domains of {size:g} GPUs",
             "rail (Gbit/s)",
             "iteration (s)",
-            make_series(bandwidth.select_rows(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
+            make_series(bandwidth_sweep.select_rows(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
             logarithmic="x",
         )
-        for size in bandwidth.list_values("domain")
+        for size in bandwidth_sweep.list_values("domain")
     ]
     panels.append(
         Panel(

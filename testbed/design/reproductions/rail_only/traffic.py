@@ -42,9 +42,9 @@ def yield_traffic(job: Megatron) -> Iterator[tuple[str, float, float]]:
 
 def _make_table(_scale: Scale, progress: Progress) -> Table:
     rows = [
-        (job.name, kind, size / 1e9, pairs, job.gpus)
+        (job.name, kind, sent_bytes / 1e9, peer_count, job.gpus)
         for job in JOBS
-        for kind, size, pairs in yield_traffic(job)
+        for kind, sent_bytes, peer_count in yield_traffic(job)
     ]
     progress(len(rows), len(rows), "traffic")
     return Table.from_rows(_COLUMNS, rows)
@@ -53,15 +53,15 @@ def _make_table(_scale: Scale, progress: Progress) -> Table:
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job in JOBS:
-        part = table.select_rows(model=job.name)
-        sent_by_kind = part.get_numbers("gb_per_gpu")
-        silent_share = 1 - sum(part.get_numbers("pairs_per_gpu")) / (job.gpus - 1)
-        share = part.get_number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
+        model_table = table.select_rows(model=job.name)
+        sent_gb = model_table.get_numbers("gb_per_gpu")
+        silent_share = 1 - sum(model_table.get_numbers("pairs_per_gpu")) / (job.gpus - 1)
+        tensor_share = model_table.get_number("gb_per_gpu", kind=TENSOR) / sum(sent_gb)
         lines += [
             Comparison(
                 f"{job.name}: share of tensor parallelism",
                 PublishedValue("> 75 %", "S"),
-                100 * share,
+                100 * tensor_share,
                 "",
                 " %",
             ),
@@ -73,22 +73,22 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
                 " %",
             ),
         ]
-    part = table.select_rows(model=GPT_1T.name)
-    data, tensor = (part.get_number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
-    percent_inside = 100 * tensor / (tensor + data)
+    model_table = table.select_rows(model=GPT_1T.name)
+    data_gb, tensor_gb = (model_table.get_number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
+    percent_inside = 100 * tensor_gb / (tensor_gb + data_gb)
     return (
         *lines,
         Comparison(
             "GPT 1T: bytes of a GPU over its rail, data parallel",
             PublishedValue("6 GB", "S", 6.0),
-            data,
+            data_gb,
             "read from a heat map",
             " GB",
         ),
         Comparison(
             "GPT 1T: bytes of a GPU in its domain",
             PublishedValue("300 GB", "S", 300.0),
-            tensor,
+            tensor_gb,
             "six AllReduces per layer and a batch of 3,072; a batch of about 1,200 would give 300 GB",
             " GB",
         ),

@@ -48,20 +48,20 @@ _HEADLINES = {
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    steps = [(jobs, policy) for jobs in JOB_SETS for policy in POLICIES]
-    for number, (jobs, policy) in enumerate(steps, 1):
+    cases = [(job_set, policy) for job_set in JOB_SETS for policy in POLICIES]
+    for number, (job_set, policy) in enumerate(cases, 1):
         statistics_by_source: dict[str, Sequence[JobStatistics]] = {
-            "model": make_model_jobs(jobs, policy, scale.iterations)
+            "model": make_model_jobs(job_set, policy, scale.iterations)
         }
         if policy == "mltcp":
-            statistics_by_source["packets"] = simulate_packets(jobs, scale.packet_iterations)
+            statistics_by_source["packets"] = simulate_packets(job_set, scale.packet_iterations)
         if scale.measure:
-            statistics_by_source["hosts"] = scale.measure(jobs, policy)
-        for source, figures in statistics_by_source.items():
-            for job in figures:
+            statistics_by_source["hosts"] = scale.measure(job_set, policy)
+        for source, statistics in statistics_by_source.items():
+            for job in statistics:
                 lost_packets = -1 if job.retransmitted is None else job.retransmitted
-                rows.append((jobs.name, policy, source, job.job, job.mean_ms, job.p99_ms, lost_packets))
-        progress(number, len(steps), f"{jobs.name}, {policy}")
+                rows.append((job_set.name, policy, source, job.job, job.mean_ms, job.p99_ms, lost_packets))
+        progress(number, len(cases), f"{job_set.name}, {policy}")
     return Table.from_rows(_COLUMNS, rows)
 
 
@@ -70,15 +70,15 @@ def make_model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[Jo
     jobs, links = job_set.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
     step_ms = STAGGER_MS if policy == "mltcp" else 0.0
-    starts, slots_ms = [job_index * step_ms for job_index in range(len(jobs))], []
+    starts_ms, slots_ms = [job_index * step_ms for job_index in range(len(jobs))], []
     if policy == "shifts":
         schedule = Scheduler(jobs, links).schedule([placement])
-        starts = [schedule.starts_ms[job.name] for job in jobs]
+        starts_ms = [schedule.starts_ms[job.name] for job in jobs]
         slots_ms = [prediction.slot_ms for prediction in schedule.predicted]
     weights = (FIRST_JOB_WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
-    predictions = predict_policy(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots_ms)
+    predictions = predict_policy(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts_ms, slots_ms)
     return [
         JobStatistics(prediction.job, prediction.mean_ms, prediction.p99_ms, None)
         for prediction in predictions
@@ -107,30 +107,34 @@ def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
 
 
 def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
-    lines = [line for jobs in JOB_SETS for policy in POLICIES for line in _compare_set(table, jobs, policy)]
+    lines = [
+        line for job_set in JOB_SETS for policy in POLICIES for line in _compare_set(table, job_set, policy)
+    ]
     return (*_compare_headlines(table), *lines)
 
 
-def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
+def _compare_set(table: Table, job_set: JobSet, policy: Policy) -> list[Comparison]:
     """Return two lines per source: the mean of all jobs, and the largest 99th percentile of any job.
 
     For sources other than the model, a note compares their mean with the mean of the model.
     """
     lines = []
-    model_mean_ms = _compute_mean_ms(table, jobs, policy, "model")
+    model_mean_ms = _compute_mean_ms(table, job_set, policy, "model")
     for source in [
-        source for source in ("model", "packets", "hosts") if _select_rows(table, jobs, policy, source).rows
+        source
+        for source in ("model", "packets", "hosts")
+        if _select_rows(table, job_set, policy, source).rows
     ]:
         mean_ms, rows = (
-            _compute_mean_ms(table, jobs, policy, source),
-            _select_rows(table, jobs, policy, source),
+            _compute_mean_ms(table, job_set, policy, source),
+            _select_rows(table, job_set, policy, source),
         )
-        note = "compatible" if jobs.is_compatible else "not compatible"
+        note = "compatible" if job_set.is_compatible else "not compatible"
         if source != "model":
             lost_packets = sum(rows.get_numbers("lost"))
             difference_percent = 100 * (model_mean_ms / mean_ms - 1)
             note += f"; model {model_mean_ms:.1f} ms, {difference_percent:+.1f} %; {lost_packets:.0f} packets lost"
-        name = f"{jobs.name}, {policy}, {source}"
+        name = f"{job_set.name}, {policy}, {source}"
         lines.append(Comparison(f"{name}: mean iteration", UNPUBLISHED, mean_ms, note, " ms"))
         max_p99_ms = max(rows.get_numbers("p99_ms"))
         lines.append(Comparison(f"{name}: p99 iteration", UNPUBLISHED, max_p99_ms, note, " ms"))
@@ -142,9 +146,9 @@ def _compare_headlines(table: Table) -> list[Comparison]:
     lines = []
     for policy, (name, value, paper) in _HEADLINES.items():
         ratios = {
-            jobs.name: _compute_mean_ms(table, jobs, "fair", "model")
-            / _compute_mean_ms(table, jobs, policy, "model")
-            for jobs in JOB_SETS
+            job_set.name: _compute_mean_ms(table, job_set, "fair", "model")
+            / _compute_mean_ms(table, job_set, policy, "model")
+            for job_set in JOB_SETS
         }
         best_set = max(ratios, key=ratios.__getitem__)
         published = PublishedValue(f"up to {value:g} x", "A", value)
@@ -153,28 +157,30 @@ def _compare_headlines(table: Table) -> list[Comparison]:
     return lines
 
 
-def _select_rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
-    return table.select_rows(jobs=jobs.name, policy=policy, source=source)
+def _select_rows(table: Table, job_set: JobSet, policy: str, source: str) -> Table:
+    return table.select_rows(jobs=job_set.name, policy=policy, source=source)
 
 
-def _compute_mean_ms(table: Table, jobs: JobSet, policy: str, source: str) -> float:
-    return float(np.mean(_select_rows(table, jobs, policy, source).get_numbers("mean_ms")))
+def _compute_mean_ms(table: Table, job_set: JobSet, policy: str, source: str) -> float:
+    return float(np.mean(_select_rows(table, job_set, policy, source).get_numbers("mean_ms")))
 
 
 def _make_plot(table: Table) -> Plot:
     panels = tuple(
-        Panel(f"{jobs.name}", "policy", "mean iteration time (ms)", _make_bars(table, jobs), "bars")
-        for jobs in JOB_SETS
+        Panel(f"{job_set.name}", "policy", "mean iteration time (ms)", _make_bars(table, job_set), "bars")
+        for job_set in JOB_SETS
     )
     return Plot("SIMULATED: jobs on one link under four policies", panels, max_columns=2)
 
 
-def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
+def _make_bars(table: Table, job_set: JobSet) -> tuple[Series, ...]:
     sources: Sequence[str] = [
-        source for source in ("model", "hosts") if _select_rows(table, jobs, "fair", source).rows
+        source for source in ("model", "hosts") if _select_rows(table, job_set, "fair", source).rows
     ]
     return tuple(
-        Series(source, POLICIES, tuple(_compute_mean_ms(table, jobs, policy, source) for policy in POLICIES))
+        Series(
+            source, POLICIES, tuple(_compute_mean_ms(table, job_set, policy, source) for policy in POLICIES)
+        )
         for source in sources
     )
 

@@ -27,33 +27,35 @@ FABRICS = (*OPTICAL, *CAPS_GBPS)
 def find_fastest(
     model: Model,
     workload: Workload,
-    width: int,
-    copies: int,
+    gpus_per_copy: int,
+    copy_count: int,
     fabric: str,
     wavelengths_or_gbps: float,
     reconfiguration_s: float | None = None,
 ) -> tuple[Iteration, int]:
-    """Return the shortest iteration with `copies` of a model on `width` GPUs each, and its pieces per operator.
+    """Return the shortest iteration with `copy_count` copies of a model, and its pieces per operator.
 
     `wavelengths_or_gbps` is the number of wavelengths of an optical fabric, or the rate of a GPU in Gbit/s of an
     electrical fabric. With `reconfiguration_s`, the switches of SiP-OCS change twice per iteration. Other fabrics
     ignore it.
     """
     trials = []
-    pieces = 1
-    while pieces <= width:
-        placement = place_operators(workload, model.batch / copies, width, pieces, _get_reach(fabric))
+    piece_count = 1
+    while piece_count <= gpus_per_copy:
+        placement = place_operators(
+            workload, model.batch / copy_count, gpus_per_copy, piece_count, _get_reach(fabric)
+        )
         trials.append(
             (
                 compute_iteration(
                     placement,
-                    copies,
-                    _find_rates(fabric, placement, copies, wavelengths_or_gbps, reconfiguration_s),
+                    copy_count,
+                    _find_rates(fabric, placement, copy_count, wavelengths_or_gbps, reconfiguration_s),
                 ),
-                pieces,
+                piece_count,
             )
         )
-        pieces *= 2
+        piece_count *= 2
     return min(trials, key=lambda trial: trial[0].total_s)
 
 
@@ -64,12 +66,12 @@ def _get_reach(fabric: str) -> int:
 def _find_rates(
     fabric: str,
     placement: Placement,
-    copies: int,
+    copy_count: int,
     wavelengths_or_gbps: float,
     reconfiguration_s: float | None,
 ) -> Rates:
     if fabric == "sip-ocs":
-        return make_ocs_rates(placement, copies, int(wavelengths_or_gbps), reconfiguration_s)
+        return make_ocs_rates(placement, copy_count, int(wavelengths_or_gbps), reconfiguration_s)
     if fabric == "sip-ring":
-        return make_ring_rates(placement, copies, int(wavelengths_or_gbps))
+        return make_ring_rates(placement, copy_count, int(wavelengths_or_gbps))
     return make_fat_tree_rates(wavelengths_or_gbps, CAPS_GBPS[fabric])

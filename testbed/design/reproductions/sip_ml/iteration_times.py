@@ -29,13 +29,13 @@ _SPEED_UP = PublishedValue("1.3 to 9.1 x over all models and sizes", "A")
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
-    copies = scale.gpu_count // scale.gpus_per_copy
+    copy_count = scale.gpu_count // scale.gpus_per_copy
     for step, model in enumerate(MODELS):
         workload = model.build()
         for fabric in FABRICS:
             for wavelengths_or_gbps in scale.wavelength_counts if fabric in OPTICAL else scale.rates_gbps:
-                iteration, pieces = find_fastest(
-                    model, workload, scale.gpus_per_copy, copies, fabric, wavelengths_or_gbps
+                iteration, piece_count = find_fastest(
+                    model, workload, scale.gpus_per_copy, copy_count, fabric, wavelengths_or_gbps
                 )
                 if fabric in OPTICAL:
                     wavelengths, gbps = wavelengths_or_gbps, wavelengths_or_gbps * WAVELENGTH_GBPS
@@ -45,7 +45,7 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
                     1e3 * seconds
                     for seconds in (iteration.passes_s, iteration.gradient_sum_s, iteration.total_s)
                 ]
-                rows.append((model.name, fabric, wavelengths, gbps, pieces, *times_ms))
+                rows.append((model.name, fabric, wavelengths, gbps, piece_count, *times_ms))
         progress(step + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
 
@@ -58,19 +58,23 @@ def compute_speed_ups(
     With `uses_released_weights`, gradients count as in the authors' released scripts: the scripts' own sizes of the
     weights, sent at the rate of a GPU.
     """
-    weights = {model.name: model.released_weight_bytes for model in MODELS}
+    weight_bytes_by_model = {model.name: model.released_weight_bytes for model in MODELS}
 
     def compute_iteration_ms(row: dict[str, str | float], gbps: float) -> float:
         data_ms = (
-            2 * weights[str(row["model"])] * 8e-6 / gbps if uses_released_weights else float(row["data_ms"])
+            2 * weight_bytes_by_model[str(row["model"])] * 8e-6 / gbps
+            if uses_released_weights
+            else float(row["data_ms"])
         )
         return float(row["model_ms"]) + data_ms
 
     for nic_gbps in NICS_GBPS:
         for row in table.records:
             if row["fabric"] in OPTICAL:
-                (base,) = table.select_rows(model=row["model"], fabric="fat-tree", gbps=nic_gbps).records
-                ratio = compute_iteration_ms(dict(base), nic_gbps) / compute_iteration_ms(
+                (fat_tree_row,) = table.select_rows(
+                    model=row["model"], fabric="fat-tree", gbps=nic_gbps
+                ).records
+                ratio = compute_iteration_ms(dict(fat_tree_row), nic_gbps) / compute_iteration_ms(
                     dict(row), float(row["gbps"])
                 )
                 yield str(row["model"]), str(row["fabric"]), float(row["wavelengths"]), nic_gbps, ratio
@@ -115,12 +119,14 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
             comparisons.append(Comparison(quantity, UNPUBLISHED, ratio, "", " x"))
     for model_name in table.list_values("model"):
         for wavelengths in (fewest_wavelengths, most_wavelengths):
-            part = table.select_rows(model=model_name, wavelengths=wavelengths)
-            ring, ocs = (part.get_number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
+            case_table = table.select_rows(model=model_name, wavelengths=wavelengths)
+            ring_ms, ocs_ms = (
+                case_table.get_number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs")
+            )
             quantity = (
                 f"{model_name}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"
             )
-            comparisons.append(Comparison(quantity, UNPUBLISHED, ring / ocs, "", " x"))
+            comparisons.append(Comparison(quantity, UNPUBLISHED, ring_ms / ocs_ms, "", " x"))
     quantity = "number of cases in which more wavelengths, or a higher rate, makes an iteration longer"
     comparisons.append(Comparison(quantity, UNPUBLISHED, count_slowdowns(table), "expected: 0"))
     return tuple(comparisons)

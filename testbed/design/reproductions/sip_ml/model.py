@@ -89,12 +89,14 @@ class Placement:
         outputs, they send twice as much: a part of the sum, then the sum.
         """
         producer, consumer = edge
-        pieces = len(self.gpus_by_operator[producer])
+        piece_count = len(self.gpus_by_operator[producer])
         operator = self.workload.operators[consumer if is_backward else producer]
-        sum_count = len(self.gpus_by_operator[consumer if is_backward else producer]) > 1 and _sums_outputs(
-            operator, is_backward=is_backward
+        sums_outputs = len(
+            self.gpus_by_operator[consumer if is_backward else producer]
+        ) > 1 and _sums_outputs(operator, is_backward=is_backward)
+        return (
+            (1 + sums_outputs) * self.workload.compute_edge_bytes(edge) * self.samples_per_copy / piece_count
         )
-        return (1 + sum_count) * self.workload.compute_edge_bytes(edge) * self.samples_per_copy / pieces
 
     def compute_traffic(self) -> Floats:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
@@ -104,9 +106,9 @@ class Placement:
             for source in sources:
                 for target in targets:
                     if source != target:
-                        pieces = self.gpus_by_operator[edge[0]].count(source)
-                        sent_bytes[source, target] += pieces * self.compute_message_bytes(edge)
-                        sent_bytes[target, source] += pieces * self.compute_message_bytes(
+                        piece_count = self.gpus_by_operator[edge[0]].count(source)
+                        sent_bytes[source, target] += piece_count * self.compute_message_bytes(edge)
+                        sent_bytes[target, source] += piece_count * self.compute_message_bytes(
                             edge, is_backward=True
                         )
         return sent_bytes
@@ -118,44 +120,46 @@ def _sums_outputs(operator: Operator, *, is_backward: bool) -> bool:
 
 @lru_cache(maxsize=256)
 def place_operators(
-    workload: Workload, samples_per_copy: float, width: int, pieces: int, reach: int
+    workload: Workload, samples_per_copy: float, gpus_per_copy: int, piece_count: int, max_distance: int
 ) -> Placement:
-    """Place a copy of a model on `width` GPUs, with each operator cut into `pieces` pieces.
+    """Place a copy of a model on `gpus_per_copy` GPUs, with each operator cut into `piece_count` pieces.
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
     """
-    gpu_free_s, used_bytes = np.zeros(width), np.zeros(width)
+    gpu_free_s, used_bytes = np.zeros(gpus_per_copy), np.zeros(gpus_per_copy)
     end_times_s: list[float] = []
     placed_gpus: list[tuple[int, ...]] = []
     for op_index, operator in enumerate(workload.operators):
         producers = [producer for producer, consumer in workload.edges if consumer == op_index]
         inputs = sorted({gpu for producer in producers for gpu in placed_gpus[producer]})
         near_gpus = [
-            gpu for gpu in range(width) if all(abs(gpu - input_gpu) <= reach for input_gpu in inputs)
+            gpu
+            for gpu in range(gpus_per_copy)
+            if all(abs(gpu - input_gpu) <= max_distance for input_gpu in inputs)
         ]
         ready_s = max((end_times_s[producer] for producer in producers), default=0.0)
-        seconds = compute_operator_seconds(operator, samples_per_copy, pieces, GPU)[0]
+        seconds = compute_operator_seconds(operator, samples_per_copy, piece_count, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
         held_bytes = (
             operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples_per_copy
         )
         gpus = []
-        for _ in range(pieces):
+        for _ in range(piece_count):
             fitting_gpus = [
-                gpu for gpu in near_gpus if used_bytes[gpu] + held_bytes / pieces <= GPU.memory_bytes
+                gpu for gpu in near_gpus if used_bytes[gpu] + held_bytes / piece_count <= GPU.memory_bytes
             ]
             if not fitting_gpus:
                 raise OutOfMemory(
-                    f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
+                    f"{workload.name}: no GPU within {max_distance} of its inputs has memory for a piece of "
                     f"{operator.name}: place it on more GPUs"
                 )
             gpu = min(fitting_gpus, key=lambda candidate: (max(gpu_free_s[candidate], ready_s), candidate))
             gpu_free_s[gpu] = max(gpu_free_s[gpu], ready_s) + seconds
-            used_bytes[gpu] += held_bytes / pieces
+            used_bytes[gpu] += held_bytes / piece_count
             gpus.append(gpu)
         placed_gpus.append(tuple(gpus))
         end_times_s.append(max(float(gpu_free_s[gpu]) for gpu in gpus))
-    return Placement(workload, samples_per_copy, width, tuple(placed_gpus))
+    return Placement(workload, samples_per_copy, gpus_per_copy, tuple(placed_gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +196,14 @@ def make_fat_tree_rates(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
 
 
 def make_ocs_rates(
-    placement: Placement, copies: int, wavelengths: int, reconfiguration_s: float | None = None
+    placement: Placement, copy_count: int, wavelength_count: int, reconfiguration_s: float | None = None
 ) -> Rates:
     """Return the rates of SiP-OCS, whose circuits serve both kinds of traffic in a single shot.
 
     With `reconfiguration_s`, each kind of traffic has its own circuits, and the switches change twice per iteration.
     """
-    model_bytes, data_bytes = _compute_demands(placement, copies)
-    gbps_per_circuit = wavelengths * WAVELENGTH_GBPS / SWITCH_COUNT
+    model_bytes, data_bytes = _compute_demands(placement, copy_count)
+    gbps_per_circuit = wavelength_count * WAVELENGTH_GBPS / SWITCH_COUNT
     if reconfiguration_s is None:
         model_circuits = data_circuits = allocate_switch_circuits(model_bytes + data_bytes, SWITCH_COUNT)
     else:
@@ -219,17 +223,17 @@ def _compute_outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s
     return 2 * reconfiguration_s if model_bytes.any() and data_bytes.any() else 0.0
 
 
-def make_ring_rates(placement: Placement, copies: int, wavelengths: int) -> Rates:
+def make_ring_rates(placement: Placement, copy_count: int, wavelength_count: int) -> Rates:
     """Return the rates of SiP-Ring, which reconfigures before and after the sum of gradients."""
-    model_bytes, data_bytes = _compute_demands(placement, copies)
-    rates = [_compute_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
+    model_bytes, data_bytes = _compute_demands(placement, copy_count)
+    rates = [_compute_ring_rates(demands, wavelength_count) for demands in (model_bytes, data_bytes)]
     outage_s = _compute_outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
     return Rates(
         _select_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
     )
 
 
-def _compute_ring_rates(demands: Floats, wavelengths: int) -> Floats:
+def _compute_ring_rates(demands: Floats, wavelength_count: int) -> Floats:
     """Return the rates of pairs in Gbit/s, with fixed circuits or with circuits in turn.
 
     Take the circuits with the larger share. The share is the smallest ratio of a pair's circuits to its demand.
@@ -237,31 +241,34 @@ def _compute_ring_rates(demands: Floats, wavelengths: int) -> Floats:
     has_demand = demands > 0
     if not has_demand.any():
         return np.zeros(demands.shape)
-    fixed_rates = np.where(
-        has_demand, allocate_ring_circuits(demands, wavelengths, MAX_ARC_LENGTH), 0
+    fixed_circuits = np.where(
+        has_demand, allocate_ring_circuits(demands, wavelength_count, MAX_ARC_LENGTH), 0
     ).astype(float)
-    rates_in_turn = solve_bound(demands / demands.max(), wavelengths, MAX_ARC_LENGTH).circuits.sum(axis=0)
-    rates_in_turn *= 1 - RECONFIGURATION_S / DECISION_INTERVAL_S
+    alternating_circuits = solve_bound(
+        demands / demands.max(), wavelength_count, MAX_ARC_LENGTH
+    ).circuits.sum(axis=0)
+    alternating_circuits *= 1 - RECONFIGURATION_S / DECISION_INTERVAL_S
     shares = [
-        (rates_bps[has_demand] / demands[has_demand]).min() for rates_bps in (fixed_rates, rates_in_turn)
+        (circuits[has_demand] / demands[has_demand]).min()
+        for circuits in (fixed_circuits, alternating_circuits)
     ]
-    return WAVELENGTH_GBPS * (fixed_rates if shares[0] >= shares[1] else rates_in_turn)
+    return WAVELENGTH_GBPS * (fixed_circuits if shares[0] >= shares[1] else alternating_circuits)
 
 
-def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
+def _compute_demands(placement: Placement, copy_count: int) -> tuple[Floats, Floats]:
     """Return the model-parallel and the data-parallel bytes between GPUs.
 
     They cover at most `MIN_MODELLED_COPIES` copies, or more if copies are narrow.
     """
-    modelled_copies = min(copies, max(MIN_MODELLED_COPIES, 2 * MAX_ARC_LENGTH // placement.width + 1))
-    nodes = modelled_copies * placement.width
-    model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.compute_traffic()).astype(float)
-    data_bytes = np.zeros((nodes, nodes))
-    if copies > 1:
-        sent_bytes = np.tile(compute_ring_bytes(placement.gradient_bytes, copies), modelled_copies)
+    modelled_copy_count = min(copy_count, max(MIN_MODELLED_COPIES, 2 * MAX_ARC_LENGTH // placement.width + 1))
+    node_count = modelled_copy_count * placement.width
+    model_bytes: Floats = np.kron(np.eye(modelled_copy_count), placement.compute_traffic()).astype(float)
+    data_bytes = np.zeros((node_count, node_count))
+    if copy_count > 1:
+        sent_bytes = np.tile(compute_ring_bytes(placement.gradient_bytes, copy_count), modelled_copy_count)
         for step in (placement.width, -placement.width):
             # Half of the gradients go around the ring in each direction.
-            data_bytes[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
+            data_bytes[np.arange(node_count), (np.arange(node_count) + step) % node_count] += sent_bytes / 2
     return model_bytes, data_bytes
 
 
@@ -282,21 +289,21 @@ def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Fl
     return doubled_rates
 
 
-def compute_ring_bytes(size_bytes: Floats, copies: int) -> Floats:
-    """Return the bytes that each GPU sends to sum `size_bytes` in a ring of `copies` GPUs.
+def compute_ring_bytes(size_bytes: Floats, copy_count: int) -> Floats:
+    """Return the bytes that each GPU sends to sum `size_bytes` in a ring of `copy_count` GPUs.
 
     >>> float(compute_ring_bytes(np.array(1e9), 4))
     1500000000.0
     """
-    return 2 * (copies - 1) / copies * size_bytes
+    return 2 * (copy_count - 1) / copy_count * size_bytes
 
 
-def compute_iteration(placement: Placement, copies: int, rates: Rates) -> Iteration:
+def compute_iteration(placement: Placement, copy_count: int, rates: Rates) -> Iteration:
     """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
-    sent_bytes = compute_ring_bytes(placement.gradient_bytes, copies)
+    sent_bytes = compute_ring_bytes(placement.gradient_bytes, copy_count)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.gradient_gbps, 0.0)
-    gradient_sum_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_LATENCY_S
+    gradient_sum_s = float(seconds.max()) + 2 * (copy_count - 1) * MESSAGE_LATENCY_S
     return Iteration(_simulate(placement, rates) + rates.outage_s, gradient_sum_s)
 
 

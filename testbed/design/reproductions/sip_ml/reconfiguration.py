@@ -22,15 +22,15 @@ DELAYS_US = (20.0, 100.0, 1_000.0, 10_000.0, 30_000.0)
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
-    copies = scale.gpu_count // scale.gpus_per_copy
+    copy_count = scale.gpu_count // scale.gpus_per_copy
     for step, model in enumerate(MODELS):
         workload = model.build()
         one_shot_iteration, _ = find_fastest(
-            model, workload, scale.gpus_per_copy, copies, "sip-ocs", WAVELENGTHS
+            model, workload, scale.gpus_per_copy, copy_count, "sip-ocs", WAVELENGTHS
         )
         for delay_us in DELAYS_US:
             reconfigured_iteration, _ = find_fastest(
-                model, workload, scale.gpus_per_copy, copies, "sip-ocs", WAVELENGTHS, delay_us * 1e-6
+                model, workload, scale.gpus_per_copy, copy_count, "sip-ocs", WAVELENGTHS, delay_us * 1e-6
             )
             rows.append((model.name, "once", delay_us, 1e3 * one_shot_iteration.total_s))
             rows.append(
@@ -44,8 +44,8 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.list_values("model"):
         for delay_us in (DELAYS_US[0], DELAYS_US[-1]):
-            part = table.select_rows(model=model, delay_us=delay_us)
-            one_shot_ms, reconfigured_ms = part.get_numbers("iteration_ms")
+            case_table = table.select_rows(model=model, delay_us=delay_us)
+            one_shot_ms, reconfigured_ms = case_table.get_numbers("iteration_ms")
             delay = f"{delay_us:g} us" if delay_us < 1_000 else f"{delay_us / 1_000:g} ms"
             quantity = f"{model}: iteration with two changes of {delay} over that with circuits chosen once"
             lines.append(Comparison(quantity, UNPUBLISHED, reconfigured_ms / one_shot_ms, "", " x"))

@@ -24,16 +24,23 @@ _FIXED = PublishedValue("8 in all runs", "C")
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     rows = []
-    electrical = [(rate, "fat-tree") for rate in (400, WAVELENGTHS * WAVELENGTH_GBPS)]
+    electrical_fabrics = [(rate, "fat-tree") for rate in (400, WAVELENGTHS * WAVELENGTH_GBPS)]
     for step, model in enumerate(MODELS):
         workload = model.build()
-        for width in scale.gpus_per_copy_choices:
-            copies = scale.gpu_count // width
-            for wavelengths_or_gbps, fabric in [*((WAVELENGTHS, name) for name in OPTICAL), *electrical]:
-                iteration, pieces = find_fastest(model, workload, width, copies, fabric, wavelengths_or_gbps)
+        for gpus_per_copy in scale.gpus_per_copy_choices:
+            copy_count = scale.gpu_count // gpus_per_copy
+            for wavelengths_or_gbps, fabric in [
+                *((WAVELENGTHS, name) for name in OPTICAL),
+                *electrical_fabrics,
+            ]:
+                iteration, piece_count = find_fastest(
+                    model, workload, gpus_per_copy, copy_count, fabric, wavelengths_or_gbps
+                )
                 gbps = wavelengths_or_gbps * WAVELENGTH_GBPS if fabric in OPTICAL else wavelengths_or_gbps
                 name = fabric if fabric in OPTICAL else f"{fabric} at {gbps:g} Gbit/s"
-                rows.append((model.name, name, gbps, width, copies, pieces, 1e3 * iteration.total_s))
+                rows.append(
+                    (model.name, name, gbps, gpus_per_copy, copy_count, piece_count, 1e3 * iteration.total_s)
+                )
         progress(step + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
 

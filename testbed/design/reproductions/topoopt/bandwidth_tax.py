@@ -36,8 +36,8 @@ def compute_tax_with_tensors_once(execution: Execution) -> float:
     sent_bytes = (lowered.program.message_bytes * messages.round_count)[is_sent].astype(np.float64)
     hops = lowered.routes.hops[is_sent]
     is_reduced = execution.graph.group[messages.task[is_sent]] >= 0
-    weight = np.where(is_reduced, 0.5, 1.0)
-    return float((sent_bytes * hops * weight).sum() / (sent_bytes * weight).sum())
+    byte_weights = np.where(is_reduced, 0.5, 1.0)
+    return float((sent_bytes * hops * byte_weights).sum() / (sent_bytes * byte_weights).sum())
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
@@ -74,7 +74,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 
 
 def _make_plot(table: Table) -> Plot:
-    labelled = Table.from_rows(
+    labelled_table = Table.from_rows(
         ("degree", "batch", "tax"),
         [(f"degree {row['degree']:g}", f"{row['batch']:g}", row["tax"]) for row in table.records],
     )
@@ -82,7 +82,7 @@ def _make_plot(table: Table) -> Plot:
         "",
         "batch per device",
         "bytes on links / bytes sent",
-        make_series(labelled, "degree", "batch", "tax"),
+        make_series(labelled_table, "degree", "batch", "tax"),
         "bars",
     )
     return Plot("Bandwidth tax of DLRM's all-to-all", (panel,))

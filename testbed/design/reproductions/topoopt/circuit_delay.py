@@ -64,12 +64,12 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.list_values("model"):
         for degree in table.list_values("degree"):
-            for delay in (min(table.get_numbers("delay_ms")), max(table.get_numbers("delay_ms"))):
-                case = table.select_rows(model=model, degree=degree, delay_ms=delay)
+            for delay_ms in (min(table.get_numbers("delay_ms")), max(table.get_numbers("delay_ms"))):
+                case = table.select_rows(model=model, degree=degree, delay_ms=delay_ms)
                 one_shot_ms = case.get_number("iteration_ms", fabric=ONE_SHOT)
                 lines += [
                     Comparison(
-                        f"{model}, d = {degree:g}, dark for {delay:g} ms: {label} over patched once",
+                        f"{model}, d = {degree:g}, dark for {delay_ms:g} ms: {label} over patched once",
                         UNPUBLISHED,
                         case.get_number("iteration_ms", fabric=label) / one_shot_ms,
                         "",

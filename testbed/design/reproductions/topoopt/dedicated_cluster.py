@@ -66,12 +66,15 @@ class Candidate:
 
 def list_candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     """Return the default strategy with TopologyFinder's topology, and the planner's result if that is different."""
-    network, cluster = workload(model, scale.node_count, preset="fig11"), make_cluster(scale.node_count)
-    strategy = default_strategy(network, scale.node_count)
-    job = make_job(network, strategy, cluster)
+    model_workload, cluster = (
+        workload(model, scale.node_count, preset="fig11"),
+        make_cluster(scale.node_count),
+    )
+    strategy = default_strategy(model_workload, scale.node_count)
+    job = make_job(model_workload, strategy, cluster)
     default_candidate = Candidate("default", job, plan_topology(job.traffic.demand, degree).topology)
     result = optimise(
-        network,
+        model_workload,
         cluster,
         degree,
         SEARCH_GBPS,
@@ -82,7 +85,7 @@ def list_candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, .
     if result.strategy == strategy and result.finding.topology == default_candidate.topology:
         return (default_candidate,)
     return default_candidate, Candidate(
-        "found", make_job(network, result.strategy, cluster), result.finding.topology
+        "found", make_job(model_workload, result.strategy, cluster), result.finding.topology
     )
 
 
@@ -105,9 +108,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
         if rate == scale.rates_gbps[0]:
             candidates = list_candidates(model, degree, scale)
         for fabric in list_fabrics(rate):
-            times = [_compute_iteration_s(option, fabric, degree, rate) for option in candidates]
-            fastest_index = min(range(len(times)), key=times.__getitem__)
-            time_s, best_candidate = times[fastest_index], candidates[fastest_index]
+            times_s = [_compute_iteration_s(candidate, fabric, degree, rate) for candidate in candidates]
+            fastest_index = min(range(len(times_s)), key=times_s.__getitem__)
+            time_s, best_candidate = times_s[fastest_index], candidates[fastest_index]
             pure_text = "yes" if best_candidate.pure_data_parallel else "no"
             rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure_text, best_candidate.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
@@ -116,8 +119,8 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 
 def compute_ratio(table: Table, fabric: str, base_fabric: str, **case: Cell) -> float:
     """Return the iteration time on `fabric` divided by the iteration time on `base_fabric`."""
-    part = table.select_rows(**case)
-    return part.get_number("iteration_ms", fabric=fabric) / part.get_number(
+    case_table = table.select_rows(**case)
+    return case_table.get_number("iteration_ms", fabric=fabric) / case_table.get_number(
         "iteration_ms", fabric=base_fabric
     )
 
@@ -127,7 +130,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for model in table.list_values("model"):
         case = {"model": model, "degree": degree, "rate_gbps": rate}
-        pure_text = (
+        is_pure = (
             table.select_rows(**case).select_rows(fabric="TopoOpt").list_values("pure_data_parallel")[0]
             == "yes"
         )
@@ -136,7 +139,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
                 f"{model}: TopoOpt over ideal switch, d = {degree:g}",
                 UNPUBLISHED,
                 compute_ratio(table, "TopoOpt", "ideal switch", **case),
-                "pure data parallel" if pure_text else "with transfers between pairs",
+                "pure data parallel" if is_pure else "with transfers between pairs",
                 " x",
             ),
             *(
@@ -156,16 +159,20 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
     """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
     rates = table.get_numbers("rate_gbps")
-    for links, link_gbps in (("slowest", min(rates)), ("fastest", max(rates))):
+    for link_speed, link_gbps in (("slowest", min(rates)), ("fastest", max(rates))):
         fabrics = set(table.select_rows(rate_gbps=link_gbps).list_values("fabric"))
         for tree in (name for name in READINGS if name in fabrics):
-            mean = geometric_mean(
+            mean_slowdown = geometric_mean(
                 compute_ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=link_gbps)
                 for model in table.list_values("model")
             )
-            note = "below 1: these prices buy a faster Fat-tree here" if mean < 1 else ""
+            note = "below 1: these prices buy a faster Fat-tree here" if mean_slowdown < 1 else ""
             yield Comparison(
-                f"{tree} over TopoOpt, {links} links, mean of models", UNPUBLISHED, mean, note, " x"
+                f"{tree} over TopoOpt, {link_speed} links, mean of models",
+                UNPUBLISHED,
+                mean_slowdown,
+                note,
+                " x",
             )
 
 

@@ -43,45 +43,45 @@ _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "co
 
 
 def _compute_costs(
-    node_count: int, degree: int, rate_gbps: float, equal_cost_gbps: float, reading: CostAssumptions
+    node_count: int, degree: int, rate_gbps: float, equal_cost_gbps: float, assumptions: CostAssumptions
 ) -> dict[str, Cost]:
     """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
-        "TopoOpt": compute_patch_panel_cost(node_count, degree, rate_gbps, reading),
-        "TopoOpt with OCS": compute_circuit_switch_cost(node_count, degree, rate_gbps, reading),
-        "Fat-tree": compute_fat_tree_cost(node_count, equal_cost_gbps, assumptions=reading),
+        "TopoOpt": compute_patch_panel_cost(node_count, degree, rate_gbps, assumptions),
+        "TopoOpt with OCS": compute_circuit_switch_cost(node_count, degree, rate_gbps, assumptions),
+        "Fat-tree": compute_fat_tree_cost(node_count, equal_cost_gbps, assumptions=assumptions),
         "oversubscribed Fat-tree": compute_fat_tree_cost(
-            node_count, degree * rate_gbps, oversubscription=2, assumptions=reading
+            node_count, degree * rate_gbps, oversubscription=2, assumptions=assumptions
         ),
-        "ideal switch": compute_ideal_switch_cost(node_count, degree * rate_gbps, reading),
+        "ideal switch": compute_ideal_switch_cost(node_count, degree * rate_gbps, assumptions),
     }
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
     cases = [
-        (names, reading, nodes, degree, rate_gbps)
-        for names, reading in READINGS.items()
+        (reading_key, assumptions, node_count, degree, rate_gbps)
+        for reading_key, assumptions in READINGS.items()
         for degree in scale.degrees
         for rate_gbps in scale.rates_gbps
-        for nodes in scale.cluster_sizes
-        if rate_gbps >= reading.min_rate_gbps
+        for node_count in scale.cluster_sizes
+        if rate_gbps >= assumptions.min_rate_gbps
     ]
     rows = [
-        (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
-        for names, reading, nodes, degree, rate in cases
-        for equal_cost_gbps in (compute_equal_cost_gbps(nodes, degree, rate, reading),)
-        for name, cost in _compute_costs(nodes, degree, rate, equal_cost_gbps, reading).items()
+        (*reading_key, node_count, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
+        for reading_key, assumptions, node_count, degree, rate in cases
+        for equal_cost_gbps in (compute_equal_cost_gbps(node_count, degree, rate, assumptions),)
+        for name, cost in _compute_costs(node_count, degree, rate, equal_cost_gbps, assumptions).items()
     ]
     progress(len(cases), len(cases), "costs")
     return Table.from_rows(_COLUMNS, rows)
 
 
 def _compute_ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
-    ours = table.select_rows(fabric="TopoOpt").get_numbers("cost_musd")
+    topoopt_costs = table.select_rows(fabric="TopoOpt").get_numbers("cost_musd")
     return [
         other_usd / topoopt_usd
         for other_usd, topoopt_usd in zip(
-            table.select_rows(fabric=fabric).get_numbers("cost_musd"), ours, strict=True
+            table.select_rows(fabric=fabric).get_numbers("cost_musd"), topoopt_costs, strict=True
         )
     ]
 
@@ -94,7 +94,7 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
     fast_ratios = _compute_ratios_to_topoopt(
         recalled_rows.select_rows(rate_gbps=recalled_rows.list_values("rate_gbps")[-1]), "ideal switch"
     )
-    extreme_rates = (
+    extreme_rate_comparisons = (
         Comparison(
             "the ideal switch, the first reading alone, slowest links",
             UNPUBLISHED,
@@ -104,13 +104,13 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
         ),
         Comparison("the same, fastest links", UNPUBLISHED, mean(fast_ratios), "", " x"),
     )
-    rows = [line for names in READINGS for line in _compare_reading(table, *names)]
-    return (*rows[:2], *extreme_rates, *rows[2:])
+    reading_comparisons = [line for reading_key in READINGS for line in _compare_reading(table, *reading_key)]
+    return (*reading_comparisons[:2], *extreme_rate_comparisons, *reading_comparisons[2:])
 
 
 def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
     """Yield the two published ratios under one reading of the prices, and the rate of the Fat-tree of equal cost."""
-    part = table.select_rows(prices=prices, nic_for=nic_for)
+    reading_table = table.select_rows(prices=prices, nic_for=nic_for)
     reading_text = f"prices {prices}, a NIC {nic_for}"
     price_note = (
         "prices recalled, not checked" if prices == RECALLED_PRICES else "rates of 100 Gbit/s and more"
@@ -118,19 +118,19 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
     yield Comparison(
         f"cost of the ideal switch over TopoOpt, mean; {reading_text}",
         PublishedValue("3.2 x", "S", 3.2),
-        mean(_compute_ratios_to_topoopt(part, "ideal switch")),
+        mean(_compute_ratios_to_topoopt(reading_table, "ideal switch")),
         f"{price_note}; a Fat-tree of d times the rate stands for it",
         " x",
     )
     yield Comparison(
         f"cost with optical circuit switches over patch panels, mean; {reading_text}",
         PublishedValue("1.33 x", "S", 1.33),
-        mean(_compute_ratios_to_topoopt(part, "TopoOpt with OCS")),
+        mean(_compute_ratios_to_topoopt(reading_table, "TopoOpt with OCS")),
         f"{price_note}; panels have the second plane, circuit switches none",
         " x",
     )
-    for degree in part.list_values("degree"):
-        case = part.select_rows(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
+    for degree in reading_table.list_values("degree"):
+        case = reading_table.select_rows(degree=degree, rate_gbps=100.0, fabric="TopoOpt")
         yield Comparison(
             f"rate of the Fat-tree of equal cost, d = {degree:g}, 100 Gbit/s; {reading_text}",
             UNPUBLISHED,

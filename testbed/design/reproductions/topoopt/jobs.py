@@ -94,7 +94,7 @@ def list_fabrics(rate_gbps: float) -> tuple[str, ...]:
     Each server of the oversubscribed Fat-tree has degree times the rate, with half of that above the edge. The ideal
     switch has the same links and never blocks. SiP-ML is SiP-OCS with as many circuit switches as links.
     """
-    trees = [name for name, reading in READINGS.items() if reading.min_rate_gbps <= rate_gbps]
+    trees = [name for name, assumptions in READINGS.items() if assumptions.min_rate_gbps <= rate_gbps]
     return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander", SIP_ML)
 
 
@@ -133,7 +133,7 @@ def simulate_planned_routes(job: Job, topology: Topology, rate_gbps: float) -> E
 @cache
 def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
     """Return the two candidates for a plan's routes: several sets, and a single one."""
-    return tuple(route_job(topology, job.graph, max_paths=sets) for sets in (MAX_SETS, 1))
+    return tuple(route_job(topology, job.graph, max_paths=max_paths) for max_paths in (MAX_SETS, 1))
 
 
 def simulate_on_fabric(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Execution:
@@ -165,8 +165,14 @@ def simulate_all_to_all(node_count: int, batch: int, degree: int, rate_gbps: flo
     """
     job = make_all_to_all_job(node_count, batch)
     split_degree = plan_topology(job.traffic.demand, degree).matching_degree
-    runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split_degree, 0}}
-    return TopoOptRuns(runs[split_degree], min(runs.values(), key=lambda execution: execution.iteration_s))
+    execution_by_matching_degree = {
+        matching_degree: _run_with_degree(job, degree, rate_gbps, matching_degree)
+        for matching_degree in {split_degree, 0}
+    }
+    return TopoOptRuns(
+        execution_by_matching_degree[split_degree],
+        min(execution_by_matching_degree.values(), key=lambda execution: execution.iteration_s),
+    )
 
 
 def _run_with_degree(job: Job, degree: int, rate_gbps: float, matching_degree: int) -> Execution:

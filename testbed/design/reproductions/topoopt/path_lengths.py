@@ -32,14 +32,14 @@ def compute_path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.
 
     Both arrays have the shape (paths,). The pairs of servers are ordered.
     """
-    source, target = np.nonzero(~np.eye(fabric.node_count, dtype=bool))
+    sources, targets = np.nonzero(~np.eye(fabric.node_count, dtype=bool))
     route_set_count = 1 if fabric.weights is None else len(fabric.weights)
     lengths = [
-        np.diff(fabric.find_routes(source, target, np.full_like(source, number))[0])
+        np.diff(fabric.find_routes(sources, targets, np.full_like(sources, number))[0])
         for number in range(route_set_count)
     ]
     traffic_shares = (
-        np.ones((1, source.size)) if fabric.weights is None else fabric.weights[:, source, target]
+        np.ones((1, sources.size)) if fabric.weights is None else fabric.weights[:, sources, targets]
     )
     return np.concatenate(lengths), traffic_shares.ravel()
 

@@ -91,25 +91,28 @@ def simulate_shared_cluster_s(scale: Scale, job_count: int, fabric: str, seed: i
 
 
 def _make_table(scale: Scale, progress: Progress) -> Table:
-    cases = [(jobs, fabric) for jobs in scale.job_counts for fabric in _FABRICS]
+    cases = [(job_count, fabric) for job_count in scale.job_counts for fabric in _FABRICS]
     rows: list[tuple[Cell, ...]] = []
-    for number, (jobs, fabric) in enumerate(cases, 1):
+    for number, (job_count, fabric) in enumerate(cases, 1):
         if fabric == "TopoOpt":
-            models = [model for seed in range(scale.seed_count) for model in draw_models(jobs, seed)]
+            models = [model for seed in range(scale.seed_count) for model in draw_models(job_count, seed)]
             times_s = np.array([compute_solo_s(model, fabric, scale.job_node_count) for model in models])
         else:
             times_s = np.concatenate(
-                [simulate_shared_cluster_s(scale, jobs, fabric, seed) for seed in range(scale.seed_count)]
+                [
+                    simulate_shared_cluster_s(scale, job_count, fabric, seed)
+                    for seed in range(scale.seed_count)
+                ]
             )
         times_ms = times_s * 1e3
-        rows.append((jobs, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
-        progress(number, len(cases), f"{jobs} jobs, {fabric}")
+        rows.append((job_count, fabric, float(times_ms.mean()), float(np.percentile(times_ms, 99))))
+        progress(number, len(cases), f"{job_count} jobs, {fabric}")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def compute_time_ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
+def compute_time_ratio(table: Table, column: str, job_count: float, fabric: str) -> float:
     """Return the time in `column` on a fabric divided by the time on TopoOpt."""
-    rows_of_job_count = table.select_rows(jobs=jobs)
+    rows_of_job_count = table.select_rows(jobs=job_count)
     return rows_of_job_count.get_number(column, fabric=fabric) / rows_of_job_count.get_number(
         column, fabric="TopoOpt"
     )
@@ -158,20 +161,20 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
 
 
 def _compute_ratio_to_topoopt(
-    table: Table, figure: str, jobs: float, fabric: str, published: PublishedValue, note: str
+    table: Table, statistic: str, job_count: float, fabric: str, published: PublishedValue, note: str
 ) -> Comparison:
-    quantity = f"{figure}, {fabric} over TopoOpt, {jobs:g} jobs"
+    quantity = f"{statistic}, {fabric} over TopoOpt, {job_count:g} jobs"
     return Comparison(
-        quantity, published, compute_time_ratio(table, f"{figure}_ms", jobs, fabric), note, " x"
+        quantity, published, compute_time_ratio(table, f"{statistic}_ms", job_count, fabric), note, " x"
     )
 
 
 def _compute_time_on_topoopt(
-    table: Table, figure: str, jobs: float, released_ms: float, note: str
+    table: Table, statistic: str, job_count: float, released_ms: float, note: str
 ) -> Comparison:
     published = PublishedValue(f"{released_ms:g} ms", "C", released_ms)
-    ours_ms = table.get_number(f"{figure}_ms", jobs=jobs, fabric="TopoOpt")
-    return Comparison(f"{figure} on TopoOpt, {jobs:g} jobs", published, ours_ms, note, " ms")
+    ours_ms = table.get_number(f"{statistic}_ms", jobs=job_count, fabric="TopoOpt")
+    return Comparison(f"{statistic} on TopoOpt, {job_count:g} jobs", published, ours_ms, note, " ms")
 
 
 def _make_plot(table: Table) -> Plot:

@@ -24,5 +24,5 @@ def load_figure(number: int) -> Figure[Scale]:
         raise ValueError(
             f"figure {number} of unfairness is not reproduced: choose from {', '.join(map(str, MODULES))}"
         )
-    figure_module: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
-    return figure_module
+    reproduced: Figure[Scale] = import_module(f"{__name__}.{MODULES[number]}").FIGURE
+    return reproduced

@@ -35,9 +35,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
         means_ms = [float(mean) for mean in long_means_ms]
         until_ms = (_PLOTTED_ITERATIONS - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.burst_fractions[0])
         rows += [
-            (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
-            for job in range(len(means_ms))
-            for time, rate in zip(contention.times_ms, contention.rates_gbps[:, job], strict=True)
+            (shares, f"job {job_index + 1}", float(time), float(rate), means_ms[job_index])
+            for job_index in range(len(means_ms))
+            for time, rate in zip(contention.times_ms, contention.rates_gbps[:, job_index], strict=True)
             if time <= until_ms
         ]
         progress(number, len(SHARES), shares)
@@ -45,8 +45,10 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
 
 
 def _simulate(weights: tuple[float, ...], iterations: int, trace_rows: int = 0) -> ContentionResult:
-    pairs = zip(_DLRM.periods_ms, _DLRM.burst_fractions, strict=True)
-    jobs = [compute_then_send(f"job {n}", *pair, RATE_GBPS) for n, pair in enumerate(pairs, 1)]
+    periods_and_fractions = zip(_DLRM.periods_ms, _DLRM.burst_fractions, strict=True)
+    jobs = [
+        compute_then_send(f"job {n}", *pair, RATE_GBPS) for n, pair in enumerate(periods_and_fractions, 1)
+    ]
     return simulate(jobs, [RATE_GBPS], iterations, Sharing(weights), Setting(max_trace_rows=trace_rows))
 
 
@@ -56,9 +58,11 @@ def _compare_with_paper(table: Table) -> tuple[Comparison, ...]:
         fair_ms, unfair_ms = (
             table.select_rows(shares=shares, job=job).get_numbers("iteration_ms")[0] for shares in SHARES
         )
-        speed_up = PublishedValue(f"{published:g} x", "S", published)
+        published_speed_up = PublishedValue(f"{published:g} x", "S", published)
         lines.append(
-            Comparison(f"{job}: 50/50 over 60/40", speed_up, fair_ms / unfair_ms, "calibrated", " x")
+            Comparison(
+                f"{job}: 50/50 over 60/40", published_speed_up, fair_ms / unfair_ms, "calibrated", " x"
+            )
         )
         lines.append(
             Comparison(

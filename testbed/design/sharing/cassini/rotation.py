@@ -58,10 +58,12 @@ def find_best_rotation(
     shift_counts = [1]
     joint_period = circle.shift_counts[order[0]]
     for job in order[1:]:
-        own_shifts = circle.shift_counts[job]
-        shift_counts.append(math.gcd(own_shifts, joint_period) if circle.is_periodic else own_shifts)
-        joint_period = math.lcm(own_shifts, joint_period)
-    demands = [circle.demands[job_position] for job_position in order]
+        own_shift_count = circle.shift_counts[job]
+        shift_counts.append(
+            math.gcd(own_shift_count, joint_period) if circle.is_periodic else own_shift_count
+        )
+        joint_period = math.lcm(own_shift_count, joint_period)
+    demands = [circle.demands[job_index] for job_index in order]
     if len(order) == 1:
         return Rotation((0,), circle.compute_excess([0]), is_proven=True)
     if len(order) == 2:
@@ -72,8 +74,8 @@ def find_best_rotation(
         search = _RotationSearch(demands, shift_counts, circle.capacity, clock() + time_limit_s, clock)
         job_shifts, excess, is_proven = search.solve()
     shift_by_job = [0] * len(order)
-    for job_position, shift in zip(order, job_shifts, strict=True):
-        shift_by_job[job_position] = shift
+    for job_index, shift in zip(order, job_shifts, strict=True):
+        shift_by_job[job_index] = shift
     return Rotation(tuple(shift_by_job), excess, is_proven)
 
 

@@ -140,8 +140,8 @@ class Scheduler:
         return Candidate(placement, sum(scores) / len(scores) if scores else 1.0, drop_reason)
 
     def _find_shared_links(self, placement: Placement) -> dict[str, tuple[str, ...]]:
-        users = self.links.find_jobs_by_link(placement, self.jobs)
-        return {link: jobs for link, jobs in users.items() if len(jobs) > 1}
+        jobs_by_link = self.links.find_jobs_by_link(placement, self.jobs)
+        return {link: jobs for link, jobs in jobs_by_link.items() if len(jobs) > 1}
 
     def _find_contended_links(self, placement: Placement) -> dict[str, tuple[str, ...]]:
         """Return one shared link for each set of jobs: the same jobs have the same best shifts on every link."""

@@ -79,8 +79,8 @@ def make_operator(
 
 def make_dense(
     name: str,
-    inputs: int,
-    outputs: int,
+    input_width: int,
+    output_width: int,
     *,
     has_bias: bool = True,
     ways: tuple[Way, ...] = ("data", "tensor", "place"),
@@ -94,15 +94,15 @@ def make_dense(
     return make_operator(
         name,
         "dense",
-        flops=2.0 * inputs * outputs,
-        parameter_count=inputs * outputs + has_bias * outputs,
-        output_count=outputs,
-        moved_count=inputs + outputs,
+        flops=2.0 * input_width * output_width,
+        parameter_count=input_width * output_width + has_bias * output_width,
+        output_count=output_width,
+        moved_count=input_width + output_width,
         precision=precision,
         ways=ways,
-        forward_reduce_count=(outputs + 1) // 2,
-        backward_reduce_count=inputs,
-        most_shards=outputs,
+        forward_reduce_count=(output_width + 1) // 2,
+        backward_reduce_count=input_width,
+        most_shards=output_width,
     )
 
 
@@ -113,17 +113,18 @@ def make_table(name: str, row_count: int, width: int, rows_per_sample: int) -> O
     table, as in frameworks with dense gradients.
     """
     number_bytes = SINGLE_PRECISION.number_bytes
-    parameters = row_count * width * number_bytes
-    lookups = float(rows_per_sample * width)
+    parameter_bytes = row_count * width * number_bytes
+    addition_count = float(rows_per_sample * width)
     return Operator(
         name=name,
         kind="embedding",
-        forward_flops=lookups,
-        backward_flops=lookups,
-        parameter_bytes=parameters,
+        forward_flops=addition_count,
+        backward_flops=addition_count,
+        parameter_bytes=parameter_bytes,
         output_bytes=width * number_bytes,
-        moved_bytes=(lookups + width) * number_bytes + rows_per_sample * 8,  # rows, their sum, 64-bit indices
-        gradient_bytes=parameters,
+        moved_bytes=(addition_count + width) * number_bytes
+        + rows_per_sample * 8,  # rows, their sum, 64-bit indices
+        gradient_bytes=parameter_bytes,
         ways=("place", "data"),
     )
 
@@ -142,29 +143,31 @@ def make_convolution(
     `channels` are the (input, output) channels, and `sides` the sides of the (input, output) maps. If `pooled_side` is
     given, a pooling to maps of this side follows.
     """
-    (inputs, outputs), (input_side, output_side) = channels, sides
-    weights = kernel_size * kernel_size * inputs * outputs
-    written_numbers = outputs * output_side * output_side
-    output_numbers = written_numbers if pooled_side is None else outputs * pooled_side * pooled_side
+    (input_channels, output_channels), (input_side, output_side) = channels, sides
+    weight_count = kernel_size * kernel_size * input_channels * output_channels
+    written_count = output_channels * output_side * output_side
+    output_count = written_count if pooled_side is None else output_channels * pooled_side * pooled_side
     return make_operator(
         name,
         "convolution",
-        flops=2.0 * weights * output_side * output_side,
-        parameter_count=weights + has_bias * outputs,
-        output_count=output_numbers,
-        moved_count=inputs * input_side * input_side
-        + written_numbers
-        + (written_numbers + output_numbers) * (pooled_side is not None),
+        flops=2.0 * weight_count * output_side * output_side,
+        parameter_count=weight_count + has_bias * output_channels,
+        output_count=output_count,
+        moved_count=input_channels * input_side * input_side
+        + written_count
+        + (written_count + output_count) * (pooled_side is not None),
         precision=SINGLE_PRECISION,
     )
 
 
-def merge_operators(name: str, kind: str, operators: list[Operator], extra_parameters: int = 0) -> Operator:
+def merge_operators(
+    name: str, kind: str, operators: list[Operator], extra_parameter_count: int = 0
+) -> Operator:
     """Return several operators merged into one operator, with the output of the last.
 
-    `extra_parameters` counts single-precision parameters that belong to no part, for example of normalisation.
+    `extra_parameter_count` counts single-precision parameters that belong to no part, for example of normalisation.
     """
-    extra_bytes = extra_parameters * SINGLE_PRECISION.number_bytes
+    extra_bytes = extra_parameter_count * SINGLE_PRECISION.number_bytes
     return Operator(
         name=name,
         kind=kind,
@@ -185,11 +188,11 @@ class WorkloadBuilder:
         self._operators: list[Operator] = []
         self._edges: list[tuple[int, int]] = []
 
-    def add_operator(self, operator: Operator, *inputs: int) -> int:
-        """Add an operator that reads the outputs of the operators `inputs`, and return its index."""
+    def add_operator(self, operator: Operator, *producers: int) -> int:
+        """Add an operator that reads the outputs of the operators `producers`, and return its index."""
         index = len(self._operators)
         self._operators.append(operator)
-        self._edges += [(source, index) for source in inputs]
+        self._edges += [(source, index) for source in producers]
         return index
 
     def add_chain(self, operators: Iterable[Operator], *inputs: int) -> tuple[int, ...]:

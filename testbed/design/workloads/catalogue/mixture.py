@@ -59,52 +59,52 @@ def build_moe(name: str, parameters: Moe, nodes: int, origin: str) -> Workload:
     return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
-def check_routing(name: str, experts: int, routed: int) -> None:
+def check_routing(name: str, expert_count: int, experts_per_token: int) -> None:
     """Raise `WorkloadError` if a token goes to more experts than there are."""
-    if routed > experts:
+    if experts_per_token > expert_count:
         raise WorkloadError(
-            f"{name}: each token goes to {routed} of {experts} experts; routed must be at most experts"
+            f"{name}: each token goes to {experts_per_token} of {expert_count} experts; routed must be at most experts"
         )
 
 
 def make_expert_block(
-    suffix: str, shape: TransformerShape, experts: int, routed: int
+    suffix: str, shape: TransformerShape, expert_count: int, experts_per_token: int
 ) -> tuple[Operator, Operator]:
     """Return the router, which passes the tokens on, and the experts.
 
-    Capacity is unlimited and tokens are spread evenly: each token goes to `routed` experts and back. Parameters count
-    all experts; operations count only the experts that a token uses.
+    Capacity is unlimited and tokens are spread evenly: each token goes to `experts_per_token` experts and back.
+    Parameters count all experts; operations count only the experts that a token uses.
     """
-    return _make_router(f"router{suffix}", shape, experts), _make_experts(
-        f"experts{suffix}", shape, experts, routed
+    return _make_router(f"router{suffix}", shape, expert_count), _make_experts(
+        f"experts{suffix}", shape, expert_count, experts_per_token
     )
 
 
-def _make_router(name: str, shape: TransformerShape, experts: int) -> Operator:
+def _make_router(name: str, shape: TransformerShape, expert_count: int) -> Operator:
     tokens, hidden = shape.tokens, shape.hidden
     return make_operator(
         name,
         "router",
-        flops=2.0 * tokens * hidden * experts,
-        parameter_count=hidden * experts + hidden,
+        flops=2.0 * tokens * hidden * expert_count,
+        parameter_count=hidden * expert_count + hidden,
         output_count=tokens * hidden,
-        moved_count=tokens * (2 * hidden + 2 * experts),
+        moved_count=tokens * (2 * hidden + 2 * expert_count),
         precision=shape.precision,
     )
 
 
-def _make_experts(name: str, shape: TransformerShape, experts: int, routed: int) -> Operator:
+def _make_experts(name: str, shape: TransformerShape, expert_count: int, experts_per_token: int) -> Operator:
     tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
-    matrices = 3 if shape.has_gated_mlp else 2
+    matrix_count = 3 if shape.has_gated_mlp else 2
     return make_operator(
         name,
         "experts",
-        flops=2.0 * tokens * routed * matrices * hidden * inner,
-        parameter_count=experts * matrices * hidden * inner,
+        flops=2.0 * tokens * experts_per_token * matrix_count * hidden * inner,
+        parameter_count=expert_count * matrix_count * hidden * inner,
         output_count=tokens * hidden,
-        moved_count=tokens * routed * (2 * hidden + 2 * matrices * inner),
+        moved_count=tokens * experts_per_token * (2 * hidden + 2 * matrix_count * inner),
         precision=shape.precision,
         ways=("expert", "data"),
-        routed=routed,
-        most_shards=experts,
+        routed=experts_per_token,
+        most_shards=expert_count,
     )

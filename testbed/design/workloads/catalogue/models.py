@@ -157,8 +157,8 @@ def workload(name: str, nodes: int, *, preset: str | None = None, **parameters: 
     if not is_whole(nodes) or nodes < 1:
         raise WorkloadError(f"{name} on {nodes} servers: give an integer of at least 1")
     label = f"{name}:{preset}" if preset else name
-    published = _find_model(name).origin
-    origin = f"{published}; {_SOURCE_BY_PRESET[preset]}" if preset in _SOURCE_BY_PRESET else published
+    publication = _find_model(name).origin
+    origin = f"{publication}; {_SOURCE_BY_PRESET[preset]}" if preset in _SOURCE_BY_PRESET else publication
     return _find_model(name).build(label, make_parameters(name, preset, **parameters), nodes, origin)
 
 
@@ -180,8 +180,8 @@ def make_parameters(name: str, preset: str | None = None, **changes: Any) -> Par
     model = _find_model(name)
     if preset is not None and preset not in model.presets:
         raise WorkloadError(f"{name} has no preset {preset!r}; it has {', '.join(model.presets)}")
-    published = model.presets[preset] if preset is not None else {}
-    return apply_changes(name, apply_changes(name, model.parameters, published), changes)
+    preset_changes = model.presets[preset] if preset is not None else {}
+    return apply_changes(name, apply_changes(name, model.parameters, preset_changes), changes)
 
 
 def parse_model_settings(name: str, settings: Mapping[str, str]) -> Settings:

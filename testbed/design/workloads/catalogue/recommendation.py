@@ -53,9 +53,9 @@ def build_dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload
     vectors = (*builder.add_chain(make_layers("bottom", parameters.features, parameters.bottom)), *tables)
     joined_width = parameters.bottom[-1] + parameters.tables * parameters.width
     if parameters.dot:
-        pairs = _make_products(parameters)
+        products = _make_products(parameters)
         vectors, joined_width = (
-            (builder.add_operator(pairs, *vectors),),
+            (builder.add_operator(products, *vectors),),
             parameters.bottom[-1] + parameters.tables * (parameters.tables + 1) // 2,
         )
     builder.add_chain(make_layers("top", joined_width, parameters.top), *vectors)
@@ -73,14 +73,14 @@ def _make_products(parameters: Dlrm) -> Operator:
             f"products need equal widths: end bottom in {parameters.width}, or set dot to 0"
         )
     vector_count = parameters.tables + 1
-    products = parameters.width + parameters.tables * vector_count // 2
+    output_count = parameters.width + parameters.tables * vector_count // 2
     return make_operator(
         "products",
         "products",
         flops=2.0 * vector_count * vector_count * parameters.width,
         parameter_count=0,
-        output_count=products,
-        moved_count=vector_count * parameters.width + 2 * vector_count * vector_count + products,
+        output_count=output_count,
+        moved_count=vector_count * parameters.width + 2 * vector_count * vector_count + output_count,
         precision=SINGLE_PRECISION,
     )
 
@@ -102,15 +102,15 @@ class Ncf(Parameters):
 def build_ncf(name: str, parameters: Ncf, nodes: int, origin: str) -> Workload:
     """Return neural collaborative filtering: a product of factors and dense layers, joined by a last layer."""
     builder = WorkloadBuilder()
-    factors = [
-        builder.add_operator(part) for part in _make_table_pairs("factor", parameters, parameters.factor)
+    factor_tables = [
+        builder.add_operator(table) for table in _make_table_pairs("factor", parameters, parameters.factor)
     ]
     dense_tables = [
-        builder.add_operator(part) for part in _make_table_pairs("dense", parameters, parameters.width)
+        builder.add_operator(table) for table in _make_table_pairs("dense", parameters, parameters.width)
     ]
     product = builder.add_operator(
         make_dense("product", parameters.pairs * parameters.factor, 1, has_bias=False, ways=("data",)),
-        *factors,
+        *factor_tables,
     )
     last_inputs = builder.add_chain(
         make_layers("top", 2 * parameters.pairs * parameters.width, parameters.top), *dense_tables
@@ -162,11 +162,11 @@ def build_candle(name: str, parameters: Candle, nodes: int, origin: str) -> Work
     return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 
 
-def make_layers(prefix: str, inputs: int, widths: Widths) -> list[Operator]:
+def make_layers(prefix: str, first_width: int, widths: Widths) -> list[Operator]:
     """Return a chain of dense layers. A layer of width 1 can only be data parallel."""
     return [
         make_dense(f"{prefix}{number}", input_width, output_width)
         if output_width > 1
         else make_dense(f"{prefix}{number}", input_width, output_width, ways=("data",))
-        for number, (input_width, output_width) in enumerate(pairwise((inputs, *widths)))
+        for number, (input_width, output_width) in enumerate(pairwise((first_width, *widths)))
     ]

@@ -63,13 +63,13 @@ def make_attention(name: str, shape: TransformerShape, *, context: int | None = 
     """
     tokens, hidden, kv_width = shape.tokens, shape.hidden, shape.kv_width
     key_count = tokens if context is None else context
-    weights = 2 * hidden * hidden + 2 * hidden * kv_width
-    vector_parameters = hidden if shape.is_llama_style else 2 * hidden + 2 * hidden + 2 * kv_width
+    weight_count = 2 * hidden * hidden + 2 * hidden * kv_width
+    vector_parameter_count = hidden if shape.is_llama_style else 2 * hidden + 2 * hidden + 2 * kv_width
     return make_operator(
         name,
         "attention",
-        flops=2.0 * tokens * weights + 4.0 * tokens * key_count * hidden,
-        parameter_count=weights + vector_parameters,
+        flops=2.0 * tokens * weight_count + 4.0 * tokens * key_count * hidden,
+        parameter_count=weight_count + vector_parameter_count,
         output_count=tokens * hidden,
         moved_count=tokens * (6 * hidden + 4 * kv_width)
         + 4 * shape.heads * tokens * key_count
@@ -86,13 +86,15 @@ def make_mlp(name: str, shape: TransformerShape) -> Operator:
     """Return a block of normalisation, one or (if gated) two products to the inner width, and a product back."""
     tokens, hidden, inner = shape.tokens, shape.hidden, shape.inner
     up_projection_count = 2 if shape.has_gated_mlp else 1
-    weights = (up_projection_count + 1) * hidden * inner
-    vector_parameters = hidden if shape.is_llama_style else 2 * hidden + up_projection_count * inner + hidden
+    weight_count = (up_projection_count + 1) * hidden * inner
+    vector_parameter_count = (
+        hidden if shape.is_llama_style else 2 * hidden + up_projection_count * inner + hidden
+    )
     return make_operator(
         name,
         "mlp",
-        flops=2.0 * tokens * weights,
-        parameter_count=weights + vector_parameters,
+        flops=2.0 * tokens * weight_count,
+        parameter_count=weight_count + vector_parameter_count,
         output_count=tokens * hidden,
         moved_count=tokens * (2 * hidden + 2 * (up_projection_count + 1) * inner),
         precision=shape.precision,
@@ -104,7 +106,7 @@ def make_mlp(name: str, shape: TransformerShape) -> Operator:
 
 
 def make_embedding(
-    shape: TransformerShape, vocabulary: int, positions: int = 0, extra_parameters: int = 0
+    shape: TransformerShape, vocabulary_size: int, position_count: int = 0, extra_parameters: int = 0
 ) -> Operator:
     """Return the sum of word vectors and learned position vectors. If split, each shard has a part of the words."""
     tokens, hidden = shape.tokens, shape.hidden
@@ -112,18 +114,18 @@ def make_embedding(
         "embedding",
         "embedding",
         flops=float(tokens * hidden),
-        parameter_count=(vocabulary + positions) * hidden + extra_parameters,
+        parameter_count=(vocabulary_size + position_count) * hidden + extra_parameters,
         output_count=tokens * hidden,
         moved_count=3 * tokens * hidden,
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce_count=tokens * hidden,
-        most_shards=vocabulary,
+        most_shards=vocabulary_size,
     )
 
 
 def make_head(
-    shape: TransformerShape, vocabulary: int, *, is_tied: bool, tokens: int | None = None
+    shape: TransformerShape, vocabulary_size: int, *, is_tied: bool, tokens: int | None = None
 ) -> Operator:
     """Return the output block: normalisation, a product with the vocabulary, softmax and loss.
 
@@ -132,20 +134,20 @@ def make_head(
     sums per token are reduced.
     """
     hidden, token_count = shape.hidden, shape.tokens if tokens is None else tokens
-    weights = vocabulary * hidden
+    weight_count = vocabulary_size * hidden
     return make_operator(
         "head",
         "head",
-        flops=2.0 * token_count * weights,
-        parameter_count=(0 if is_tied else weights) + (hidden if shape.is_llama_style else 2 * hidden),
+        flops=2.0 * token_count * weight_count,
+        parameter_count=(0 if is_tied else weight_count) + (hidden if shape.is_llama_style else 2 * hidden),
         output_count=token_count,
-        moved_count=token_count * (hidden + 3 * vocabulary),
+        moved_count=token_count * (hidden + 3 * vocabulary_size),
         precision=shape.precision,
         ways=("data", "tensor"),
         forward_reduce_count=2 * token_count,
         backward_reduce_count=token_count * hidden,
-        shared_count=weights if is_tied else 0,
-        most_shards=vocabulary,
+        shared_count=weight_count if is_tied else 0,
+        most_shards=vocabulary_size,
     )
 
 
@@ -199,16 +201,16 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
                 )
             ),
         )
-    decoded = inputs
+    decoder_inputs = inputs
     for layer in range(parameters.layers):
         encoder = (make_attention(f"attention{layer}", shape), make_mlp(f"mlp{layer}", shape))
         inputs = builder.add_chain(encoder, *inputs)
         if parameters.decoder:
-            self_attended = builder.add_chain([make_attention(f"self{layer}", shape)], *decoded)
+            self_attended = builder.add_chain([make_attention(f"self{layer}", shape)], *decoder_inputs)
             cross_attended = builder.add_chain(
                 [make_attention(f"cross{layer}", shape)], *self_attended, *inputs
             )
-            decoded = builder.add_chain([make_mlp(f"decoder_mlp{layer}", shape)], *cross_attended)
+            decoder_inputs = builder.add_chain([make_mlp(f"decoder_mlp{layer}", shape)], *cross_attended)
     if parameters.vocabulary:
         head_index = shape.hidden
         builder.add_operator(
@@ -221,7 +223,7 @@ def build_bert(name: str, parameters: Bert, nodes: int, origin: str) -> Workload
                 moved_count=2 * head_index,
                 precision=shape.precision,
             ),
-            *(decoded if parameters.decoder else inputs),
+            *(decoder_inputs if parameters.decoder else inputs),
         )
     return builder.build_workload(name, parameters.count_samples(nodes), origin=origin)
 

@@ -62,12 +62,16 @@ def _make_group(
 ) -> tuple[list[Operator], int]:
     """Return convolutions between these numbers of channels, with a pooling after the last, and the side after it."""
     convolutions = []
-    for number, (inputs, outputs) in enumerate(pairwise(channels), 1):
+    for number, (input_channels, output_channels) in enumerate(pairwise(channels), 1):
         output_side = side + 2 * parameters.padding - 2
         pooled_side = (output_side - parameters.pool) // 2 + 1 if number == len(channels) - 1 else None
         convolutions.append(
             make_convolution(
-                f"{prefix}{number}", (inputs, outputs), 3, (side, output_side), pooled_side=pooled_side
+                f"{prefix}{number}",
+                (input_channels, output_channels),
+                3,
+                (side, output_side),
+                pooled_side=pooled_side,
             )
         )
         side = output_side if pooled_side is None else pooled_side
@@ -126,18 +130,25 @@ def _make_bottleneck(
     shift per channel.
     """
     side, output_side = sides
-    outputs = 4 * inner_channels
+    output_channels = 4 * inner_channels
     parts = [
         make_convolution(name, (channels, inner_channels), 1, (side, side), has_bias=False),
         make_convolution(name, (inner_channels, inner_channels), 3, (side, output_side), has_bias=False),
     ]
     if has_projection:
-        parts.append(make_convolution(name, (channels, outputs), 1, (side, output_side), has_bias=False))
+        parts.append(
+            make_convolution(name, (channels, output_channels), 1, (side, output_side), has_bias=False)
+        )
     parts.append(
-        make_convolution(name, (inner_channels, outputs), 1, (output_side, output_side), has_bias=False)
+        make_convolution(
+            name, (inner_channels, output_channels), 1, (output_side, output_side), has_bias=False
+        )
     )
     return merge_operators(
-        name, "bottleneck", parts, 2 * (2 * inner_channels + outputs + outputs * has_projection)
+        name,
+        "bottleneck",
+        parts,
+        2 * (2 * inner_channels + output_channels + output_channels * has_projection),
     )
 
 

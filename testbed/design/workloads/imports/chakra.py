@@ -124,9 +124,9 @@ def read_traces(folder: str | Path) -> TaskGraph:
 
 def read_job(folder: str | Path, device: Device = A100) -> Traces:
     """Return the job in a folder, with missing times estimated for `device`. Raises the errors of `read_traces`."""
-    ranks = read_ranks(Path(folder))
+    nodes_by_rank = read_ranks(Path(folder))
     try:
-        reader = _Reader(ranks, read_groups(Path(folder), ranks), device)
+        reader = _Reader(nodes_by_rank, read_groups(Path(folder), nodes_by_rank), device)
         return Traces(reader.build_graph(), reader.estimated_count, reader.notes)
     except ValueError as error:
         raise WorkloadError(f"{folder} does not contain the Chakra traces of a job: {error}") from error
@@ -183,18 +183,24 @@ class _Reader:
                 for part in parts
             ]
 
-        edges, control = collect(self._find_predecessors), collect(self._find_control_predecessors)
+        data_predecessors, control_predecessors = (
+            collect(self._find_predecessors),
+            collect(self._find_control_predecessors),
+        )
         for data_before, predecessor, dropped in zip(
-            edges, control, _break_cycles(edges, control), strict=True
+            data_predecessors,
+            control_predecessors,
+            _break_cycles(data_predecessors, control_predecessors),
+            strict=True,
         ):
             self._counts[_CYCLES_NOTE] += len(dropped)
             data_before.update(predecessor - dropped)
         task_ends = list(itertools.accumulate(part.task_count for part in parts))
-        job = TaskGraphBuilder(self._ranks)
-        for part, predecessor in zip(parts, edges, strict=True):
-            part.add_tasks(job, sorted(task_ends[part_number] - 1 for part_number in predecessor))
+        builder = TaskGraphBuilder(self._ranks)
+        for part, predecessor in zip(parts, data_predecessors, strict=True):
+            part.add_tasks(builder, sorted(task_ends[part_number] - 1 for part_number in predecessor))
         self._counts = +self._counts
-        return job.build()
+        return builder.build()
 
     def _make_sort_key(self, part: _Part) -> tuple[bool, NodeId]:
         """Return the sort key of a part. Sorting determines the task numbers; receiving nodes come last."""
@@ -228,15 +234,15 @@ class _Reader:
                 )
             device_attribute = node.attributes.get(DEVICE)
             if (node.kind == wire.COMPUTE or _is_call(node)) and device_attribute != -1:
-                on_cpu = bool(node.attributes.get("is_cpu_op", False))
+                is_on_cpu = bool(node.attributes.get("is_cpu_op", False))
                 # A rank has two devices: its accelerator and its processor.
-                device = int(device_attribute) if device_attribute is not None else 2 * node_id[0] + on_cpu
+                device = int(device_attribute) if device_attribute is not None else 2 * node_id[0] + is_on_cpu
                 if _is_estimated(node):
-                    moved = (
+                    moved_bytes = (
                         _read_count(node_id, node, "tensor_size") if "tensor_size" in node.attributes else 0
                     )
                     operations = _read_count(node_id, node, "num_ops")
-                    time_s = self._accelerator.compute_pass_seconds(operations, moved, devices=1)
+                    time_s = self._accelerator.compute_pass_seconds(operations, moved_bytes, devices=1)
                 else:
                     time_s = read_seconds(node)
                 yield _Part((node_id,), 1, partial(add_compute, device=device, time_s=time_s))
@@ -279,25 +285,25 @@ class _Reader:
 
     def _match_collectives(self) -> Iterable[_Part]:
         """Yield the collectives, each with the nodes of all its members."""
-        kinds: dict[tuple[tuple[int, ...], int, int], dict[int, list[NodeId]]] = defaultdict(
+        nodes_by_collective: dict[tuple[tuple[int, ...], int, int], dict[int, list[NodeId]]] = defaultdict(
             lambda: defaultdict(list)
         )
         for node_id, node in self._nodes.items():
             if _is_collective(node):
-                kinds[self._find_members(node_id, node), self._infer_type(node), _get_tag(node)][
-                    node_id[0]
-                ].append(node_id)
-        for (members, kind, _), by_rank in kinds.items():
-            counts = {rank: len(by_rank[rank]) for rank in members}
+                nodes_by_collective[
+                    self._find_members(node_id, node), self._infer_type(node), _get_tag(node)
+                ][node_id[0]].append(node_id)
+        for (members, kind, _), node_ids_by_rank in nodes_by_collective.items():
+            counts = {rank: len(node_ids_by_rank[rank]) for rank in members}
             if len(set(counts.values())) > 1:
                 largest_rank, smallest_rank = (
                     max(counts, key=counts.__getitem__),
                     min(counts, key=counts.__getitem__),
                 )
                 raise ValueError(
-                    f"{_describe(by_rank[largest_rank][-1])} is a collective without rank {smallest_rank}"
+                    f"{_describe(node_ids_by_rank[largest_rank][-1])} is a collective without rank {smallest_rank}"
                 )
-            for node_ids in zip(*(by_rank[rank] for rank in members), strict=True):
+            for node_ids in zip(*(node_ids_by_rank[rank] for rank in members), strict=True):
                 yield self._make_collective_part(members, kind, node_ids)
 
     def _find_members(self, node_id: NodeId, node: Node) -> tuple[int, ...]:
@@ -367,9 +373,9 @@ def _break_cycles(
     dropped_predecessors: list[set[int]] = [set() for _ in data_predecessors]
     is_done = [False] * len(data_predecessors)
     free_nodes = [node for node, count in enumerate(wait_counts) if count == 0]
-    with_data = [node for node, count in enumerate(data_wait_counts) if count == 0]
-    while free_nodes or with_data:
-        node = heapq.heappop(free_nodes or with_data)
+    nodes_with_data = [node for node, count in enumerate(data_wait_counts) if count == 0]
+    while free_nodes or nodes_with_data:
+        node = heapq.heappop(free_nodes or nodes_with_data)
         if is_done[node]:
             continue
         is_done[node] = True
@@ -385,7 +391,7 @@ def _break_cycles(
             if node in data_predecessors[follower]:
                 data_wait_counts[follower] -= 1
                 if data_wait_counts[follower] == 0:
-                    heapq.heappush(with_data, follower)
+                    heapq.heappush(nodes_with_data, follower)
     return dropped_predecessors
 
 
@@ -447,16 +453,16 @@ def make_collective_tasks(
     size = sizes[0]
     if kind == wire.ALL_REDUCE:
         return 1, partial(add_reduce, members=members, size_bytes=size, time_s=time_s)
-    share = -(-size // len(members))
+    share_bytes = -(-size // len(members))
     if kind in (wire.ALL_GATHER, wire.REDUCE_SCATTER, wire.REDUCE_SCATTER_BLOCK):
-        bytes_per_hop = size if kind == wire.ALL_GATHER else share
-        tasks = len(members) * (len(members) - 1) + 2
-        return tasks, partial(add_ring, members=members, size_bytes=bytes_per_hop)
+        bytes_per_hop = size if kind == wire.ALL_GATHER else share_bytes
+        task_count = len(members) * (len(members) - 1) + 2
+        return task_count, partial(add_ring, members=members, size_bytes=bytes_per_hop)
     if kind not in _MESSAGES:
         raise ValueError(f"of type {kind}: known are {_KNOWN_TYPES}")
     if root not in members:
         raise ValueError(f"with root {root}, which is not among its members {members}")
-    return _make_message_tasks(_list_rooted_messages(kind, members, root, size, share))
+    return _make_message_tasks(_list_rooted_messages(kind, members, root, size, share_bytes))
 
 
 def _make_message_tasks(messages: tuple[tuple[int, int, int], ...]) -> Tasks:
@@ -480,15 +486,18 @@ def _list_rooted_messages(
     )
 
 
-def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
+def read_groups(folder: Path, nodes_by_rank: Sequence[Sequence[Node]]) -> dict[str, tuple[int, ...]]:
     """Return the members of each process group, from metadata and the groups file.
 
     Raises `WorkloadError` for an invalid description, and `OSError`.
     """
-    all_ranks = tuple(range(len(ranks)))
+    all_ranks = tuple(range(len(nodes_by_rank)))
     groups: dict[str, tuple[int, ...]] = {}
     for node in (
-        node for nodes in ranks for node in nodes if node.kind == wire.METADATA and "pg_name" in node.inputs
+        node
+        for nodes in nodes_by_rank
+        for node in nodes
+        if node.kind == wire.METADATA and "pg_name" in node.inputs
     ):
         start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
         text, node_text = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
@@ -519,35 +528,37 @@ def _parse_groups(
     return groups
 
 
-def add_compute(job: TaskGraphBuilder, predecessors: list[int], *, device: int, time_s: float) -> None:
+def add_compute(builder: TaskGraphBuilder, predecessors: list[int], *, device: int, time_s: float) -> None:
     """Add computing on a device."""
-    job.add_compute(device, time_s, predecessors=predecessors)
+    builder.add_compute(device, time_s, predecessors=predecessors)
 
 
 def add_transfer(
-    job: TaskGraphBuilder, predecessors: list[int], *, endpoints: tuple[int, int], size_bytes: int
+    builder: TaskGraphBuilder, predecessors: list[int], *, endpoints: tuple[int, int], size_bytes: int
 ) -> None:
     """Add a transfer between two ranks."""
-    job.add_transfer(*endpoints, size_bytes, predecessors=predecessors)
+    builder.add_transfer(*endpoints, size_bytes, predecessors=predecessors)
 
 
-def add_timed_computing(job: TaskGraphBuilder, predecessors: list[int], *, times_s: dict[int, float]) -> None:
+def add_timed_computing(
+    builder: TaskGraphBuilder, predecessors: list[int], *, times_s: dict[int, float]
+) -> None:
     """Add computing that begins together on several devices, and a barrier after all of it."""
-    begin = job.add_barrier(predecessors=predecessors)
-    job.add_barrier(
+    begin = builder.add_barrier(predecessors=predecessors)
+    builder.add_barrier(
         predecessors=[
-            job.add_compute(device, time_s, predecessors=[begin]) for device, time_s in times_s.items()
+            builder.add_compute(device, time_s, predecessors=[begin]) for device, time_s in times_s.items()
         ]
     )
 
 
-def add_wait(job: TaskGraphBuilder, predecessors: list[int]) -> None:
+def add_wait(builder: TaskGraphBuilder, predecessors: list[int]) -> None:
     """Add a barrier."""
-    job.add_barrier(predecessors=predecessors)
+    builder.add_barrier(predecessors=predecessors)
 
 
 def add_reduce(
-    job: TaskGraphBuilder,
+    builder: TaskGraphBuilder,
     predecessors: list[int],
     *,
     members: tuple[int, ...],
@@ -555,32 +566,32 @@ def add_reduce(
     time_s: float,
 ) -> None:
     """Add an AllReduce among members."""
-    job.add_allreduce(members, size_bytes, time_s=time_s, predecessors=predecessors)
+    builder.add_allreduce(members, size_bytes, time_s=time_s, predecessors=predecessors)
 
 
 def add_ring(
-    job: TaskGraphBuilder, predecessors: list[int], *, members: tuple[int, ...], size_bytes: int
+    builder: TaskGraphBuilder, predecessors: list[int], *, members: tuple[int, ...], size_bytes: int
 ) -> None:
     """Add the rounds of a ring, in which each member passes on the bytes that it received in the previous round."""
     count = len(members)
-    arrivals = [job.add_barrier(predecessors=predecessors)] * count
+    arrivals = [builder.add_barrier(predecessors=predecessors)] * count
     for _ in range(count - 1):
         transfers = [
-            job.add_transfer(
+            builder.add_transfer(
                 member, members[(position + 1) % count], size_bytes, predecessors=[arrivals[position]]
             )
             for position, member in enumerate(members)
         ]
         arrivals = transfers[-1:] + transfers[:-1]
-    job.add_barrier(predecessors=sorted(set(arrivals)))
+    builder.add_barrier(predecessors=sorted(set(arrivals)))
 
 
 def add_messages(
-    job: TaskGraphBuilder, predecessors: list[int], *, messages: tuple[tuple[int, int, int], ...]
+    builder: TaskGraphBuilder, predecessors: list[int], *, messages: tuple[tuple[int, int, int], ...]
 ) -> None:
     """Add messages (source, target, bytes) that begin together, and a barrier after all of them."""
-    begin = job.add_barrier(predecessors=predecessors)
+    begin = builder.add_barrier(predecessors=predecessors)
     transfers = [
-        job.add_transfer(source, target, size, predecessors=[begin]) for source, target, size in messages
+        builder.add_transfer(source, target, size, predecessors=[begin]) for source, target, size in messages
     ]
-    job.add_barrier(predecessors=transfers or [begin])
+    builder.add_barrier(predecessors=transfers or [begin])

@@ -74,13 +74,15 @@ class _Writer:
                     }
                 size = int(self._graph.size_bytes[task])
                 for rank in members:
-                    communication: dict[str, Value] = {
+                    communication_attributes: dict[str, Value] = {
                         "comm_type": wire.ALL_REDUCE,
                         "comm_size": size,
                         "comm_tag": task,
                     }
                     local_nodes = self._list_local_nodes(task, rank) if rank == self._rank[task] else ()
-                    self._add(rank, task, wire.COLLECTIVE, communication | group_attribute, local_nodes)
+                    self._add(
+                        rank, task, wire.COLLECTIVE, communication_attributes | group_attribute, local_nodes
+                    )
             elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
                 source, target = int(self._graph.source[task]), int(self._graph.target[task])
                 self._add_message(
@@ -122,10 +124,10 @@ class _Writer:
     def _add_message(
         self, number: int, source: int, target: int, size_bytes: int, predecessors: tuple[int, ...]
     ) -> None:
-        communication: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
-        communication |= {"comm_src": source, "comm_dst": target}
-        self._add(source, number, wire.SEND, communication, predecessors)
-        self._add(target, number, wire.RECEIVE, communication)
+        communication_attributes: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
+        communication_attributes |= {"comm_src": source, "comm_dst": target}
+        self._add(source, number, wire.SEND, communication_attributes, predecessors)
+        self._add(target, number, wire.RECEIVE, communication_attributes)
 
     def _list_local_nodes(self, task: int, rank: int) -> tuple[int, ...]:
         """Return the nodes of a rank that must end before it begins a task."""
@@ -138,13 +140,13 @@ class _Writer:
         """
         kind = self._graph.kind[task]
         members = self._graph.groups[self._graph.group[task]] if kind == Kind.ALLREDUCE else ()
-        ends_at = int(self._graph.target[task]) if kind == Kind.TRANSFER else self._rank[task]
-        if rank == ends_at or rank in members:
+        end_rank = int(self._graph.target[task]) if kind == Kind.TRANSFER else self._rank[task]
+        if rank == end_rank or rank in members:
             return task
         if (task, rank) not in self._notice_nodes:
             number = self._notice_nodes[task, rank] = self._next_number
             self._next_number += 1
-            self._add_message(number, ends_at, rank, 0, (task,))
+            self._add_message(number, end_rank, rank, 0, (task,))
         return self._notice_nodes[task, rank]
 
 

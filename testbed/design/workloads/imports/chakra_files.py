@@ -58,15 +58,15 @@ def is_trace_folder(path: str | Path) -> bool:
 
 def read_ranks(folder: Path) -> list[list[Node]]:
     """Return the nodes of each rank. Raises `WorkloadError` for missing or invalid traces, and `OSError`."""
-    profiles = {rank: path for path, rank in _list_profiles(folder)}
+    profile_by_rank = {rank: path for path, rank in _list_profiles(folder)}
     ranks = []
-    for rank, path in enumerate(list_rank_files(folder, profiles.values())):
+    for rank, path in enumerate(list_rank_files(folder, profile_by_rank.values())):
         try:
             data = _decompress(path.read_bytes())
             if ".json" not in path.suffixes:
                 ranks.append(read_nodes(data))
                 continue
-            profile = profiles.get(rank)
+            profile = profile_by_rank.get(rank)
             ranks.append(
                 read_json(data.decode("utf-8"), json.loads(_read_text(profile)) if profile else None)
             )
@@ -100,20 +100,20 @@ def list_rank_files(folder: Path, excluded: Collection[Path] = ()) -> list[Path]
     matches = [(path, match) for path in files_of_ranks if (match := _FILE_NAME.fullmatch(path.name))]
     form = "et" if any(match["form"] == "et" for _, match in matches) else "json"
     matches_of_form = [(path, match) for path, match in matches if match["form"] == form]
-    files = {int(match["rank"]): path for path, match in matches_of_form}
+    path_by_rank = {int(match["rank"]): path for path, match in matches_of_form}
     names = {match["name"] for _, match in matches_of_form}
     if (
-        not files
-        or sorted(files) != list(range(len(files)))
+        not path_by_rank
+        or sorted(path_by_rank) != list(range(len(path_by_rank)))
         or len(names) > 1
-        or len(files) < len(matches_of_form)
+        or len(path_by_rank) < len(matches_of_form)
     ):
         if len(names) > 1:
             contents = f"it has traces of {', '.join(sorted(names))}"
         else:
             contents = f"it has ranks {sorted(int(match['rank']) for _, match in matches_of_form)}"
         raise WorkloadError(f"{folder}: give one trace per rank, NAME.0.et, NAME.1.et and so on; {contents}")
-    return [files[rank] for rank in range(len(files))]
+    return [path_by_rank[rank] for rank in range(len(path_by_rank))]
 
 
 def _decompress(data: bytes) -> bytes:

@@ -104,8 +104,8 @@ def _split_messages(data: bytes) -> Iterator[bytes]:
 
 def _read_node(message: bytes) -> Node:
     number, name, kind, duration_us, inputs = 0, "", 0, 0, ""
-    predecessors: list[int] = []
-    control: list[int] = []
+    data_predecessors: list[int] = []
+    control_predecessors: list[int] = []
     attributes: dict[str, Value] = {}
     for field_number, value in _read_fields(message):
         if field_number == _ID:
@@ -115,17 +115,17 @@ def _read_node(message: bytes) -> Node:
         elif field_number == _TYPE:
             kind = _check_integer(value)
         elif field_number == _CONTROL:
-            control.extend(_unpack_repeated(value))
+            control_predecessors.extend(_unpack_repeated(value))
         elif field_number == _DATA:
-            predecessors.extend(_unpack_repeated(value))
+            data_predecessors.extend(_unpack_repeated(value))
         elif field_number == _DURATION:
             duration_us = _check_integer(value)
         elif field_number == _INPUTS:
             inputs = next(
                 (
                     _decode_text(part)
-                    for node_number, part in _read_fields(_check_bytes(value))
-                    if node_number == 1
+                    for inner_field_number, part in _read_fields(_check_bytes(value))
+                    if inner_field_number == 1
                 ),
                 "",
             )
@@ -137,11 +137,11 @@ def _read_node(message: bytes) -> Node:
         number,
         name,
         kind,
-        _deduplicate(predecessors),
+        _deduplicate(data_predecessors),
         duration_us,
         attributes,
         inputs,
-        _deduplicate(control, excluded=set(predecessors)),
+        _deduplicate(control_predecessors, excluded=set(data_predecessors)),
     )
 
 
@@ -164,17 +164,17 @@ def _read_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     offset = 0
     while offset < len(message):
         key, offset = _read_varint(message, offset)
-        number, wire = key >> 3, key & 7
-        if wire == _VARINT:
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
             value, offset = _read_varint(message, offset)
             yield number, value
             continue
-        if wire == _BYTES:
+        if wire_type == _BYTES:
             size, offset = _read_varint(message, offset)
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
+        elif wire_type in (_FIXED64, _FIXED32):
+            size = 8 if wire_type == _FIXED64 else 4
         else:
-            raise ValueError(f"it has a field of the unknown wire type {wire}")
+            raise ValueError(f"it has a field of the unknown wire type {wire_type}")
         if offset + size > len(message):
             raise ValueError(f"field {number} is longer than its message")
         yield number, message[offset : offset + size]

@@ -85,32 +85,32 @@ class Call(NamedTuple):
 _UNKNOWN_SIZE = Tensor((), 0)
 
 
-def count_flops(call: Call, weights: Mapping[str, int], *, is_standard: bool) -> FlopCount:
+def count_flops(onnx_node: Call, weights: Mapping[str, int], *, is_standard: bool) -> FlopCount:
     """Return the operations of one node, or without a formula or known shapes an estimate, which `how` describes."""
-    if call.op_type in _TYPES_WITH_BODY:
+    if onnx_node.op_type in _TYPES_WITH_BODY:
         return FlopCount(0.0, "bytes only: its body is not counted")
-    if call.op_type not in _TYPES_WITH_FORMULA:
+    if onnx_node.op_type not in _TYPES_WITH_FORMULA:
         return FlopCount(
             0.0, "bytes moved" if is_standard else "unknown: counted as element-wise, by bytes moved"
         )
-    if not all(tensor.item_bytes for tensor in (*call.inputs[:2], *call.outputs[:1])):
-        item_bytes = max((tensor.item_bytes for tensor in call.inputs), default=0) or 4
+    if not all(tensor.item_bytes for tensor in (*onnx_node.inputs[:2], *onnx_node.outputs[:1])):
+        item_bytes = max((tensor.item_bytes for tensor in onnx_node.inputs), default=0) or 4
         return FlopCount(2.0 * sum(weights.values()) / item_bytes, "shapes unknown: 2 per weight")
-    return _count_by_formula(call)
+    return _count_by_formula(onnx_node)
 
 
-def _count_by_formula(call: Call) -> FlopCount:
+def _count_by_formula(onnx_node: Call) -> FlopCount:
     """Return the operations of a node with known shapes by the formula of its type.
 
     Attention multiplies each query with every key, and each weight with a value. Microsoft's `Attention` also has
     projections.
     """
-    kind, inputs = call.op_type, [tensor.dims for tensor in call.inputs]
+    kind, inputs = onnx_node.op_type, [tensor.dims for tensor in onnx_node.inputs]
     if kind in PRODUCTS:
         left_dims, right_dims = (inputs[index] for index in PRODUCTS[kind])
-        if call.attributes.get("transA"):
+        if onnx_node.attributes.get("transA"):
             left_dims = left_dims[::-1]
-        if call.attributes.get("transB"):
+        if onnx_node.attributes.get("transB"):
             right_dims = (*right_dims[:-2], right_dims[-1], right_dims[-2])
         return FlopCount(count_product_flops(left_dims, right_dims), "2 m n k")
     if kind in CONVOLUTIONS:
@@ -118,20 +118,20 @@ def _count_by_formula(call: Call) -> FlopCount:
         if kind == "ConvTranspose":
             return FlopCount(count_transposed_flops(inputs[0], weight), "2 per kernel weight and input value")
         return FlopCount(
-            count_convolution_flops(call.outputs[0].dims, weight), "2 per kernel weight and output value"
+            count_convolution_flops(onnx_node.outputs[0].dims, weight), "2 per kernel weight and output value"
         )
     if kind in RECURRENT:
         steps, samples = inputs[0][:2]
-        weights = prod(inputs[1]) + prod(inputs[2])
-        return FlopCount(count_recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
+        weight_count = prod(inputs[1]) + prod(inputs[2])
+        return FlopCount(count_recurrent_flops(steps, samples, weight_count), "2 per weight, step and sample")
     if kind in ATTENTION:
         query, key = inputs[:2]
-        output = prod(call.outputs[0].dims)
+        output = prod(onnx_node.outputs[0].dims)
         flops, formula = 2.0 * key[-2] * (prod(query) + output), "4 s t h"
-        if kind == "Attention" and call.domain == "com.microsoft":
+        if kind == "Attention" and onnx_node.domain == "com.microsoft":
             flops, formula = count_product_flops(query, key) + 4.0 * query[-2] * output, "2 m n k, 4 s t h"
         return FlopCount(flops, formula)
-    equation = call.attributes["equation"].decode()
+    equation = onnx_node.attributes["equation"].decode()
     return FlopCount(count_einsum_flops(equation, inputs), "2 per combination of indices")
 
 
@@ -274,8 +274,8 @@ class _Reader:
             self._sources[value.name] = Source(depends_on_input=True)
         for weight in model.graph.initializer:
             # Floating-point and quantised tensors are trained; indices, flags and texts are not.
-            kinds = onnx.TensorProto
-            untrained_types = {kinds.INT64, kinds.INT32, kinds.BOOL, kinds.STRING}
+            tensor_proto = onnx.TensorProto
+            untrained_types = {tensor_proto.INT64, tensor_proto.INT32, tensor_proto.BOOL, tensor_proto.STRING}
             tensor = self.tensors[weight.name]
             weights = {} if weight.data_type in untrained_types else {weight.name: tensor.bytes}
             self._sources[weight.name] = Source(weights=weights)
@@ -302,38 +302,42 @@ class _Reader:
     def _trace_node(
         self, onnx: Any, node: Any, input_indices: tuple[int, ...], weights: Mapping[str, int], name: str
     ) -> TracedComputation:
-        values = [self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input]
-        results = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
+        input_tensors = [
+            self.tensors.get(name, _UNKNOWN_SIZE) if name else _UNKNOWN_SIZE for name in node.input
+        ]
+        output_tensors = [self.tensors.get(name, _UNKNOWN_SIZE) for name in node.output if name]
         kind = self._find_kind(node)
         attributes = {
             attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
         }
-        standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
-        call = Call(node.op_type, node.domain, attributes, values, results)
-        flops, formula = count_flops(call, weights, is_standard=standard)
+        is_standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
+        onnx_node = Call(node.op_type, node.domain, attributes, input_tensors, output_tensors)
+        flops, formula = count_flops(onnx_node, weights, is_standard=is_standard)
         unknown_names = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
         if unknown_names:
             self.notes.append(
                 f"{name} ({node.op_type}): shape unknown of {', '.join(unknown_names)}: counted as 0 bytes"
             )
-        output_bytes = sum(tensor.bytes for tensor in results)
-        data = [
+        output_bytes = sum(tensor.bytes for tensor in output_tensors)
+        data_tensors = [
             tensor
-            for input_name, tensor in zip(node.input, values, strict=True)
+            for input_name, tensor in zip(node.input, input_tensors, strict=True)
             if self._sources.get(input_name, Source()).depends_on_input
         ]
-        read_bytes = sum(tensor.bytes for tensor in data) + (output_bytes if kind == "embedding" else 0)
+        read_bytes = sum(tensor.bytes for tensor in data_tensors) + (
+            output_bytes if kind == "embedding" else 0
+        )
         return TracedComputation(
             name, node.op_type, kind, input_indices, flops, weights, read_bytes, output_bytes, formula
         )
 
     def _find_kind(self, node: Any) -> TracedKind:
         sources = [self._sources.get(name, Source()) for name in node.input]
-        weighted = any(source.weights and not source.depends_on_input for source in sources[:2])
+        has_weights = any(source.weights and not source.depends_on_input for source in sources[:2])
         if node.op_type in CONVOLUTIONS:
             return "convolution"
         if node.op_type in RECURRENT:
             return "recurrent"
         if node.op_type == "Gather" and sources[0].weights and not sources[0].depends_on_input:
             return "embedding"
-        return "dense" if weighted and node.op_type in (*PRODUCTS, *ATTENTION, "Einsum") else "other"
+        return "dense" if has_weights and node.op_type in (*PRODUCTS, *ATTENTION, "Einsum") else "other"

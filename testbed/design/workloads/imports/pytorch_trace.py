@@ -130,12 +130,15 @@ def _chain_threads(operators: list[_Operator]) -> None:
     for op in operators:
         if not _is_task(op) or _COLLECTIVE.fullmatch(op.name):
             continue
-        outer = running_by_thread[op.thread]
-        while outer and outer[-1].begin_us + outer[-1].length_us <= op.begin_us:
-            outer.pop()
-        if outer:
-            outer[-1].inner_us += op.length_us
-        outer.append(op)
+        running_operators = running_by_thread[op.thread]
+        while (
+            running_operators
+            and running_operators[-1].begin_us + running_operators[-1].length_us <= op.begin_us
+        ):
+            running_operators.pop()
+        if running_operators:
+            running_operators[-1].inner_us += op.length_us
+        running_operators.append(op)
         if op.thread in previous_by_thread:
             op.predecessors.append(previous_by_thread[op.thread])
         previous_by_thread[op.thread] = op.number
@@ -143,19 +146,28 @@ def _chain_threads(operators: list[_Operator]) -> None:
 
 def _follow_tensors(operators: list[_Operator]) -> None:
     """Make collectives wait for the writers of their tensors, and later readers wait for the collectives."""
-    writer: dict[int, int] = {}
-    collective_of: dict[int, int] = {}
+    writer_by_storage: dict[int, int] = {}
+    collective_by_storage: dict[int, int] = {}
     for op in operators:
-        inputs = _list_storages(op.document.get("inputs", {}).get("values", ()))
+        input_storages = _list_storages(op.document.get("inputs", {}).get("values", ()))
         if _COLLECTIVE.fullmatch(op.name):
-            op.predecessors += [writer[storage] for storage in inputs if storage in writer]
-            collective_of |= dict.fromkeys(inputs, op.number)
+            op.predecessors += [
+                writer_by_storage[storage] for storage in input_storages if storage in writer_by_storage
+            ]
+            collective_by_storage |= dict.fromkeys(input_storages, op.number)
         else:
-            op.predecessors += [collective_of[storage] for storage in inputs if storage in collective_of]
-            written_storages = {*inputs, *_list_storages(op.document.get("outputs", {}).get("values", ()))}
-            writer |= dict.fromkeys(written_storages, op.number)
+            op.predecessors += [
+                collective_by_storage[storage]
+                for storage in input_storages
+                if storage in collective_by_storage
+            ]
+            written_storages = {
+                *input_storages,
+                *_list_storages(op.document.get("outputs", {}).get("values", ())),
+            }
+            writer_by_storage |= dict.fromkeys(written_storages, op.number)
             for storage in written_storages:
-                collective_of.pop(storage, None)
+                collective_by_storage.pop(storage, None)
 
 
 def _list_tensors(values: Any) -> Iterator[list[Any]]:

@@ -59,15 +59,15 @@ def import_torch(
     if not inputs[0].shape[0]:
         raise WorkloadError(f"{label}: the first example input has no samples: give at least 1")
     trace = _Trace(label)
-    shapes = {
+    meta_tensors = {
         key: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
         for key, value in _list_tensors(module)
     }
     examples = tuple(value.to("meta") for value in inputs)
-    trace.begin(dict(module.named_parameters()), shapes, examples)
+    trace.begin(dict(module.named_parameters()), meta_tensors, examples)
     try:
         with torch.device("meta"), trace.name_by_submodule(module), _make_recorder(trace):
-            torch.func.functional_call(module, shapes, examples)
+            torch.func.functional_call(module, meta_tensors, examples)
     except Exception as error:
         raise WorkloadError(
             f"{label} cannot run on tensors without values: {error}; control flow must not depend on "
@@ -125,10 +125,12 @@ class _Trace:
         self._tensors: list[Any] = []
         self._sources: dict[int, Source] = {}
 
-    def begin(self, parameters: Mapping[str, Any], shapes: Mapping[str, Any], inputs: Sequence[Any]) -> None:
+    def begin(
+        self, parameters: Mapping[str, Any], meta_tensors: Mapping[str, Any], inputs: Sequence[Any]
+    ) -> None:
         """Record the sources of parameters and inputs."""
         for key in parameters:
-            self._set_source(shapes[key], Source(weights={key: _count_bytes(shapes[key])}))
+            self._set_source(meta_tensors[key], Source(weights={key: _count_bytes(meta_tensors[key])}))
         for value in inputs:
             self._set_source(value, Source(depends_on_input=True))
 
@@ -136,12 +138,12 @@ class _Trace:
     def name_by_submodule(self, module: Any) -> Iterator[None]:
         """Name all computations in this context after the submodule that runs them."""
         handles = []
-        for name, part in module.named_modules():
+        for name, submodule in module.named_modules():
             if name:
                 handles.append(
-                    part.register_forward_pre_hook(lambda *_, name=name: self._modules.append(name))
+                    submodule.register_forward_pre_hook(lambda *_, name=name: self._modules.append(name))
                 )
-                handles.append(part.register_forward_hook(lambda *_: self._modules.pop() and None))
+                handles.append(submodule.register_forward_hook(lambda *_: self._modules.pop() and None))
         try:
             yield
         finally:
@@ -219,15 +221,15 @@ def _count_call(
         left_shape, right_shape = (tuple(arguments[index].shape) for index in factors)
         if name == "linear":
             right_shape = right_shape[::-1]
-        dense = any(weight_flags[index] for index in factors)
+        is_dense = any(weight_flags[index] for index in factors)
         return _CallCount(
-            "dense" if dense else "other", count_product_flops(left_shape, right_shape), "2 m n k"
+            "dense" if is_dense else "other", count_product_flops(left_shape, right_shape), "2 m n k"
         )
     if name == "convolution":
         return _count_convolution(arguments, results)
     if name in _TABLES:
-        rows = prod(arguments[1].shape) * arguments[0].shape[1]
-        size = rows * arguments[0].element_size()
+        read_count = prod(arguments[1].shape) * arguments[0].shape[1]
+        size = read_count * arguments[0].element_size()
         return _CallCount("embedding" if weight_flags[0] else "other", 0.0, "bytes moved", size)
     if name.startswith("_scaled_dot_product"):
         shapes = [tuple(argument.shape) for argument in arguments[:3]]
@@ -237,8 +239,8 @@ def _count_call(
 
 def _count_convolution(arguments: Sequence[Any], results: Sequence[Any]) -> _CallCount:
     inputs, weight = (tuple(argument.shape) for argument in arguments[:2])
-    transposed = arguments[6]
-    if transposed:
+    is_transposed = arguments[6]
+    if is_transposed:
         return _CallCount(
             "convolution", count_transposed_flops(inputs, weight), "2 per kernel weight and input value"
         )

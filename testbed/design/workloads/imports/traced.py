@@ -103,27 +103,27 @@ def assemble_model(
     """
     if not computations:
         raise WorkloadError(f"{origin}: nothing is computed from its inputs; give a model that uses them")
-    group_of = _group_computations(computations)
-    members: dict[int, list[int]] = {}
-    for index, group in enumerate(group_of):
-        members.setdefault(group, []).append(index)
-    edge_bytes = _sum_edge_bytes(computations, group_of)
+    operator_by_computation = _group_computations(computations)
+    indices_by_operator: dict[int, list[int]] = {}
+    for index, operator_number in enumerate(operator_by_computation):
+        indices_by_operator.setdefault(operator_number, []).append(index)
+    edge_bytes = _sum_edge_bytes(computations, operator_by_computation)
     counted_weights: set[str] = set()
-    weights = []
+    weight_bytes = []
     for entry in computations:
-        weights.append(sum(size for key, size in entry.weights.items() if key not in counted_weights))
+        weight_bytes.append(sum(size for key, size in entry.weights.items() if key not in counted_weights))
         counted_weights.update(entry.weights)
-    names = _number_repeated([computations[indices[0]].name for indices in members.values()])
+    names = _number_repeated([computations[indices[0]].name for indices in indices_by_operator.values()])
     operators = [
         _make_operator(
-            names[group],
+            names[operator_number],
             [computations[index] for index in indices],
-            sum(weights[index] for index in indices),
-            _find_output_bytes(group, indices, computations, edge_bytes),
+            sum(weight_bytes[index] for index in indices),
+            _find_output_bytes(operator_number, indices, computations, edge_bytes),
             samples=samples,
             training=training,
         )
-        for group, indices in members.items()
+        for operator_number, indices in indices_by_operator.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(edge_bytes)), batch, training, origin)
     counts = Counter((entry.type, entry.how) for entry in computations)
@@ -144,58 +144,59 @@ def _group_computations(computations: Sequence[TracedComputation]) -> list[int]:
     """Return, for each computation, the number of its operator."""
     groups: list[int] = []
     count = 0
-    users: dict[str, int] = {}  # the first computation with each weight
+    first_user_by_weight: dict[str, int] = {}  # the first computation with each weight
     for index, entry in enumerate(computations):
-        first_uses = [users.setdefault(key, index) for key in entry.weights]
+        first_uses = [first_user_by_weight.setdefault(key, index) for key in entry.weights]
         matches = [
             earlier_index
             for earlier_index in first_uses
             if earlier_index < index and computations[earlier_index].name == entry.name
         ]
         if len(matches) == len(first_uses) > 0:
-            begins = False
+            begins_operator = False
         else:
-            begins, matches = entry.kind != "other" or not entry.input_indices, []
+            begins_operator, matches = entry.kind != "other" or not entry.input_indices, []
         groups.append(
             count
-            if begins
+            if begins_operator
             else max(groups[earlier_index] for earlier_index in (*matches, *entry.input_indices))
         )
-        count += begins
+        count += begins_operator
     return groups
 
 
 def _sum_edge_bytes(
-    computations: Sequence[TracedComputation], group_of: Sequence[int]
+    computations: Sequence[TracedComputation], operator_by_computation: Sequence[int]
 ) -> Mapping[tuple[int, int], int]:
     """Return the bytes that pass between each pair of operators, counting each result once."""
-    results: dict[tuple[int, int], set[int]] = {}
+    indices_by_edge: dict[tuple[int, int], set[int]] = {}
     for reader, entry in enumerate(computations):
         for index in entry.input_indices:
-            edge = group_of[index], group_of[reader]
+            edge = operator_by_computation[index], operator_by_computation[reader]
             if edge[0] != edge[1]:
-                results.setdefault(edge, set()).add(index)
+                indices_by_edge.setdefault(edge, set()).add(index)
     return {
-        edge: sum(computations[index].output_bytes for index in indices) for edge, indices in results.items()
+        edge: sum(computations[index].output_bytes for index in indices)
+        for edge, indices in indices_by_edge.items()
     }
 
 
 def _find_output_bytes(
-    group: int,
+    operator_number: int,
     indices: Sequence[int],
     computations: Sequence[TracedComputation],
     edge_bytes: Mapping[tuple[int, int], int],
 ) -> int:
     """Return the maximum bytes that a reader of an operator reads, or the bytes of its last result without readers."""
-    sizes = [size for (producer, _), size in edge_bytes.items() if producer == group]
+    sizes = [size for (producer, _), size in edge_bytes.items() if producer == operator_number]
     return max(sizes, default=computations[indices[-1]].output_bytes)
 
 
 def _make_operator(
     name: str,
     computations: Sequence[TracedComputation],
-    weights: int,
-    output: int,
+    weight_bytes: int,
+    output_bytes: int,
     *,
     samples: int,
     training: bool,
@@ -213,11 +214,11 @@ def _make_operator(
         kind=head.kind if head.kind != "other" else head.type.lower(),
         forward_flops=flops,
         backward_flops=2 * flops * training,
-        parameter_bytes=weights,
-        output_bytes=ceil(output / samples),
+        parameter_bytes=weight_bytes,
+        output_bytes=ceil(output_bytes / samples),
         moved_bytes=sum(part.input_bytes + part.output_bytes for part in computations) / samples,
-        gradient_bytes=weights * training,
-        state_bytes=weights * (training and not is_table),
+        gradient_bytes=weight_bytes * training,
+        state_bytes=weight_bytes * (training and not is_table),
         forward_reduce_bytes=ceil(head.output_bytes / samples / 2) * can_split,
         backward_reduce_bytes=ceil(head.input_bytes / samples) * can_split * training,
         ways=WAYS.get(head.kind, ("data",)),
@@ -272,9 +273,9 @@ def count_attention_flops(queries: Dims, keys: Dims, values: Dims) -> float:
     return 2.0 * prod(queries[:-1]) * keys[-2] * (queries[-1] + values[-1])
 
 
-def count_recurrent_flops(steps: int, samples: int, weights: int) -> float:
+def count_recurrent_flops(steps: int, sample_count: int, weight_count: int) -> float:
     """Return the FLOPs of a recurrent layer: two per weight, step and sample."""
-    return 2.0 * steps * samples * weights
+    return 2.0 * steps * sample_count * weight_count
 
 
 def count_einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:

@@ -126,17 +126,17 @@ class _IterationBuilder:
             self._close_gates(stages, microbatch, direction=0)
             for step in range(len(self._steps)):
                 self._forward[step, microbatch] = self._pass_forward(step, microbatch)
-        has_backward = [
+        step_has_backward = [
             any(self._trainable[op_index] for op_index in op_indices) for op_indices in self._steps
         ]
         stages = [
             Stage(first_steps=stage.last_steps, last_steps=stage.first_steps)
-            for stage in self._list_stages(has_backward)
+            for stage in self._list_stages(step_has_backward)
         ]
         for microbatch in range(len(self._samples)):
             self._close_gates(stages, microbatch, direction=1)
             for step in reversed(range(len(self._steps))):
-                if has_backward[step]:
+                if step_has_backward[step]:
                     self._backward[step, microbatch] = self._pass_backward(step, microbatch)
         if self._workload.training:
             for bucket in self._buckets:
@@ -152,10 +152,10 @@ class _IterationBuilder:
                         self._add_allreduce(members, size_bytes, earlier_tasks)
         return self._builder.build()
 
-    def _list_stages(self, has_part: Sequence[bool]) -> Sequence[Stage]:
+    def _list_stages(self, is_included: Sequence[bool]) -> Sequence[Stage]:
         if len(self._samples) == 1:
             return ()
-        return find_pipeline_stages(self._workload, self._strategy, self._steps, has_part)
+        return find_pipeline_stages(self._workload, self._strategy, self._steps, is_included)
 
     def _close_gates(self, stages: Sequence[Stage], microbatch: int, *, direction: int) -> None:
         """Make the first steps of each stage wait until its servers have ended the previous microbatch."""
@@ -169,14 +169,14 @@ class _IterationBuilder:
 
     def _pass_forward(self, step: int, microbatch: int) -> TasksByServer:
         """Add the forward pass of a step: its inputs, dispatch to experts and back, computing, and sum among shards."""
-        op_indices, samples = self._steps[step], self._samples[microbatch]
+        op_indices, sample_count = self._steps[step], self._samples[microbatch]
         ready_tasks: TasksByServer = {}
         for bundle in self._bundles[op_indices[0]]:
             sender_tasks: TasksByServer = {}
             merge_tasks(
                 sender_tasks, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle)
             )
-            resharding = self._make_resharding(make_forward_resharding, bundle, samples)
+            resharding = self._make_resharding(make_forward_resharding, bundle, sample_count)
             senders = set(resharding.source[resharding.source != resharding.target].tolist())
             sender_tasks |= join_by_barrier(
                 self._builder, {server: sender_tasks[server] for server in senders}
@@ -215,40 +215,44 @@ class _IterationBuilder:
         return self._arrival_tasks[bundle, microbatch]
 
     def _make_resharding(
-        self, compute_resharding: MakeResharding, bundle: Bundle, samples: int
+        self, make_edge_resharding: MakeResharding, bundle: Bundle, sample_count: int
     ) -> Resharding:
         return make_bundle_resharding(
-            compute_resharding, self._workload, self._strategy, bundle, samples, self._cluster.nodes
+            make_edge_resharding, self._workload, self._strategy, bundle, sample_count, self._cluster.nodes
         )
 
     def _compute(
         self, step: int, microbatch: int, ready_tasks: TasksByServer, *, direction: int, reduce_bytes: int
     ) -> TasksByServer:
-        sharding, samples = self._strategy.shardings[self._steps[step][0]], self._samples[microbatch]
-        dispatch = self._make_dispatch(step, samples) if sharding.way == "expert" else None
+        sharding, sample_count = self._strategy.shardings[self._steps[step][0]], self._samples[microbatch]
+        dispatch = self._make_dispatch(step, sample_count) if sharding.way == "expert" else None
         if dispatch is not None:
             ready_tasks = self._sender.exchange(dispatch, ready_tasks)
         merge_tasks(ready_tasks, [self._gates.get(step, {})])
         task_by_server = {
             server: self._builder.add_compute(
-                server, self._compute_seconds(step, row, direction), predecessors=ready_tasks.get(server)
+                server,
+                self._compute_seconds(step, server_sample_count, direction),
+                predecessors=ready_tasks.get(server),
             )
-            for server, row in zip(sharding.servers, self._count_samples(step, samples), strict=True)
+            for server, server_sample_count in zip(
+                sharding.servers, self._count_samples(step, sample_count), strict=True
+            )
         }
         self._compute_tasks[step, microbatch, direction] = task_by_server
         last_tasks = {server: [task] for server, task in task_by_server.items()}
         if dispatch is not None:
             last_tasks = self._sender.exchange(reverse_resharding(dispatch), last_tasks)
-        return self._sum_activations(sharding, samples, last_tasks, reduce_bytes)
+        return self._sum_activations(sharding, sample_count, last_tasks, reduce_bytes)
 
-    def _compute_seconds(self, step: int, samples: int, direction: int) -> float:
+    def _compute_seconds(self, step: int, sample_count: int, direction: int) -> float:
         """Return the seconds of one shard of a step. Results are cached, since numbers of samples repeat."""
-        cached_s = self._cached_seconds.get((step, samples, direction))
+        cached_s = self._cached_seconds.get((step, sample_count, direction))
         if cached_s is None:
-            cached_s = self._cached_seconds[step, samples, direction] = sum(
+            cached_s = self._cached_seconds[step, sample_count, direction] = sum(
                 compute_operator_seconds(
                     self._workload.operators[op_index],
-                    samples,
+                    sample_count,
                     self._strategy.shardings[op_index].shards,
                     self._cluster,
                 )[direction]
@@ -257,45 +261,49 @@ class _IterationBuilder:
             )
         return cached_s
 
-    def _make_dispatch(self, step: int, samples: int) -> Resharding:
+    def _make_dispatch(self, step: int, sample_count: int) -> Resharding:
         op_index = self._steps[step][0]
         operator = self._workload.operators[op_index]
         return make_dispatch_resharding(
             self._strategy.shardings[op_index],
-            samples,
+            sample_count,
             operator.output_bytes * operator.routed,
             operator.popularity,
         )
 
-    def _count_samples(self, step: int, samples: int) -> list[int]:
+    def _count_samples(self, step: int, sample_count: int) -> list[int]:
         """Return the number of samples that each server computes. Popular experts compute more."""
         op_index = self._steps[step][0]
         sharding, popularity = (
             self._strategy.shardings[op_index],
             self._workload.operators[op_index].popularity,
         )
-        rows = count_row_samples(sharding, samples)
+        samples_by_server = count_row_samples(sharding, sample_count)
         if popularity and sharding.way == "expert":
             shares = compute_shard_shares(popularity, sharding.shards) * sharding.shards
-            rows = np.ceil(rows * np.tile(shares, sharding.replicas)).astype(np.int64)
-        sample_counts: list[int] = rows.tolist()
+            samples_by_server = np.ceil(samples_by_server * np.tile(shares, sharding.replicas)).astype(
+                np.int64
+            )
+        sample_counts: list[int] = samples_by_server.tolist()
         return sample_counts
 
     def _sum_activations(
-        self, sharding: Sharding, samples: int, last_tasks: TasksByServer, sample_bytes: int
+        self, sharding: Sharding, sample_count: int, last_tasks: TasksByServer, sample_bytes: int
     ) -> TasksByServer:
         """Add an AllReduce among the shards of each replica of a tensor-parallel step, and return the last tasks."""
         if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
             return last_tasks
         tasks_by_server = dict(last_tasks)
-        for row, count in zip(
-            sharding.grid, np.diff(split_evenly(samples, sharding.replicas)).tolist(), strict=True
+        for replica_servers, count in zip(
+            sharding.grid, np.diff(split_evenly(sample_count, sharding.replicas)).tolist(), strict=True
         ):
             if count:
                 task = self._add_allreduce(
-                    row, count * sample_bytes, [last_tasks[server][0] for server in row]
+                    replica_servers,
+                    count * sample_bytes,
+                    [last_tasks[server][0] for server in replica_servers],
                 )
-                tasks_by_server.update({server: [task] for server in row})
+                tasks_by_server.update({server: [task] for server in replica_servers})
         return tasks_by_server
 
     def _add_allreduce(self, members: tuple[int, ...], size_bytes: int, earlier_tasks: list[int]) -> int:
@@ -323,13 +331,13 @@ def find_pipeline_stages(
     edges = sorted(
         {(step_by_operator[producer], step_by_operator[consumer]) for producer, consumer in workload.edges}
     )
-    stage_by_step = _count_visits(
+    stage_key_by_step = _count_visits(
         [frozenset(strategy.shardings[op_indices[0]].servers) for op_indices in steps], edges
     )
     inner_edges = {
         (producer_step, consumer_step)
         for producer_step, consumer_step in edges
-        if stage_by_step[producer_step] == stage_by_step[consumer_step]
+        if stage_key_by_step[producer_step] == stage_key_by_step[consumer_step]
         and is_included[producer_step]
         and is_included[consumer_step]
         and producer_step != consumer_step
@@ -339,7 +347,7 @@ def find_pipeline_stages(
         {producer_step for producer_step, _ in inner_edges},
     )
     steps_by_stage: dict[object, list[int]] = {}
-    for step, stage in enumerate(stage_by_step):
+    for step, stage in enumerate(stage_key_by_step):
         if is_included[step]:
             steps_by_stage.setdefault(stage, []).append(step)
     return tuple(
@@ -377,7 +385,7 @@ class _Sender:
         self._builder, self._whole_exchanges = builder, whole_exchanges
         self._exchanges: dict[tuple[bytes, ...], tuple[Exchange, ...]] = {}
 
-    def send(self, resharding: Resharding, end_tasks: TasksByServer, ready_tasks: TasksByServer) -> None:
+    def send(self, resharding: Resharding, source_tasks: TasksByServer, ready_tasks: TasksByServer) -> None:
         """Add the messages of a resharding, and add the tasks that each target must wait for to `ready_tasks`."""
         source, target = resharding.source, resharding.target
         is_remote = source != target
@@ -389,24 +397,25 @@ class _Sender:
             for sender, receiver, size_bytes in zip(*(column.tolist() for column in resharding), strict=True):
                 if sender != receiver:
                     arrival = self._builder.add_transfer(
-                        sender, receiver, size_bytes, predecessors=end_tasks[sender]
+                        sender, receiver, size_bytes, predecessors=source_tasks[sender]
                     )
                     ready_tasks.setdefault(receiver, []).append(arrival)
         for exchange in self._make_exchanges(resharding) if is_remote.any() else ():
-            sender_tasks = {task for sender in set(exchange.source.tolist()) for task in end_tasks[sender]}
+            sender_tasks = {task for sender in set(exchange.source.tolist()) for task in source_tasks[sender]}
             task = self._builder.add_exchange(exchange, predecessors=sorted(sender_tasks))
             for receiver in set(exchange.target.tolist()):
                 ready_tasks.setdefault(receiver, []).append(task)
         for server in source[source == target].tolist():
-            ready_tasks.setdefault(server, []).extend(end_tasks[server])
+            ready_tasks.setdefault(server, []).extend(source_tasks[server])
 
-    def exchange(self, resharding: Resharding, end_tasks: TasksByServer) -> TasksByServer:
+    def exchange(self, resharding: Resharding, source_tasks: TasksByServer) -> TasksByServer:
         """Add an all-to-all and return its last tasks. Each server waits until all of its parts have arrived."""
-        end_tasks = join_by_barrier(
-            self._builder, {server: end_tasks.get(server, []) for server in set(resharding.source.tolist())}
+        source_tasks = join_by_barrier(
+            self._builder,
+            {server: source_tasks.get(server, []) for server in set(resharding.source.tolist())},
         )
         ready_tasks: TasksByServer = {}
-        self.send(resharding, end_tasks, ready_tasks)
+        self.send(resharding, source_tasks, ready_tasks)
         return join_by_barrier(self._builder, ready_tasks)
 
     def _make_exchanges(self, resharding: Resharding) -> tuple[Exchange, ...]:
@@ -414,32 +423,32 @@ class _Sender:
         key = tuple(column.tobytes() for column in resharding)
         if key not in self._exchanges:
             is_remote = resharding.source != resharding.target
-            rows = Resharding(*(column[is_remote] for column in resharding))
-            component_labels = join_pairs(rows.source, rows.target)
+            remote_rows = Resharding(*(column[is_remote] for column in resharding))
+            component_labels = join_pairs(remote_rows.source, remote_rows.target)
             order = np.argsort(component_labels, kind="stable")
             borders = np.flatnonzero(np.diff(component_labels[order])) + 1
-            columns = [np.split(column[order], borders) for column in rows]
+            columns = [np.split(column[order], borders) for column in remote_rows]
             self._exchanges[key] = tuple(
                 Exchange(*exchange_columns) for exchange_columns in zip(*columns, strict=True)
             )
         return self._exchanges[key]
 
 
-def join_pairs(first_labels: Integers, second_labels: Integers) -> Integers:
+def join_pairs(first_servers: Integers, second_servers: Integers) -> Integers:
     """Return, for each pair, the lowest server that a chain of pairs connects to it.
 
     >>> join_pairs(np.array([5, 1, 2, 4]), np.array([2, 3, 9, 1])).tolist()
     [2, 1, 2, 1]
     """
-    lowest_label = np.arange(max(first_labels.max(), second_labels.max()) + 1)
+    lowest_label = np.arange(max(first_servers.max(), second_servers.max()) + 1)
     while True:
-        pair_label = np.minimum(lowest_label[first_labels], lowest_label[second_labels])
+        pair_label = np.minimum(lowest_label[first_servers], lowest_label[second_servers])
         previous = lowest_label.copy()
-        np.minimum.at(lowest_label, first_labels, pair_label)
-        np.minimum.at(lowest_label, second_labels, pair_label)
+        np.minimum.at(lowest_label, first_servers, pair_label)
+        np.minimum.at(lowest_label, second_servers, pair_label)
         lowest_label = lowest_label[lowest_label]
         if (lowest_label == previous).all():
-            return lowest_label[first_labels]
+            return lowest_label[first_servers]
 
 
 def join_by_barrier(builder: TaskGraphBuilder, tasks: TasksByServer) -> TasksByServer:
@@ -450,10 +459,10 @@ def join_by_barrier(builder: TaskGraphBuilder, tasks: TasksByServer) -> TasksByS
     }
 
 
-def merge_tasks(ready_tasks: TasksByServer, passes: Iterable[TasksByServer]) -> None:
+def merge_tasks(ready_tasks: TasksByServer, task_maps: Iterable[TasksByServer]) -> None:
     """Add the tasks of several passes to the tasks of the same servers in `ready_tasks`."""
-    for pass_tasks in passes:
-        for server, tasks in pass_tasks.items():
+    for task_map in task_maps:
+        for server, tasks in task_map.items():
             ready_tasks[server] = sorted({*ready_tasks.get(server, []), *tasks})
 
 
@@ -468,18 +477,18 @@ def group_edges(workload: Workload, strategy: Strategy) -> tuple[tuple[Bundle, .
 
 
 def make_bundle_resharding(
-    compute_resharding: MakeResharding,
+    make_edge_resharding: MakeResharding,
     workload: Workload,
     strategy: Strategy,
     bundle: Bundle,
-    samples: int,
+    sample_count: int,
     nodes: int,
 ) -> Resharding:
-    """Return one message per server pair for the edges of a bundle (`compute_resharding` reshards one edge)."""
+    """Return one message per server pair for the edges of a bundle (`make_edge_resharding` reshards one edge)."""
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
     is_sliced = workload.is_sliced(bundle[0])
     reshardings = [
-        compute_resharding(producer, consumer, samples, workload.compute_edge_bytes(edge), is_sliced)
+        make_edge_resharding(producer, consumer, sample_count, workload.compute_edge_bytes(edge), is_sliced)
         for edge in bundle
     ]
     if len(reshardings) == 1:

@@ -154,8 +154,10 @@ def list_gradient_sums(
 ) -> tuple[tuple[Group, int], ...]:
     """Return the groups and bytes of one operator's AllReduces in one microbatch."""
     has_backward = list_trainable(workload)[op_index]
-    samples = ((workload.batch, 1),)
-    return _list_allreduces(workload.operators[op_index], sharding, samples, workload.training, has_backward)
+    microbatch_sizes = ((workload.batch, 1),)
+    return _list_allreduces(
+        workload.operators[op_index], sharding, microbatch_sizes, workload.training, has_backward
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,17 +277,17 @@ class _Output(NamedTuple):
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _compute_edge_pairs(
-    producer: Sharding, consumer: Sharding, samples: Samples, output: _Output, nodes: int
+    producer: Sharding, consumer: Sharding, microbatch_sizes: Samples, output: _Output, nodes: int
 ) -> Pairs:
-    directions = (
+    make_functions = (
         (make_forward_resharding, make_backward_resharding)
         if output.with_gradients
         else (make_forward_resharding,)
     )
     reshardings = (
         (make_resharding(producer, consumer, sample_count, output.size_bytes, output.is_sliced), count)
-        for sample_count, count in samples
-        for make_resharding in directions
+        for sample_count, count in microbatch_sizes
+        for make_resharding in make_functions
     )
     return _sum_reshardings(reshardings, nodes)
 
@@ -293,15 +295,18 @@ def _compute_edge_pairs(
 @lru_cache(maxsize=_CACHE_SIZE)
 def _compute_expert_pairs(
     sharding: Sharding,
-    samples: Samples,
+    microbatch_sizes: Samples,
     sample_bytes: int,
-    passes: int,
+    passes_per_sample: int,
     nodes: int,
     popularity: tuple[float, ...],
 ) -> Pairs:
     reshardings = [
-        (make_dispatch_resharding(sharding, sample_count, sample_bytes, popularity), passes * count)
-        for sample_count, count in samples
+        (
+            make_dispatch_resharding(sharding, sample_count, sample_bytes, popularity),
+            passes_per_sample * count,
+        )
+        for sample_count, count in microbatch_sizes
     ]
     return _sum_reshardings(
         reshardings + [(reverse_resharding(resharding), count) for resharding, count in reshardings], nodes
@@ -319,21 +324,21 @@ def _sum_reshardings(reshardings: Iterable[tuple[Resharding, int]], nodes: int) 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _list_allreduces(
-    operator: Operator, sharding: Sharding, samples: Samples, is_training: bool, has_backward: bool
+    operator: Operator, sharding: Sharding, microbatch_sizes: Samples, is_training: bool, has_backward: bool
 ) -> tuple[tuple[Group, int], ...]:
-    sums: Counter[Group] = Counter()
+    bytes_by_group: Counter[Group] = Counter()
     if is_training and sharding.replicas > 1:
         for members, size_bytes in zip(
             list_replica_groups(sharding), count_shard_bytes(operator, sharding), strict=True
         ):
-            sums[tuple(sorted(members))] += size_bytes
+            bytes_by_group[tuple(sorted(members))] += size_bytes
     if sharding.way == "tensor" and sharding.shards > 1:
         sample_bytes = operator.forward_reduce_bytes + has_backward * operator.backward_reduce_bytes
-        for size, times in samples:
-            counts = np.diff(split_evenly(size, sharding.replicas)).tolist()
+        for sample_count, microbatch_count in microbatch_sizes:
+            counts = np.diff(split_evenly(sample_count, sharding.replicas)).tolist()
             for row, count in zip(sharding.grid, counts, strict=True):
-                sums[tuple(sorted(row))] += count * sample_bytes * times
-    return tuple((members, size_bytes) for members, size_bytes in sums.items() if size_bytes)
+                bytes_by_group[tuple(sorted(row))] += count * sample_bytes * microbatch_count
+    return tuple((members, size_bytes) for members, size_bytes in bytes_by_group.items() if size_bytes)
 
 
 def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str = "") -> Path:
