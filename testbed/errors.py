@@ -19,7 +19,7 @@
     ├── PlanStale                 (conflict)
     ├── StorageError              (user)
     ├── JournalError              (ourselves)
-    ├── OperationRefused
+    ├── OperationRefused          (conflict)
     ├── LeaseDenied               (conflict)
     │   ├── LeaseStale            (conflict)
     │   ├── LeaseHeld             (conflict)

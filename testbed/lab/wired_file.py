@@ -91,7 +91,7 @@ def _read_text(node: yaml.Node, key: str) -> str:
 
 
 def _make_edits(text: str, node: yaml.MappingNode, nic_wiring: NicWiring) -> Iterator[tuple[int, int, str]]:
-    """Yield edits (start, end, new text) that remove the existing keys, then append the keys of the row."""
+    """Yield edits (start, end, new text) that remove the existing keys, then append those of `nic_wiring`."""
     pairs = node.value
     for position, (key, value) in enumerate(pairs):
         if key.value in _WIRING_KEYS and position:

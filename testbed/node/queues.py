@@ -6,7 +6,7 @@
 
 Each NIC gets HTB at its rate: a class for each share, in order, or one class for all. The queue of a class holds
 `limit` packets. Segmentation offload is limited to one segment, so each of these is a packet on the wire. A socket
-chooses class i by the priority `HANDLE << 16 | i + 1`.
+chooses class i by the priority `ROOT_HANDLE << 16 | i + 1`.
 
 `hold_settings` saves the earlier state in a file and locks it. Only a process with the lock restores the state. The
 program prints JSON lines: `set`, `restored`, or `error`. Standard library only: this file is copied to the hosts.

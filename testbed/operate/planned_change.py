@@ -198,7 +198,7 @@ class PlannedChange:
         return Durations()
 
     def json(self) -> dict[str, Any]:
-        """Return the keys `revision`, `touched_elements` and `expected` of the plan's JSON document."""
+        """Return the keys `revision`, `elements` and `expected` of the plan's JSON document."""
         effects = describe_effects(self.plan, self.touched_elements, self.durations)
         return {"revision": self.observed_state.fingerprint, **effects}
 

@@ -181,7 +181,7 @@ class LabSession:
     """Switches and hosts of an open lab, and the operations on them.
 
     `fleet` is None if hosts are modelled. Routes are then computed but not installed, and no probe frames are sent.
-    `unreachable_reasons` maps switches and hosts that do not answer to the reason. `on_step` is called with the name
+    `unreachable` maps switches and hosts that do not answer to the reason. `on_step` is called with the name
     of a switch after each of its steps.
     """
 

@@ -10,7 +10,7 @@ routing carries at least (cost of all pairs on their cheapest paths) / (sum of p
 programme. The method of multiplicative weights improves the prices.
 
 `next_edge[c, t, v]` is the link on which node v sends towards t in set c. `weight[c, s, t]` is the fraction of the
-bytes from s to t in set c. `size[s, t]` holds the bytes from s to t.
+bytes from s to t in set c. `bytes_by_pair[s, t]` holds the bytes from s to t.
 
 Import this module inside functions: it imports numba.
 """

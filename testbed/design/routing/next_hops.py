@@ -21,7 +21,7 @@ _MAX_LINKS = 62
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextHops:
-    """Next hops of a graph: node v sends towards t on its link `choice[v, t]`.
+    """Next hops of a graph: node v sends towards t on its link `next_slots[v, t]`.
 
     `neighbours[v, k]` is the node to which link k of node v leads. `hops[s, t]` is the length of the path.
     """

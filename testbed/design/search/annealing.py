@@ -314,7 +314,7 @@ class Annealer:
         )
 
     def find_nearest_microbatch_count(self, target_count: int) -> int:
-        """Return the number among `counts` that is nearest to `target_count`."""
+        """Return the number of microbatches that is nearest to `target_count`."""
         return min(self.list_microbatch_counts(), key=lambda count: abs(count - target_count))
 
     def remake_links(self, current: Candidate, matching_degree: int) -> Candidate:

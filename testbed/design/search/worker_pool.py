@@ -42,7 +42,7 @@ Report = Callable[[Sequence[ChainState]], None]
 class ChainTask:
     """Recipe of an objective and rules of its chains, in the form that is sent to workers.
 
-    Tasks with the same name are equal.
+    Tasks with the same fingerprint are equal.
     """
 
     fingerprint: str
@@ -124,7 +124,7 @@ def open_worker_pool(worker_count: int = 1, scheduler: str | None = None) -> Ite
     """Yield an executor: this process for one worker, processes for more, or the workers of a Dask scheduler.
 
     Raises `SearchError` for `worker_count` below 1, for a scheduler that does not answer, and for a loss of workers
-    that no `Stop` has caught.
+    that no `EarlyStop` has caught.
     """
     if worker_count < 1:
         raise SearchError(f"{worker_count} workers: give 1 or more")

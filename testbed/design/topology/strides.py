@@ -149,7 +149,7 @@ def select_permutations(
 ) -> tuple[int, ...]:
     """Return `stride_count` different strides chosen from `candidates`, ascending.
 
-    - `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
+    - `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/`stride_count`).
     - `exhaustive` is exact. It minimises the diameter together with `fixed_strides`, then the mean distance, then
       the lexicographic order.
 

@@ -14,9 +14,6 @@ from testbed.errors import LabStartError
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 
-FibreIndex = tuple[int, int]
-"""Host and NIC by their indices in the lab file."""
-
 
 @dataclass(frozen=True, slots=True)
 class DrawnFibres:
@@ -28,10 +25,11 @@ class DrawnFibres:
 
 
 def draw_fibres(lab: Lab, seed: int, *, crossed_count: int = 0, dead_count: int = 0) -> DrawnFibres:
-    """Return the lab with random ports for every NIC, `crossed_count` pairs of swapped fibres, and `dead_count` fibres.
+    """Return the lab with random ports for every NIC, and its swapped and dead fibres.
 
-    A NIC with a known fibre stays at that switch. Other NICs take switches in turn, by their index in the host. Raises
-    `LabStartError` if there are too few ports or fibres.
+    `crossed_count` pairs of fibres are swapped, and `dead_count` fibres are named as dead. A NIC with a known fibre
+    stays at that switch. Other NICs take switches in turn, by their index in the host. Raises `LabStartError` if there
+    are too few ports or fibres.
     """
     rng = random.Random(seed)
     end_by_fibre = _draw_ends(lab, rng)

@@ -85,7 +85,7 @@ def start_lab(
 ) -> SimulatedLab:
     """Start the simulated lab and return when it is ready.
 
-    `auto` uses kernel hosts if possible; otherwise `reason` says why not. `may_move` allows the next free subnet
+    `auto` uses kernel hosts if possible; otherwise `mode_reason` says why not. `may_move` allows the next free subnet
     (10.99.0.0/24 and up, 127.99.0.0/24 and up for modelled hosts) if the lab's own is in use. Links of a lab file with
     `fit_rate` get the rate that this machine can carry. Raises `LabStartError`.
     """

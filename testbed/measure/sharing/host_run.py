@@ -122,7 +122,7 @@ def record_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
 
 
 def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
-    """Return the data of the run's phase `PLAN_JOB_PHASE`."""
+    """Return the data of the run's phase `SHARED_JOBS_PHASE`."""
     return {
         "rate_gbps": rate_gbps,
         "measured": [

@@ -59,7 +59,7 @@ class StretchReport:
     verdict: Verdict
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row of `read_series` in `testbed drift --json`."""
+        """Return the row of `series` in `testbed drift --json`."""
         loss, verdict = self.loss, self.verdict
         return {
             "place": loss.place,

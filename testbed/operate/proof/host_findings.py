@@ -440,7 +440,7 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
         count = "none" if len(missing_routes) == route_count else f"{route_count - len(missing_routes)}"
         descriptions = [_describe_route(route) for route in missing_routes]
         yield _list_facts(
-            MISSING_ROUTE, host, descriptions, f"{count} of {route_count} planned routes is there; missing: "
+            MISSING_ROUTE, host, descriptions, f"{count} of {route_count} planned routes are there; missing: "
         )
     if wrong_routes:
         descriptions = [

@@ -192,7 +192,7 @@ def _settle_steps(
                 record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER_REASON
             )
     if not is_in_doubt:
-        log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "lab_repair again")
+        log.apply_event(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
 
 
 def _plan_goal(session: LabSession, record: OperationRecord, wiring: Wiring) -> LabPlan:

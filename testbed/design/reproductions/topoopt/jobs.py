@@ -116,7 +116,7 @@ def simulate_job(job: Job, name: str, degree: int, rate_gbps: float) -> Executio
 
 
 def simulate_planned_routes(job: Job, topology: Topology, rate_gbps: float) -> Execution:
-    """Simulate one iteration on a topology with each of its `plan_routes`, and return the fastest execution."""
+    """Simulate one iteration on a topology with each of its planned routes, and return the fastest execution."""
 
     def simulate_routes(routes: RouteSets) -> Execution:
         fabric_request = FabricRequest(

@@ -2,7 +2,7 @@
 
 | figure | module | contents |
 |---|---|---|
-| 1 | `compute_speed_ups` | speed-up of jobs on one link when bandwidth is shared unfairly |
+| 1 | `speed_ups` | speed-up of jobs on one link when bandwidth is shared unfairly |
 | 2 | `time_line` | two jobs on a link shared 50/50 and 60/40 |
 
 Periods, communication fractions and weights are calibrated, because the paper's measured values are not public.

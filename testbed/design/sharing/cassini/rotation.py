@@ -31,7 +31,7 @@ MAX_MATRIX_ENTRIES = 40_000
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Shifts (`shifts`) of a link's jobs in ticks, their excess, and whether this is proven to be the least."""
+    """Shifts of a link's jobs in ticks, their excess, and whether this is proven to be the least."""
 
     shifts: tuple[int, ...]
     excess: float
@@ -175,7 +175,7 @@ class _RotationSearch:
 
 
 def compute_shift_excess(other_demand: Floats, demand: Floats, shift_count: int, capacity: float) -> Floats:
-    """Return the total excess of `other_demand` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
+    """Return the total excess of `other_demand` plus `demand` shifted by 0, 1, ... ticks, shape (`shift_count`,)."""
     if shift_count * other_demand.size <= MAX_MATRIX_ENTRIES:
         return compute_excess_by_matrix(
             other_demand, demand[list_positions(other_demand.size, shift_count)], capacity

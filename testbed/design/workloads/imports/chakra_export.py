@@ -28,7 +28,8 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
     """
     if graph.exchanges:
         raise WorkloadError(
-            f"{name} holds each all-to-all as one task, which traces cannot store: open the job with by_pair=True"
+            f"{name} holds each all-to-all as one task, which traces cannot store: open the job with"
+            " exchanges_by_pair=True"
         )
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
