@@ -185,7 +185,8 @@ def test_a_folder_that_is_named_and_missing_fails_the_rank(run, tmp_path):
 
 
 def test_much_output_delays_neither_heartbeats_nor_the_end(run, monkeypatch):
-    monkeypatch.setattr(ranks_module, "HEARTBEAT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(ranks_module, "HEARTBEAT_TIMEOUT_S", 5.0)
+    monkeypatch.setattr(ranks_module, "HEARTBEAT_INTERVAL_S", 0.1)
     ranks, outputs = run("i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done")
 
     assert ranks.failed_result is None
@@ -208,9 +209,9 @@ def test_a_program_whose_caller_is_cancelled_is_stopped(run):
 
 
 def test_heartbeats_keep_quiet_ranks_alive(run, monkeypatch):
-    monkeypatch.setattr(ranks_module, "HEARTBEAT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(ranks_module, "HEARTBEAT_TIMEOUT_S", 3.0)
     monkeypatch.setattr(ranks_module, "HEARTBEAT_INTERVAL_S", 0.1)
-    ranks, _ = run("sleep 1.5; echo done")
+    ranks, _ = run("sleep 3.5; echo done")
 
     assert [each.stdout for each in ranks.results] == ["done\n"] * 4
 
