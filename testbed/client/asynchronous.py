@@ -91,15 +91,15 @@ class AsyncClient:
         raise AssertionError("a stream of events does not end")
 
     async def events(
-        self, *, lab: str = "", run: str = "", kind: str = "", after_number: int | None = None
+        self, *, lab: str = "", run: str = "", kind: str = "", after: int | None = None
     ) -> AsyncIterator[Event]:
         """Yield events as they happen, each once.
 
-        The stream starts with a snapshot, or with the first event after number `after_number`. It ends only when
-        closed. If the service stops answering, the stream reconnects and continues after the last event. It raises
+        The stream starts with a snapshot, or with the first event after number `after`. It ends only when closed. If
+        the service stops answering, the stream reconnects and continues after the last event. It raises
         `ServiceUnreachable` after `retry_s` seconds without contact.
         """
-        parser, pause_s, last_contact_s = EventParser(after_number), calls.RETRY_PAUSES_S[0], time.monotonic()
+        parser, pause_s, last_contact_s = EventParser(after), calls.RETRY_PAUSES_S[0], time.monotonic()
         while True:
             try:
                 async with self._http.stream(

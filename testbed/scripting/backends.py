@@ -238,14 +238,14 @@ class ServiceBackend:
 
     def stream_events(self, last_number: int) -> Iterator[LabEvent]:
         """Yield the events of the lab as the service streams them."""
-        for event in self.client.events(lab=self.lab_name, after_number=last_number):
+        for event in self.client.events(lab=self.lab_name, after=last_number):
             if event.kind != "snapshot":
                 yield _read_event(event.number, event.kind, event.document)
 
     async def stream_events_async(self, last_number: int) -> AsyncIterator[LabEvent]:
         """Yield the same events to a coroutine."""
         async with self.connect_async() as client:
-            async for event in client.events(lab=self.lab_name, after_number=last_number):
+            async for event in client.events(lab=self.lab_name, after=last_number):
                 if event.kind != "snapshot":
                     yield _read_event(event.number, event.kind, event.document)
 

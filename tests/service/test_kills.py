@@ -91,7 +91,7 @@ def shared(panel, tmp_path):
 def follow(url, token, mine):
     """Note the numbers of all events until a run has ended."""
     with connect(url, token, retry_s=200) as client:
-        for event in client.events(after_number=0):
+        for event in client.events(after=0):
             mine.append(event.number)
             if event.event in ("done", "failed"):
                 return

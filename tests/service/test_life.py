@@ -166,7 +166,7 @@ def test_the_asynchronous_client_sees_the_same(running, client, name):
         async with connect_async(running.url, running.token("operator")) as other:
             run = await other.lab(name).run("plan")
             found = []
-            async for event in other.events(after_number=0, run=run.id):
+            async for event in other.events(after=0, run=run.id):
                 found.append(event)
                 if event.event == "done":
                     return run, await other.list_labs(), found
@@ -189,7 +189,7 @@ def test_a_service_that_is_killed_finds_its_run_again(running, client, name, at)
 
     def follow(mine):
         with connect(running.url, token, retry_s=120) as other:
-            for event in other.events(after_number=start):
+            for event in other.events(after=start):
                 mine.append(event.number)
                 if event.event in ("done", "failed"):
                     return
