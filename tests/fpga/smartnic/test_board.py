@@ -42,7 +42,7 @@ def make_ports(text):
     ):
         if name not in {"clk_i", "rst_i"}:
             before = sides[side]
-            column = before[-1].column + before[-1].words if before else 0
+            column = before[-1].column + before[-1].word_count if before else 0
             before.append(Port(name, int(high or 0) + 1, column))
     return Ports(tuple(sides["input"]), tuple(sides["output"]))
 
@@ -65,16 +65,16 @@ class Pins:
         self.out_of = {port.name: port for port in simulator.design.ports.outputs}
 
     def rows(self, cycles):
-        return np.zeros((cycles, self.simulator.design.ports.input_columns), np.uint64)
+        return np.zeros((cycles, self.simulator.design.ports.input_column_count), np.uint64)
 
     def put(self, rows, name, values):
         port = self.into[name]
         words = np.asarray(values, np.uint64).reshape(len(rows), -1)
-        rows[:, port.column : port.column + port.words] = words
+        rows[:, port.column : port.column + port.word_count] = words
 
     def get(self, rows, name):
         port = self.out_of[name]
-        return rows[:, port.column : port.column + port.words]
+        return rows[:, port.column : port.column + port.word_count]
 
 
 class Board(Pins):
@@ -202,7 +202,7 @@ def test_requests_are_answered_and_counted(board):
     assert not board.driver.is_working
     assert not board.driver.is_busy
     counters = {"received": 8, "answered": 6, "unknown_model": 1, "corrupt": 1}
-    assert board.driver.counters() == dict.fromkeys((*OUTCOMES, "overrun"), 0) | counters
+    assert board.driver.read_counters() == dict.fromkeys((*OUTCOMES, "overrun"), 0) | counters
 
 
 @pytest.mark.long
@@ -230,8 +230,8 @@ def test_a_reload_gives_up_when_the_request_does_not_end(board):
     images, frames = requests(PROGRAM, 1)
     board.send(frames)
     board.run(60)
-    with pytest.raises(SmartNicError, match="did not end in 2 reads"):
-        board.driver.reload(OTHER, board.write_memory, limit=2)
+    with pytest.raises(SmartNicError, match="did not end within 2 reads"):
+        board.driver.reload(OTHER, board.write_memory, max_status_reads=2)
     board.run(1000)
     assert_right(board.answers(), images, PROGRAM)
 
@@ -248,7 +248,7 @@ def test_an_abort_refuses_the_request_in_work_alone(board):
     refusal, *answers = board.answers()
     assert (refusal.request, refusal.kind, refusal.code) == (0, Kind.REFUSAL, RefusalCode.FAILED)
     assert_right(answers, {number: image for number, image in images.items() if number}, PROGRAM)
-    assert board.driver.counters()["failed"] == 1
+    assert board.driver.read_counters()["failed"] == 1
 
 
 @pytest.mark.long
@@ -260,7 +260,7 @@ def test_a_reset_leaves_nothing_of_a_request_and_of_the_settings(board, cycles):
     board.send(frames)
     board.run(cycles)
     board.driver.reset()
-    assert set(board.driver.counters().values()) == {0}
+    assert set(board.driver.read_counters().values()) == {0}
     assert board.bus.read32(REGISTERS["PORT"].offset) == REGISTERS["PORT"].reset_value
     assert board.bus.read32(REGISTERS["BASE"].offset) == 0
     board.run(100)
@@ -283,7 +283,7 @@ def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
     board.driver.hold()
     images, frames = requests(OTHER, 300)
     board.send(frames)
-    overruns = board.driver.counters()["overrun"]
+    overruns = board.driver.read_counters()["overrun"]
     beats = -(-len(frames[0]) // BEAT)
     assert 300 - overruns >= PLACES // beats
     board.driver.hold(is_held=False)
@@ -294,7 +294,7 @@ def test_frames_that_find_no_room_are_counted_and_the_others_are_whole(board):
     kept = {number: image for number, image in images.items() if number < 300 - overruns}
     assert [each.request for each in answers] == list(kept)
     assert_right(answers, kept, OTHER)
-    counters = board.driver.counters()
+    counters = board.driver.read_counters()
     assert [counters[name] for name in ("received", "answered", "overrun")] == [
         len(kept),
         len(kept),
