@@ -60,7 +60,7 @@ def test_whole_plans_reach_the_target(target, seen, capabilities):
 def test_scoped_plans_reach_the_target_or_name_the_peer():
     refused = made = 0
 
-    @settings(max_examples=300)
+    @settings(max_examples=450)
     @given(configurations, configurations, scopes, st.sampled_from([WHOLE, PIECEWISE]))
     def check(wanted, seen, scope, capabilities):
         nonlocal refused, made
