@@ -64,7 +64,7 @@ SPIN_NS = 200_000
 
 
 class Outbox:
-    """A sender of requests, numbered from `first_request`. A request holds the next row, in `fragments` datagrams."""
+    """A sender of requests, numbered from `first_request_number`. Each holds the next row, in one or more datagrams."""
 
     def __init__(
         self, client: socket.socket, model: int, rows: Rows, first_request_number: int, deadline_us: int = 0

@@ -56,8 +56,9 @@ class IndexEntry:
 class Repository:
     """Models in service, for any number of threads.
 
-    `open_model` creates the executor of a compiled model, with fidelity, noise and seed. `make_origin` describes these
-    to clients. The `.lng` files in `directory` can be loaded by their names without suffix. Clients never supply paths.
+    `open_executor` creates the executor of a compiled model, with fidelity, noise and seed. `make_origin` describes
+    these to clients. The `.lng` files in `directory` can be loaded by their names without suffix. Clients never supply
+    paths.
     """
 
     def __init__(

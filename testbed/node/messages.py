@@ -123,7 +123,7 @@ class HostConnections:
         self.waiting_s = 0.0
 
     def schedule_call(self, due_s: float, callback: Callable[[float], None]) -> None:
-        """Schedule `callback(moment_s)` at that time of the monotonic clock."""
+        """Schedule `callback(due_s)` at that time of the monotonic clock."""
         self.timer_count += 1
         heapq.heappush(self.timers, (due_s, self.timer_count, callback))
 

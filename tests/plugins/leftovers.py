@@ -45,12 +45,16 @@ _ALLOWED |= {
 }
 
 
+def _list_process_folders() -> list[Path]:
+    return [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
 def find_processes(token: str) -> dict[int, str]:
     """Return the command lines of the live processes that inherited the token, without this one."""
     processes = {}
     entry_of_token = f"{TOKEN}={token}".encode()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    for entry in _list_process_folders():
+        if int(entry.name) == os.getpid():
             continue
         with suppress(OSError):
             if entry_of_token in (entry / "environ").read_bytes().split(b"\0"):
@@ -61,10 +65,9 @@ def find_processes(token: str) -> dict[int, str]:
 def _find_namespaces_in_use() -> set[int]:
     """Return the inodes of the network namespaces in which a process lives."""
     inodes = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                inodes.add((entry / "ns" / "net").stat().st_ino)
+    for entry in _list_process_folders():
+        with suppress(OSError):
+            inodes.add((entry / "ns" / "net").stat().st_ino)
     return inodes
 
 
@@ -76,10 +79,9 @@ def _is_used_by_its_process(name: str) -> bool:
 def _find_mapped_files() -> set[str]:
     """Return the files in memory that a process maps."""
     files = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                files.update(re.findall(r"(/dev/shm/\S+)$", (entry / "maps").read_text(), re.MULTILINE))
+    for entry in _list_process_folders():
+        with suppress(OSError):
+            files.update(re.findall(r"(/dev/shm/\S+)$", (entry / "maps").read_text(), re.MULTILINE))
     return files
 
 

@@ -8,7 +8,7 @@ the variance, divided by the number of averaged readouts.
 `write_answers_in_lanes` computes many images at a time. Each image is a lane of the processor's vectors. A nonzero
 weight is multiplied by the activations of `LANE_COUNT` images at once, in unsigned 16 bits. A product before its
 division by 256 is at most 255 * 255, so activations must not be negative. Weights are ordered by row, positive weights
-first, in groups of four: `magnitudes`, `terms`, and `part_offsets` (rows of all layers, 3) with the start of the
+first, in groups of four: `magnitudes`, `terms`, and `sign_offsets` (rows of all layers, 3) with the start of the
 positive weights, the start of the negative weights, and their end.
 """
 

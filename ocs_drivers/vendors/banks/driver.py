@@ -35,7 +35,7 @@ MAX_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
-    """A device with `bank_count` switches of size 1 x `channel_count`, and the `commands` of its make.
+    """A device with `bank_count` switches of size 1 x `channel_count`, and the `command_set` of its make.
 
     Call `open` first.
     """

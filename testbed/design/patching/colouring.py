@@ -95,7 +95,7 @@ class _ExactSearch:
         if self.step_count > MAX_STEPS:
             raise TopologyError(
                 f"no split of {len(self.pairs)} links into {self.colour_count} perfect matchings found within "
-                f"{MAX_STEPS} steps, although one may exist: use planes=1 or simplex links"
+                f"{MAX_STEPS} steps, although one may exist: use one plane or simplex links"
             )
         self.colour_by_edge[edge] = colour
         for end in self.pairs[edge]:

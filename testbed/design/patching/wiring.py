@@ -37,7 +37,7 @@ def make_wiring(topology: Topology, *, plane_count: int = 1) -> Wiring:
     else:
         raise TopologyError(
             f"{plane_count} planes with degree {topology.degree}: interface i connects to switch i, so there "
-            f"must be one plane per interface; use planes=1 (one shared switch) or planes={topology.degree}"
+            f"must be one plane per interface; use one plane (one shared switch) or {topology.degree} planes"
         )
     return Wiring(topology.nodes, topology.degree, topology.simplex, tuple(sorted(links)))
 
@@ -187,13 +187,13 @@ def split_into_matchings(node_count: int, degree: int, pairs: Sequence[Edge]) ->
         raise TopologyError(
             f"duplex planes with {node_count} nodes: each switch would have to pair all nodes, and an odd number"
             " cannot "
-            f"be paired (no perfect matching); use an even number of nodes, planes=1, or simplex links"
+            f"be paired (no perfect matching); use an even number of nodes, one plane, or simplex links"
         )
     component = _find_odd_component(node_count, pairs)
     if component:
         raise TopologyError(
             f"duplex planes: nodes {', '.join(map(str, sorted(component)))} are joined only to each other and "
-            f"are an odd number, so they have no perfect matching; use planes=1 or join the parts"
+            f"are an odd number, so they have no perfect matching; use one plane or join the parts"
         )
     _check_regular(node_count, degree, (end for pair in pairs for end in pair), "be")
     planes_by_stride, remaining_edges = _split_even_rings(node_count, pairs)
@@ -205,7 +205,7 @@ def split_into_matchings(node_count: int, degree: int, pairs: Sequence[Edge]) ->
         if not planes_by_stride:
             raise TopologyError(
                 f"these {len(pairs)} links cannot be split into {degree} perfect matchings (all ways were tried): "
-                f"the graph has no 1-factorisation; use planes=1, simplex links, or another topology"
+                f"the graph has no 1-factorisation; use one plane, simplex links, or another topology"
             )
         remaining_edges = remaining_edges + [edge for plane in planes_by_stride.pop() for edge in plane]
 
@@ -222,7 +222,7 @@ def _check_regular(node_count: int, degree: int, end_nodes: Iterable[int], verb:
         if counts[node] != degree:
             raise TopologyError(
                 f"{degree} planes need every node to {verb} on {degree} links, and node {node} is on "
-                f"{counts[node]}: use planes=1 or a regular topology"
+                f"{counts[node]}: use one plane or a regular topology"
             )
 
 

@@ -110,7 +110,7 @@ def test_simplex_planes_of_a_circulant_are_its_strides():
 
 @pytest.mark.parametrize("planes", [0, 2, 3, 5])
 def test_another_number_of_planes_is_refused(planes):
-    with pytest.raises(TopologyError, match=r"use planes=1 \(one shared switch\) or planes=4"):
+    with pytest.raises(TopologyError, match=r"use one plane \(one shared switch\) or 4 planes"):
         make_wiring(find_topology(12, 4), plane_count=planes)
 
 

@@ -2,10 +2,10 @@
 
 A strategy dp:mp has dp copies of a model, each on mp consecutive GPUs. Each operator is cut into up to mp pieces, and
 each piece needs the whole output of the preceding operators. Pieces are placed in topological order. A piece goes to
-the GPU that is free first, among those with enough memory and at most `reach` away from all GPUs that hold its inputs
-(section 4.2). The simulation lets a GPU compute one piece at a time, and a circuit or a port of a fat-tree carry one
-message at a time. The backward pass runs the same placement in reverse. At the end, gradients are summed in a ring over
-the copies.
+the GPU that is free first, among those with enough memory and at most `max_distance` away from all GPUs that hold its
+inputs (section 4.2). The simulation lets a GPU compute one piece at a time, and a circuit or a port of a fat-tree carry
+one message at a time. The backward pass runs the same placement in reverse. At the end, gradients are summed in a ring
+over the copies.
 
 | constant | value | source |
 |---|---|---|
